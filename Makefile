@@ -29,11 +29,11 @@ test: $(READY)
 test-all: $(READY)
 	@$(BIN)/python -m pytest -m "" -n 2 --dist loadfile --no-loadscope-reorder
 
-# On a machine with an NVIDIA GPU: all that only one can show, in calls of at most 25 minutes, into benchmarks/results/gpu.md;
-# called again it goes on. It takes the packages that are there, whatever their versions: those of .venv, else of $(PYTHON).
-# In ARGS: --fresh, --minutes 9, --rehearse (without a GPU).
+# On a machine with an NVIDIA GPU: what only one can show, a part at a time, into benchmarks/results/gpu.md; called again it goes
+# on. It takes the packages that are there, whatever their versions: those of .venv, else of $(PYTHON).
+# In ARGS: names of parts, --minutes 9, --rehearse (without a GPU).
 gpu-check:
-	@$(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu_check $(ARGS)
+	@$(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m benchmarks.gpu $(ARGS)
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .

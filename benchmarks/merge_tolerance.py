@@ -7,10 +7,10 @@ the logits scaled to a largest one of about 30, the vocabulary cut to 4,096 toke
 """
 
 import torch
-from peft import LoraConfig, get_peft_model
-from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks.gpu.common import adapted, random_model
 from helpers.results import merging
+from helpers.training.memory import Shape
 from helpers.training.policy import LORA_TARGETS
 
 # Of the entries of B, by their standard deviation. A learning rate of 1e-5 leaves 1e-4 to 1e-3
@@ -21,7 +21,7 @@ TRIALS = {  # hidden size, width of the MLP, layers, heads; sizes; seeds
     "256 wide, 28 layers": ((256, 768, 28, 4), SIZES, range(2)),
     "1024 wide (Qwen3-0.6B), 4 layers": ((1024, 3072, 4, 16), (3e-4, 3e-3), range(1)),
 }
-VOCABULARY, TOKENS, RANK = 4096, 32, 32
+VOCABULARY, TOKENS = 4096, 32
 KINDS = (
     "sound",  # as PEFT and Unsloth merge: added in 32 bits, then rounded to 16
     "sound, rounded twice",  # the adapter's part rounded to 16 bits before it is added
@@ -35,41 +35,10 @@ KINDS = (
 )
 
 
-def random_model(hidden: int, wide: int, layers: int, heads: int, seed: int) -> Qwen3ForCausalLM:
-    """A Qwen3 in bfloat16 whose layers pass on what they get with the same size."""
-    attention = {"num_attention_heads": heads, "num_key_value_heads": heads // 2, "head_dim": 128}
-    size = {
-        "hidden_size": hidden,
-        "intermediate_size": wide,
-        "num_hidden_layers": layers,
-        "vocab_size": VOCABULARY,
-    }
-    torch.manual_seed(seed)
-    model = Qwen3ForCausalLM._from_config(
-        Qwen3Config(**size, **attention, tie_word_embeddings=False), dtype=torch.bfloat16
-    )
-    with torch.no_grad():
-        for name, weight in model.named_parameters():
-            if weight.dim() == 2:
-                weight.normal_(0, 1 if "embed" in name else weight.shape[1] ** -0.5)
-            else:
-                weight.uniform_(0.8, 1.2)
-        model.lm_head.weight.mul_(6)
-    return model.eval()
-
-
-def adapted(model, size: float, seed: int):
-    """A PEFT model with a random adapter: A as PEFT makes it, B with entries of this size."""
-    torch.manual_seed(seed)
-    lora = LoraConfig(
-        r=RANK, lora_alpha=2 * RANK, target_modules=LORA_TARGETS, task_type="CAUSAL_LM"
-    )
-    policy = get_peft_model(model, lora).eval()
-    with torch.no_grad():
-        for name, matrix in policy.named_parameters():
-            if "lora_B" in name:
-                matrix.normal_(0, size)
-    return policy
+def random_policy(hidden: int, wide: int, layers: int, heads: int, size: float, seed: int):
+    """A PEFT model on random weights of these sizes, with a random adapter."""
+    sizes = Shape(hidden, wide, layers, heads, heads // 2, 128, VOCABULARY, False, 32_768)
+    return adapted(random_model(sizes, seed), size, seed)
 
 
 def layers_of(policy) -> dict:
@@ -112,7 +81,7 @@ def trial(shape: tuple, size: float, seed: int) -> tuple[float, dict]:
     """The largest size of an adapter's matrix against its base's, and what the proof measures of
     every kind of merge.
     """
-    policy = adapted(random_model(*shape, seed), size, seed)
+    policy = random_policy(*shape, size, seed)
     rows, layers = torch.randint(0, VOCABULARY, (2, TOKENS)), layers_of(policy)
     whole = {name: layer.base_layer.weight.detach().clone() for name, layer in layers.items()}
     deltas = {name: layer.get_delta_weight("default").detach() for name, layer in layers.items()}

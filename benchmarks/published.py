@@ -1,26 +1,28 @@
-"""Results that others have published, as recipes to be held to: `python -m benchmarks.published
---recipe verl-gsm8k-1.5b`.
+"""Results that others have published, as recipes to be held to.
+
+    python -m benchmarks.published                            # can this card, how long, what lacks
+    python -m benchmarks.published --recipe verl-gsm8k-1.5b   # trained, and written beside theirs
 
 A file of benchmarks/published/ is a family of recipes, and the recipe `<name>-<point>` one row of a
 table that somebody has published. Its `preset` and `notebooks` are those of a grid; in place of a
 grid's `fixed` it has `stated`, what the source says, a comment with its place there beside each
 setting, and `ours`, what the source leaves open. The names are the notebooks' parameters, and where
 they have none, those of TRL's GRPOConfig: such a setting cannot be made here, and is named.
-`departures` are what no setting could mend. `points` are the rows of the table, each with what it
-has of its own.
+`departures` are what no setting could change, `missing` what has to be written first. `points` are
+the rows of the table, each with what it has of its own.
 """
 
 import argparse
-import difflib
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import yaml
 
+from benchmarks import scaling
 from helpers import PROJECT, presets
 from helpers.commands import arguments, pipeline
 from helpers.data.sources import read_source
-from helpers.environment import Machine, this_machine
+from helpers.environment import Machine, mismatches, this_machine
 from helpers.runs import Run, git_revision
 from helpers.training import memory
 
@@ -41,8 +43,8 @@ _HEAD = (
 
 @dataclass(frozen=True)
 class Recipe:
-    """One published row. `published` in per cent right; `stated`, `ours`: settings by name; `data`:
-    what --data must hold.
+    """One published row. `published`, and `before` training, in per cent right; `stated`, `ours`:
+    settings by name; `data`: what --data must hold.
     """
 
     name: str
@@ -56,6 +58,21 @@ class Recipe:
     published: float
     shape: memory.Shape
     data: str | None = None
+    before: float | None = None
+    missing: str | None = None
+
+    @property
+    def theirs(self) -> str:
+        """Their figure, with that before training if they give it."""
+        before = "" if self.before is None else f"{self.before:.1f} → "
+        return f"{before}{self.published:.1f}"
+
+    @property
+    def hours(self) -> float:
+        """The training on the card it is meant for, by the model of a step in `scaling`."""
+        card, settings = scaling.CARDS[self.preset], self.settings
+        each = scaling.step(settings, card, 1, settings.completions_per_step, self.shape)
+        return settings.max_steps * each.seconds / 3600
 
     @property
     def parameters(self) -> dict:
@@ -124,23 +141,10 @@ class Recipe:
 
 
 def recipes() -> dict[str, Recipe]:
-    """All recipes by name, in the order of the files.
-
-    ValueError for a file that holds none, with what is wrong.
-    """
+    """All recipes by name, in the order of the files."""
     found = {}
     for path in sorted(FOLDER.glob("*.yaml")):
-        try:
-            found |= _points(yaml.safe_load(path.read_text(encoding="utf-8")))
-        except KeyError as error:
-            raise ValueError(
-                f"{path.name}: {error} is missing; the other recipes in {FOLDER.name}/ show where "
-                "it stands."
-            ) from None
-        except (yaml.YAMLError, TypeError, AttributeError) as error:
-            raise ValueError(
-                f"{path.name} is no family of recipes ({' '.join(str(error).split())})."
-            ) from None
+        found |= _points(yaml.safe_load(path.read_text(encoding="utf-8")))
     return found
 
 
@@ -148,7 +152,6 @@ def _points(content: dict) -> dict[str, Recipe]:
     found = {}
     for point, own in content.pop("points").items():
         both = {key: content[key] | own.get(key, {}) for key in ("stated", "ours")}
-        both["departures"] = content["departures"] + own.get("departures", [])
         own = (
             own
             | both
@@ -160,12 +163,31 @@ def _points(content: dict) -> dict[str, Recipe]:
 
 def recipe(name: str) -> Recipe:
     """The recipe of this name. ValueError names those that there are."""
-    known = recipes()
-    if name not in known:
-        near = difflib.get_close_matches(name, known, 1)
-        hint = f" Did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"there is no recipe {name!r}.{hint} Known: {', '.join(known)}.")
+    if name not in (known := recipes()):
+        raise ValueError(f"there is no recipe {name!r}. Known: {', '.join(known)}.")
     return known[name]
+
+
+def doctor(machine: Machine) -> list[str]:
+    """What this machine can reproduce: a line each, with the hours that the training would take on
+    the card it is meant for, by the estimate, and what is missing here.
+    """
+    absent = [name for name, _, have in mismatches(machine) if have is None]
+    lines = []
+    for one in recipes().values():
+        missing = [f"packages: {', '.join(absent)}"] * bool(absent)
+        if machine.gpu is None:
+            missing.append(f"an NVIDIA GPU (meant for {one.card['gpu']})")
+        else:
+            try:
+                presets.check_machine(one.settings, machine)
+                memory.check(one.settings, machine, one.shape)
+            except ValueError as error:
+                missing.append(str(error))
+        missing += [what for what in (one.data, one.missing) if what]
+        said = "; ".join(missing) or "nothing, this card can"
+        lines.append(f"{one.name:<24}{one.theirs:>13} %  {one.hours:4.1f} hours  missing: {said}")
+    return lines
 
 
 def plan(chosen: Recipe) -> list[str]:
@@ -175,7 +197,8 @@ def plan(chosen: Recipe) -> list[str]:
     """
     flight = memory.check(chosen.settings, chosen.machine, chosen.shape)
     lines = [
-        f"{chosen.name}: {chosen.published} % of {chosen.questions:,} questions right, as published"
+        f"{chosen.name}: {chosen.theirs} % of {chosen.questions:,} questions right, as published",
+        f"about {chosen.hours:.1f} hours of training, by the estimate",
     ]
     given = {name: f"{name}: {value}" for name, value in chosen.parameters.items()}
     blocks = {
@@ -193,6 +216,7 @@ def plan(chosen: Recipe) -> list[str]:
         ],
         "departures from the source": chosen.departures,
         "data, to be named with --data": [chosen.data] if chosen.data else [],
+        "to be written first": [chosen.missing] if chosen.missing else [],
     }
     for title, entries in blocks.items():
         lines += ["", f"{title}{'' if entries else ': none'}", *(f"  {entry}" for entry in entries)]
@@ -211,8 +235,9 @@ def run(chosen: Recipe) -> Run:
             "and none is visible; "
             "--dry-run checks the recipe without one."
         )
-    if chosen.data:
-        raise ValueError(f"the recipe {chosen.name} needs --data with {chosen.data}.")
+    if chosen.data or chosen.missing:
+        needed = f"--data with {chosen.data}" if chosen.data else chosen.missing
+        raise ValueError(f"the recipe {chosen.name} needs {needed}.")
     folder = Run(f"published-{chosen.name}")
     asked = arguments.last(folder)
     code = (
@@ -246,7 +271,7 @@ def row(chosen: Recipe, evaluation: dict, on: str) -> dict[str, str]:
     low, high = after["ci95"]
     cells = [
         chosen.name,
-        f"{chosen.published:.1f}",
+        chosen.theirs,
         f"{after['accuracy']:.1%}",
         f"{low:.1%} to {high:.1%}",
     ]
@@ -263,8 +288,7 @@ def page(done: dict[str, dict]) -> str:
     """The page of results: a row a recipe. done: the rows, by name, of those that have been run."""
     rows = [
         done.get(name)
-        or dict.fromkeys(_HEAD, "")
-        | {"recipe": name, "theirs, %": f"{one.published:.1f}", "ours, %": NOT_RUN}
+        or dict.fromkeys(_HEAD, "") | {"recipe": name, "theirs, %": one.theirs, "ours, %": NOT_RUN}
         for name, one in recipes().items()
     ]
     reproduced = [name for name, one in done.items() if one["theirs lies"] == "within"]
@@ -276,9 +300,10 @@ def page(done: dict[str, dict]) -> str:
     lines = [_line(_HEAD), _line(["---"] * len(_HEAD)), *(_line(one.values()) for one in rows)]
     return f"""# Published results, and ours
 
-`python -m benchmarks.published --recipe NAME` runs a recipe on a GPU and fills in its row; `--dry-run` says what it would run
-and how that departs from the source. The sources are named in benchmarks/published/*.yaml. Ours is the greedy accuracy of the
-trained policy with a 95 % Wilson interval, which covers the choice of questions and not that of the seed: one training each.
+`python -m benchmarks.published` says for each recipe whether this card can, how long it would take by the estimate, and what is
+missing; with `--recipe NAME` it runs one on a GPU and fills in its row, and with `--dry-run` it says what it would run and how that
+departs from the source. The sources are named in benchmarks/published/*.yaml. Ours is the greedy accuracy of the trained policy
+with a 95 % Wilson interval, which covers the choice of questions and not that of the seed: one training each.
 
 {said or "No row has been reproduced, because none has been run yet."}
 
@@ -305,7 +330,9 @@ def main(argv: list[str] | None = None) -> None:
     benchmarks/results/published.md.
     """
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--recipe", required=True, help="for example verl-gsm8k-1.5b")
+    parser.add_argument(
+        "--recipe", help="for example verl-gsm8k-1.5b; without: what can be run here"
+    )
     parser.add_argument(
         "--data", help="a folder with a train and a test file, in place of the recipe's own source"
     )
@@ -315,6 +342,9 @@ def main(argv: list[str] | None = None) -> None:
         help="check and print the resolved recipe, and run nothing",
     )
     args = parser.parse_args(argv)
+    if args.recipe is None:
+        print("\n".join(doctor(this_machine())))
+        return
     try:
         chosen = recipe(args.recipe).with_data(args.data)
         print("\n".join(plan(chosen)))

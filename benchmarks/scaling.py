@@ -27,7 +27,7 @@ import pandas as pd
 from helpers import PROJECT
 from helpers.environment import package_versions, this_machine
 from helpers.presets import PRESETS, Preset
-from helpers.training.memory import shape_of
+from helpers.training.memory import Shape, shape_of
 
 _RESULTS = PROJECT / "benchmarks" / "results"
 _MEASURED = _RESULTS / "scaling.json"
@@ -76,9 +76,14 @@ class Step:
         return self.sampling + self.learning + self.sync
 
 
-def step(preset: Preset, card: Card, gpus: int, completions: int) -> Step:
-    """The model of a step of `completions` (of all GPUs together; a multiple of `gpus`)."""
-    shape, each = shape_of(preset.model), completions / gpus
+def step(
+    preset: Preset, card: Card, gpus: int, completions: int, shape: Shape | None = None
+) -> Step:
+    """The model of a step of `completions` (of all GPUs together; a multiple of `gpus`).
+
+    shape: the model's; looked up if None.
+    """
+    shape, each = shape or shape_of(preset.model), completions / gpus
     weights = (
         shape.linear_parameters * (0.52 if preset.load_in_4bit else 2)
         + shape.embedding_parameters * 2

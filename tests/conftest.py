@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-# the tests are about the CPU path; tests/gpu/ is not
+# the tests are about the CPU path; what only a GPU can show is in benchmarks/gpu/
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # nothing here may need a network
 

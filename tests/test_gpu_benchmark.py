@@ -1,115 +1,156 @@
-"""`make gpu-check` without a GPU: the objective compared; the check rehearsed, resumed,
-failing, late.
-"""
+"""`make gpu-check` without a GPU: the objective compared, parts rehearsed, the runner resuming."""
 
 import json
-import shutil
+import os
+import subprocess
 import sys
-from dataclasses import asdict, replace
+from types import SimpleNamespace
 
 import pytest
 
-from benchmarks import gpu_check, gpu_objective, gpu_parts
-from helpers import environment
-from helpers.environment import vllm_obstacle
-from helpers.presets import PRESETS, with_overrides
-from helpers.runs import Run, write_json
+from benchmarks.gpu import __main__ as runner
+from benchmarks.gpu import common, grpo_step
+from helpers import PROJECT
+from helpers.environment import this_machine, vllm_obstacle
+from helpers.runs import Run
+from helpers.training import lessons
 
-
-@pytest.fixture
-def work(tmp_path, monkeypatch):
-    """The rehearsal's own folder."""
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    return tmp_path / "runs" / "gpu-rehearsal"
+# What a GPU machine may lack.
+ABSENT = "bitsandbytes trl unsloth unsloth_zoo datasets papermill nbformat rapidfuzz vllm pandas"
+WITHOUT = ["merge_proof", "sampling", "learning", "decode"]  # the parts that need none of them
 
 
 @pytest.mark.parametrize(
-    ("name", "recorded", "args", "trainer", "said"),
+    ("args", "trainer", "said"),
     [
-        ("top_k", 0, -1, None, "| no limit |"),
-        ("top_k", 20, -1, None, "the manifest records 20, and the live arguments have -1."),
-        ("optim", "adamw_torch", "adamw_torch_fused", None, "| same update |"),
-        ("optim", "adamw_torch", "adamw_torch", None, "| same |"),
-        ("beta", 0.01, 0.01, 0.02, "records 0.01, and the live trainer has 0.02."),
-        ("loss_type", "dapo", "dapo", "dapo", "| same |"),
-        ("delta", None, 4.0, None, "TRL's default is None, and the live arguments have 4.0."),
+        ({}, {}, None),
+        ({"top_k": -1, "optim": "adamw_torch_fused"}, {}, None),  # the same, in other words
+        ({"delta": 4.0}, {}, "delta: asked for None, the live arguments: 4.0."),
+        ({"loss_type": "grpo"}, {}, "loss_type: asked for 'dapo', the live arguments: 'grpo'."),
+        ({}, {"beta": 0.04}, "beta: asked for 0.01, the live trainer: 0.04."),
+        ({}, {"epsilon_low": 0.1}, "epsilon: asked for 0.2, the live trainer: 0.1."),
     ],
 )
 def test_a_setting_that_the_live_trainer_has_otherwise_is_named(
-    work, name, recorded, args, trainer, said
+    args, trainer, said, tmp_path, monkeypatch
 ):
-    run = Run("live")
-    given = {} if name == "delta" else {name: recorded}  # no setting of ours
-    settings = asdict(with_overrides(PRESETS["pocket"], engine="vllm", **given))
-    run.record("training", settings=settings, seed=1, weights=[1.0, 0.1])
-    live = {"args": {name: args}, "trainer": {} if trainer is None else {name: trainer}}
-    write_json(run.path("live_objective.json"), live | {"gpu": None, "defaults": {"delta": None}})
-    (row,) = rows = gpu_objective.compare(run)
-    last = gpu_objective.table(rows)[-1]
-    assert row.problem.endswith(said) if "live" in said else last.endswith(said)
-    assert bool(row.problem) == ("**differs**" in last)
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    settings = grpo_step.settings_for("pocket", rehearse=True)
+    live = lessons.configuration(Run("live"), settings, this_machine(), seed=1)
+    for name, value in args.items():
+        setattr(live, name, value)
+    compared, problems = grpo_step.differences(
+        SimpleNamespace(args=live, **trainer), settings, seed=1
+    )
+    assert problems == ([said] if said else []) and compared > 50
+
+
+def rehearse(folder, *parts: str, **environment: str) -> dict[str, dict]:
+    """Rehearse parts, or all; what each has written."""
+    own = {"GRPO_RUNS_DIR": str(folder.parent)} | environment
+    command = [sys.executable, "-m", "benchmarks.gpu", *parts, "--rehearse", "--to", str(folder)]
+    done = subprocess.run(
+        command, cwd=PROJECT, env=os.environ | own, capture_output=True, text=True
+    )
+    assert "written to" in done.stdout, done.stderr
+    return {path.stem: json.loads(path.read_text("utf-8")) for path in folder.glob("*.json")}
 
 
 @pytest.mark.slow
-def test_the_rehearsal_goes_through_every_part_and_then_has_nothing_to_do(executed, work, capsys):
-    # executed before; what is left is gone on with
-    for run in (gpu_parts.REAL, gpu_parts.POCKET, gpu_parts.OBJECTIVE):
-        shutil.copytree(executed.folder, work / run)
-    assert gpu_check.main(["--rehearse"]) == 0, [
-        path.read_text() for path in work.glob("logs/*.log")
-    ]
-    done = json.loads((work / "gpu.json").read_text(encoding="utf-8"))
-    assert list(done) == [part.name for part in gpu_parts.PARTS]
-    needs = {name for name, part in done.items() if part["outcome"] == "needs a GPU"}
-    without_vllm = {"speed-unsloth-vllm"} if vllm_obstacle(gpu_check.this_machine()) else set()
-    assert needs == {"speed-trl-vllm", "estimates"} | without_vllm
-    text = (work / "gpu.md").read_text(encoding="utf-8")
-    assert "# What a GPU shows: a rehearsal without one" in text and "Not done yet" not in text
-    assert "| beta | 0.01 | 0.01 | 0.01 | same |" in text and "into original" in text
-    capsys.readouterr()
-    assert gpu_check.main(["--rehearse"]) == 0
-    assert capsys.readouterr().out.count("is written already") == len(gpu_parts.PARTS)
+def test_the_rehearsal_passes_and_four_parts_need_nothing_but_transformers_and_peft(tmp_path):
+    hidden = f"import sys\nsys.modules.update(dict.fromkeys({ABSENT.split()}))\n"
+    (tmp_path / "hiding").mkdir()
+    (tmp_path / "hiding" / "sitecustomize.py").write_text(hidden, encoding="utf-8")
+    folder, bare = tmp_path / "gpu", {"PYTHONPATH": str(tmp_path / "hiding")}
+    found = rehearse(folder, *WITHOUT, "nf4", "trl_step", **bare)
+    assert {name: found[name]["outcome"] for name in found} == {
+        **dict.fromkeys(WITHOUT, "passed"),
+        "nf4": "needs bitsandbytes",
+        "trl_step": "needs unsloth",
+    }
+    found = rehearse(folder)  # the rest
+    assert list(runner.PARTS)[:-1] == [name for name in runner.PARTS if name in found]
+    assert {one["outcome"] for one in found.values()} == {"passed"}
+    text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
+    assert text.count("| passed,") == 8 and text.count("| not run |") == 1
+
+    merges = found["merge_proof"]["found"]
+    assert merges["a left-out matrix"] == "refused"
+    assert merges["B 1e-05, if cos and sin were rounded: unexplained"] > 1
+    assert found["nf4"]["found"]["merge: unexplained"] < 0.25
+    for part in ("trl_step", "unsloth_step"):
+        assert found[part]["found"]["settings of the live trainer as asked for"] > 50
+        assert found[part]["found"]["sampled tokens a second"] > 0
+        assert "memory: needs a GPU" in found[part]["left_out"]
+    assert found["unsloth_step"]["found"]["merge: kept"] > 0.5
+    assert found["sampling"]["found"]["greedy texts that are the CPU's"] == "16 of 16"
+    assert {"float32: right before", "float16: right before"} <= set(found["learning"]["found"])
+    assert len(found["decode"]["found"]) == 10
+    assert found["memory"]["left_out"] == [f"{n} bits, measured: needs a GPU" for n in (16, 4)]
 
 
-def test_no_version_is_insisted_on(work, monkeypatch):
-    card = replace(gpu_check.this_machine(), gpu="a card", compute_capability=9.0)
-    monkeypatch.setattr(environment, "installed_version", {"vllm": "0.25.1"}.get)
+def test_no_version_is_insisted_on(monkeypatch):
+    card = SimpleNamespace(gpu="a card", compute_capability=9.0)
+    monkeypatch.setattr("helpers.environment.installed_version", {"vllm": "0.25.1"}.get)
     assert "the suite is pinned to" in vllm_obstacle(card)
-    name = "GRPO_ANY_VERSIONS"
-    monkeypatch.setenv(name, gpu_check._environment(work, rehearse=False)[name])
+    monkeypatch.setenv("GRPO_ANY_VERSIONS", "1")
     assert vllm_obstacle(card) is None
 
 
 @pytest.fixture
-def called(work, monkeypatch):
-    """Call the command with parts that are only programs; returns the exit code and the page."""
+def called(tmp_path, monkeypatch, capsys):
+    """Call the runner with parts that are only programs; returns the exit code, the page and what
+    was printed.
+    """
 
-    def called(*arguments, **programs):
-        parts = [(name, 1, f"The part {name}", 60, does, ()) for name, does in programs.items()]
-        monkeypatch.setattr(gpu_check, "PARTS", tuple(gpu_check.Part(*part) for part in parts))
-        code = gpu_check.main(["--rehearse", *arguments])
-        return code, (work / "gpu.md").read_text(encoding="utf-8")
+    def called(*arguments, seconds=60, **programs):
+        def start(module, options, log, environment):
+            program = programs[module.rpartition(".")[2]]
+            log.parent.mkdir(exist_ok=True)
+            with log.open("w") as file:
+                command = [sys.executable, "-c", program, *options]
+                return subprocess.Popen(command, stderr=file, start_new_session=True)
 
-    monkeypatch.setattr(
-        gpu_check, "_command", lambda part, *where: [sys.executable, "-c", part.does]
-    )
+        monkeypatch.setattr(runner.subprocesses, "start", start)
+        monkeypatch.setattr(runner, "PARTS", dict.fromkeys(programs, seconds))
+        monkeypatch.setattr(sys, "argv", ["gpu", *arguments, "--to", str(tmp_path / "gpu")])
+        code = runner.main()
+        return code, (tmp_path / "gpu.md").read_text(encoding="utf-8"), capsys.readouterr().out
+
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     return called
 
 
-def test_what_failed_is_explained_and_done_again_on_demand(called, tmp_path, capsys):
-    good = f"open({str(ran := tmp_path / 'ran')!r}, 'a').write('x')"
-    code, text = called(good=good, bad="import json; json.loads('no')")
-    assert code == 1 and "- json.decoder.JSONDecodeError: Expecting value" in text
-    again = 'make gpu-check ARGS="--rehearse --fresh bad"'
-    assert text.count("--fresh") == 1 and f"- Again: `{again}`" in text and "bad.log" in text
-    assert f"Again: {again}" in capsys.readouterr().out
-    code, text = called("--fresh", "bad", good=good, bad="pass")
-    assert (code, "--fresh" in text, ran.read_text()) == (0, False, "x"), "good is done once"
+GOOD = """
+import json, pathlib, sys
+found = {"outcome": "passed", "seconds": 1, "on": "a card", "found": {"loss": 0.25}}
+found |= {"problems": [], "left_out": ["memory: needs a GPU"]}
+file = pathlib.Path(sys.argv[2], "nf4.json")
+file.parent.mkdir(exist_ok=True)
+file.write_text(json.dumps(found))
+file.with_suffix(".count").open("a").write("x")
+"""
 
 
-def test_a_part_that_is_cut_by_the_calls_end_is_taken_up_by_the_next(called, work):
-    work.mkdir(parents=True)
-    slow = gpu_check.Part("slow", 1, "The part slow", 2, "import time; time.sleep(600)", ())
-    gpu_check.check((slow,), work / "gpu.md", work, minutes=1.5 / 60)
-    assert "the next call takes it up." in (work / "gpu.md").read_text(encoding="utf-8")
-    assert called(slow="pass")[0] == 0
+def test_what_has_passed_is_kept_and_what_failed_is_explained_and_done_again(called, tmp_path):
+    code, text, _ = called(nf4=GOOD, decode="import json; json.loads('no')")
+    assert code == 1 and "json.decoder.JSONDecodeError: Expecting value" in text
+    assert "| passed, 1 s | loss: 0.25<br>not measured: memory: needs a GPU | a card |" in text
+    code, text, said = called(nf4=GOOD, decode=GOOD.replace("nf4", "decode"))
+    assert code == 0 and text.count("| passed, 1 s |") == 2 and "nf4            has passed" in said
+    count = tmp_path / "gpu" / "nf4.count"
+    assert count.read_text() == "x"
+    called("nf4", nf4=GOOD, decode="never")  # named: again
+    assert count.read_text() == "xx"
+
+
+def test_a_part_is_ended_at_its_budget_and_none_begins_that_may_take_longer_than_the_call(called):
+    code, text, _ = called(nf4="import time; time.sleep(600)", seconds=1)
+    assert code == 1 and "It was ended after 1 s, its budget." in text
+    code, _, said = called("--minutes", "0", nf4=GOOD)
+    assert code == 1 and "left for the next call" in said
+
+
+def test_the_page_of_results_is_that_of_its_folder():
+    committed = common.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
+    assert committed == runner.page(common.RESULTS, rehearse=False)

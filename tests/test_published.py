@@ -3,6 +3,7 @@ was run and nothing else; a folder with a test file.
 """
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -19,6 +20,23 @@ def test_a_recipe_resolves_and_fits_its_card(name):
     assert any(line.startswith("  at most") for line in said), "the estimate"
     assert {f"  {name}: {value}" for name, value in (one.stated | one.ours).items()} <= set(said)
     assert one.left_to_preset == {}, "a preset may change, and the file must not"
+
+
+def test_each_recipe_says_whether_this_card_can_how_long_and_what_is_missing(monkeypatch):
+    monkeypatch.setattr(published, "mismatches", lambda machine: [("vllm", "0.31.0", None)])
+    lines = dict(zip(RECIPES, published.doctor(published.this_machine()), strict=True))
+    assert all("missing: packages: vllm; an NVIDIA GPU" in line for line in lines.values())
+    assert "test.json, MATH-500 itself" in lines["rasbt-math500-no-kl"]
+    assert "15.2 → 47.4 %" in lines["rasbt-math500-no-kl"]
+    monkeypatch.setattr(published, "mismatches", lambda machine: [])
+    one = RECIPES["verl-gsm8k-3b"]
+    small = replace(one.machine, gpu="a T4", gpu_memory_gb=15, compute_capability=7.5)
+    for machine, said in ((one.machine, "nothing, this card can"), (small, "a T4 has 15 GB")):
+        monkeypatch.setattr("helpers.presets.vllm_obstacle", lambda machine: None)
+        lines = dict(zip(RECIPES, published.doctor(machine), strict=True))
+        assert said in lines["verl-gsm8k-3b"]
+    assert 0.1 < one.hours < 24
+    assert "an environment for notebook 10" in lines["alphabet-sort-4b"]
 
 
 def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from contract import LEFT_TO_TRL, PLACES, cases, effective, passed
 
-from benchmarks.gpu_objective import OF_THE_LOSS
+from benchmarks.gpu.grpo_step import OF_THE_LOSS
 
 pytestmark = pytest.mark.slow
 

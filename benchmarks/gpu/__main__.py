@@ -1,0 +1,132 @@
+"""All parts in order of worth, each in a process and with a budget of its own: `make gpu-check`.
+
+    python -m benchmarks.gpu                # goes on: what has passed is not done again
+    python -m benchmarks.gpu nf4 decode     # these, again
+    python -m benchmarks.gpu --rehearse     # on the CPU at pocket shapes, without the notebooks
+
+No network is asked for, and no version is insisted on. After each part the page of results is
+written: benchmarks/results/gpu.md, or runs/gpu-rehearsal.md. Logs are in runs/gpu-check/.
+"""
+
+import argparse
+import ast
+import json
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.gpu import common
+from helpers import subprocesses
+from helpers.runs import runs_folder
+
+# The seconds that each may take. The first eight need no vLLM, and four of them only torch,
+# Transformers and PEFT.
+PARTS = {
+    "merge_proof": 120,
+    "nf4": 120,
+    "unsloth_step": 120,
+    "trl_step": 120,
+    "memory": 120,
+    "sampling": 120,
+    "learning": 120,
+    "decode": 120,
+    "notebooks": 1500,
+}
+_SLOWER = 4  # times as long a part may take in a rehearsal
+_WHY = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|error: ).*", re.M)
+
+
+def main() -> int:
+    """0 if no part failed."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)}")
+    parser.add_argument(
+        "--minutes", type=float, default=60, help="begin no part that may take longer"
+    )
+    common.add_arguments(parser)
+    args = parser.parse_args()
+    if unknown := set(args.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
+    folder, ends = common.folder_of(args), time.monotonic() + 60 * args.minutes
+    for part in args.parts or PARTS:
+        if part == "notebooks" and args.rehearse:
+            continue  # the tests execute them
+        budget = PARTS[part] * (_SLOWER if args.rehearse else 1)
+        if not args.parts and read(folder, part).get("outcome") == "passed":
+            print(f"{part:<14} has passed before")
+        elif ends - time.monotonic() < budget:
+            print(f"{part:<14} may take {budget} s: left for the next call")
+        else:
+            print(f"{part:<14} …", flush=True)
+            found = run(part, folder, args.rehearse, budget)
+            print(f"{part:<14} {found['outcome']}, {found['seconds']:.0f} s", *found["problems"])
+            folder.with_suffix(".md").write_text(page(folder, args.rehearse), encoding="utf-8")
+    print(f"written to {folder.with_suffix('.md')}")
+    return int(any(read(folder, part).get("outcome") == "failed" for part in PARTS))
+
+
+def run(part: str, folder: Path, rehearse: bool, budget: float) -> dict:
+    """What came of a part. One that is cut short has failed, and the next call does it again."""
+    log = runs_folder() / "gpu-check" / f"{part}.log"
+    log.unlink(missing_ok=True)
+    (folder / f"{part}.json").unlink(missing_ok=True)
+    options = ["--to", str(folder), *["--rehearse"] * rehearse]
+    process, began = (
+        subprocesses.start(f"benchmarks.gpu.{part}", options, log, {}),
+        time.monotonic(),
+    )
+    try:
+        process.wait(budget)
+        problem = subprocesses.last_error(log, _WHY)
+    except subprocess.TimeoutExpired:
+        problem = f"It was ended after {budget} s, its budget."
+    finally:
+        subprocesses.end([process])
+    if not read(folder, part):
+        found = {"outcome": "failed", "seconds": time.monotonic() - began, "on": common.machine()}
+        found |= {"found": {}, "problems": [problem], "left_out": []}
+        common.write(folder, part, found)
+    return read(folder, part)
+
+
+def read(folder: Path, part: str) -> dict:
+    """What a part has written; empty if it has not been run."""
+    path = folder / f"{part}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+
+
+def page(folder: Path, rehearse: bool) -> str:
+    """The results in Markdown, a row for each part."""
+    lines = [
+        f"# {'A rehearsal on a CPU of what' if rehearse else 'What'} is measured on a GPU",
+        "",
+        "`make gpu-check` runs the parts and writes this page; `python -m benchmarks.gpu.nf4` runs",
+        "one alone. Each is a file in `benchmarks/gpu/`.",
+        "",
+        "| part | what it shows | outcome | found | on |",
+        "|---|---|---|---|---|",
+    ]
+    for part in PARTS:
+        source = Path(__file__).with_name(f"{part}.py").read_text(encoding="utf-8")
+        title = ast.get_docstring(ast.parse(source)).splitlines()[0].rstrip(".")
+        if one := read(folder, part):
+            told = [f"{name}: {short(value)}" for name, value in one["found"].items()]
+            told = [*one["problems"], *told, *(f"not measured: {what}" for what in one["left_out"])]
+            outcome = f"{one['outcome']}, {one['seconds']:.0f} s"
+            lines.append(f"| `{part}` | {title} | {outcome} | {'<br>'.join(told)} | {one['on']} |")
+        else:
+            lines.append(f"| `{part}` | {title} | not run | | |")
+    return "\n".join([*lines, ""])
+
+
+def short(value: object) -> str:
+    """Three digits of a number."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
