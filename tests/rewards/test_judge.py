@@ -30,7 +30,7 @@ from helpers.rewards import JudgeReward, RankingJudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
-from helpers.rewards.lab.scripted_judge import completions_in, scripted_judge
+from helpers.rewards.lab.scripted_judge import scripted_judge, texts_in
 from helpers.tags import THINK_ANSWER
 
 RUBRIC = "10 where the completion is polite."
@@ -349,8 +349,8 @@ CRITERIA = [
 ]
 
 
-def says(text: str, criterion: str) -> float:
-    return float({"shouts": "!"}.get(criterion, criterion.removeprefix("says ")) in text)
+def says(text: str, shown: dict) -> float:
+    return float({"shouts": "!"}.get(shown["criterion"], shown["criterion"][5:]) in text)
 
 
 @pytest.mark.parametrize("as_stored", [list, json.dumps, lambda given: np.array(given)])
@@ -398,7 +398,7 @@ def test_an_answer_without_each_criterion_is_no_verdict(serve, answer):
 # --- Ranking --------------------------------------------------------------------------------------
 
 
-def by_size(text: str, criterion: str = "") -> float:
+def by_size(text: str, shown: dict) -> float:
     return len(text) / 100
 
 
@@ -473,7 +473,7 @@ def test_the_order_shown_depends_on_the_texts_and_the_seed_alone(serve):
     texts = [f"text {n}" for n in range(6)]
     for given, seed in ((texts, 1), (texts[::-1], 1), (texts, 2)):
         unjudged(ranking(server.url, 6, seed=seed), given)
-    one, again, other = (list(completions_in(request).items()) for request in server.requests)
+    one, again, other = (list(texts_in(request)[0].items()) for request in server.requests)
     assert one == again and one != other and [text for _, text in one] != texts
 
 

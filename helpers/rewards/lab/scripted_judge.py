@@ -15,12 +15,13 @@ _MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
 
 
 @contextmanager
-def scripted_judge(opinion: Callable[[str, str], float]) -> Iterator[str]:
+def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
     """The address of a judge on this machine, until the block is left.
 
-    opinion: from 0.0 to 1.0, of a text and a criterion. Asked for a score, the judge rounds its
+    opinion: from 0.0 to 1.0, of a completion and of what is shown beside it, by name: the prompt,
+    columns, and the `criterion` if the request has some. Asked for a score, the judge rounds its
     opinion to whole points; asked for an order, it sorts by it; asked for criteria, it says true
-    from 0.5 on. The criterion is "" but for the last.
+    from 0.5 on.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -46,22 +47,28 @@ def scripted_judge(opinion: Callable[[str, str], float]) -> Iterator[str]:
         server.server_close()
 
 
-def completions_in(request: dict) -> dict[str, str]:
-    """The completions in a request by their marks; one that stands alone has the mark ""."""
+def texts_in(request: dict) -> tuple[dict[str, str], dict[str, str]]:
+    """The completions in a request by their marks, "" if there is one, and what is shown beside
+    them by name.
+    """
     text = request["messages"][-1]["content"]
     (code,) = _MARK.findall(text)
-    block = re.compile(rf"^\[{code} (\S+) ?(\w*)\]\n(.*?)\n\[end of {code} \1 ?\2\]$", re.M | re.S)
-    return {mark: part for name, mark, part in block.findall(text) if name == "completion"}
+    block = re.compile(rf"^\[{code} (\w+) ?(\w*)\]\n(.*?)\n\[end of {code} \1 ?\2\]$", re.M | re.S)
+    found = block.findall(text)
+    return (
+        {mark: part for name, mark, part in found if name == "completion"},
+        {name: part for name, _, part in found if name != "completion"},
+    )
 
 
-def _answered(request: dict, opinion: Callable[[str, str], float]) -> dict:
+def _answered(request: dict, opinion: Callable[[str, dict], float]) -> dict:
     """What the judge answers: the fields that the request's JSON Schema asks for."""
     fields = request["response_format"]["json_schema"]["schema"]["properties"]
-    texts = completions_in(request)
+    texts, shown = texts_in(request)
     if "order" in fields:
-        return {"order": sorted(texts, key=lambda mark: opinion(texts[mark], ""), reverse=True)}
+        return {"order": sorted(texts, key=lambda mark: opinion(texts[mark], shown), reverse=True)}
     (text,) = texts.values()
     if "score" in fields:
-        return {"score": round(opinion(text, "") * max(fields["score"]["enum"]))}
+        return {"score": round(opinion(text, shown) * max(fields["score"]["enum"]))}
     criteria = dict(re.findall(r"^(\d+)\. (.*)$", request["messages"][0]["content"], re.M))
-    return {number: opinion(text, criteria[number]) >= 0.5 for number in fields}
+    return {n: opinion(text, shown | {"criterion": criteria[n]}) >= 0.5 for n in fields}
