@@ -1,30 +1,36 @@
-"""The judge, behind a network that the test plays: the wire format, its faults, injection, the
+"""The judges, before a real HTTP server in this process: the wire format, its faults, injection, the
 budget, the cache, and the key that nobody sees.
 """
 
 import asyncio
 import copy
+import gzip
 import inspect
 import json
 import pickle
+import random
 import re
+import threading
 import time
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
 
 import httpx
+import numpy as np
 import pytest
 import torch
+from aiohttp import web
 from trl.trainer.utils import get_callable_name, is_async_callable
 
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.rewards import JudgeReward, reward_name
+from helpers.rewards import JudgeReward, RankingJudgeReward, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
+from helpers.rewards.lab.scripted_judge import scripted_judge, texts_in
 from helpers.tags import THINK_ANSWER
 
 RUBRIC = "10 where the completion is polite."
@@ -64,50 +70,80 @@ class Clock(asyncio.SelectorEventLoop):
     of patience.
     """
 
+    judging = None
     passed = 0.0
+
+    def __init__(self):
+        super().__init__()
+        Clock.judging = self
 
     def time(self) -> float:
         return super().time() + self.passed
 
+    def add(self, seconds: float) -> None:
+        self.passed += seconds
+
 
 async def waits(request: dict, number: int) -> httpx.Response:
     """No answer, while a minute passes for the judge."""
-    asyncio.get_running_loop().passed += 60
+    Clock.judging.call_soon_threadsafe(Clock.judging.add, 60)
     await asyncio.Event().wait()
 
 
 @pytest.fixture
 def serve(monkeypatch):
-    """serve(answer) gives a server of this machine, which no proxy may stand before.
+    """serve(answer) starts an HTTP server in this process, which no proxy may stand before.
 
-    answer: a reply, an error of the network, or answer(request, number) that gives or awaits one of
-    them. The server's `url`; and in
+    answer: a reply, an error at which the connection is dropped, or answer(request, number) that
+    gives or awaits one of them. The server's `url`; and in
     the end `asked`, the requests, and `requests`, their bodies.
     """
-    servers = {}
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    runners = []
+
+    async def started(server: SimpleNamespace) -> None:
+        async def reply(request: web.Request) -> web.Response:
+            body = await request.json()
+            server.asked.append(request)
+            server.requests.append(body)
+            answered = server.answers(body, len(server.asked) - 1)
+            answered = await answered if inspect.isawaitable(answered) else answered
+            if isinstance(answered, Exception):
+                request.transport.close()
+            kept = ("Location", "Retry-After", "Content-Encoding", "Content-Type")
+            headers = {name: answered.headers[name] for name in kept if name in answered.headers}
+            return web.Response(status=answered.status_code, body=answered.content, headers=headers)
+
+        application = web.Application()
+        application.router.add_post("/{path:.*}", reply)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        runners.append(runner)
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        server.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
 
     def start(answer) -> SimpleNamespace:
-        port = 2000 + len(servers)
         answers = answer if callable(answer) else lambda request, number: answer
-        servers[port] = SimpleNamespace(
-            url=f"http://127.0.0.1:{port}", answers=answers, asked=[], requests=[]
-        )
-        return servers[port]
+        server = SimpleNamespace(answers=answers, asked=[], requests=[])
+        asyncio.run_coroutine_threadsafe(started(server), loop).result()
+        return server
 
-    async def reply(request: httpx.Request) -> httpx.Response:
-        server, body = servers[request.url.port], json.loads(request.content)
-        server.asked.append(request)
-        server.requests.append(body)
-        answered = server.answers(body, len(server.asked) - 1)
-        answered = await answered if inspect.isawaitable(answered) else answered
-        if isinstance(answered, Exception):
-            raise answered
-        return answered
-
-    network = httpx.MockTransport(reply)
-    monkeypatch.setattr(httpx, "AsyncClient", partial(httpx.AsyncClient, transport=network))
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
-    return start
+    yield start
+
+    async def end() -> None:
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in others:  # some answer never
+            task.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        await asyncio.gather(*(runner.cleanup() for runner in runners))
+
+    asyncio.run_coroutine_threadsafe(end(), loop).result()
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
 
 
 def judge_of(server: SimpleNamespace, **options) -> JudgeReward:
@@ -152,7 +188,7 @@ def test_the_request_is_the_one_that_servers_know(serve):
         [{"role": "system", "content": "Be polite."}, {"role": "user", "content": "Say thanks."}]
     ]
     judge = judge_of(
-        server, shows=["answer"], max_tokens=33, options={"seed": 1, "temperature": None}
+        server, shows=["answer"], options={"seed": 1, "temperature": None, "max_tokens": 33}
     )
     columns = {"prompts": prompts, "answer": ["Thanks!"], "completion_ids": [[1]]}
     assert run(judge, chat, **columns) == [0.7]
@@ -179,7 +215,7 @@ def test_the_request_is_the_one_that_servers_know(serve):
 def test_the_address_may_end_in_v1_or_not(serve, path, asked):
     server = serve(score(10))
     assert run(JudgeReward(server.url + path, "judge", RUBRIC), ["x"]) == [1.0]
-    assert [request.url.path for request in server.asked] == [f"{asked}/chat/completions"]
+    assert [request.path for request in server.asked] == [f"{asked}/chat/completions"]
     assert JudgeReward("https://api.example.com/v1", "judge", RUBRIC).proxies, "elsewhere"
 
 
@@ -209,7 +245,7 @@ def test_at_most_so_many_requests_are_under_way(serve):
 
 # --- Faults: None, counted, told once a batch -----------------------------------------------------
 
-NO_SCORE = "a reply without the score that was asked for"
+NO_SCORE = "a reply without the verdict that was asked for"
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
 BROKEN = [
     *[(NO_SCORE, said(text)) for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", "[]", {})],
@@ -246,8 +282,8 @@ PASSING = [
     ("HTTP 429 Too Many Requests", httpx.Response(429, headers={"Retry-After": "0"})),
     ("HTTP 408 Request Timeout", httpx.Response(408)),
     (
-        "no connection to http://127.0.0.1:2001/v1/chat/completions (ConnectError)",
-        httpx.ConnectError("nobody is listening"),
+        "no connection to {url}/v1/chat/completions (RemoteProtocolError)",
+        ConnectionError(),
     ),
     ("no answer within 60 s", waits),
 ]
@@ -260,6 +296,7 @@ def test_what_may_pass_is_asked_again_and_then_told(serve, cause, fails):
     assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.requests) == 3
     silent = serve(never)
     scores, told = unjudged(judge_of(silent, retries=2), ["x"])
+    cause = cause.format(url=silent.url)
     assert scores == [None] and told.endswith(f": 1 × {cause}.") and len(silent.requests) == 3
 
 
@@ -303,6 +340,169 @@ def test_what_a_completion_says_to_the_judge_arrives_between_the_marks_only(serv
     assert not any(token in received for token in special)
 
 
+# --- A rubric of each row ------------------------------------------------------------------------
+
+CRITERIA = [
+    {"criterion": "says thanks", "weight": 3},
+    {"criterion": "says please", "weight": 1},
+    {"criterion": "shouts", "weight": -2},
+]
+
+
+def says(text: str, shown: dict) -> float:
+    return float({"shouts": "!"}.get(shown["criterion"], shown["criterion"][5:]) in text)
+
+
+@pytest.mark.parametrize("as_stored", [list, json.dumps, lambda given: np.array(given)])
+def test_a_rubric_of_a_row_is_the_weight_of_what_is_met_in_one_call(tmp_path, as_stored):
+    texts = ["thanks, please", "thanks", "thanks!", "please!!", "no", ""]
+    rubrics = [as_stored(CRITERIA)] * len(texts)
+    with scripted_judge(says) as address:
+        judge = JudgeReward(address, "judge", rubric_column="rubric", cache=tmp_path)
+        scores = run(judge, texts, rubric=rubrics)
+        assert scores == [1.0, 0.75, 0.25, 0.0, 0.0, 0.0], "never below 0"
+        assert judge.calls == 5
+        assert run(judge, texts, rubric=rubrics) == scores and judge.calls == 5, "the cache"
+        other = [as_stored(CRITERIA[:2])] * len(texts)
+        assert run(judge, texts, rubric=other) == [1.0, 0.75, 0.75, 0.25, 0.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("rubric", "told"),
+    [
+        (None, "there is no list of criteria"),
+        ("polite?", "there is no list of criteria"),
+        ([], "there is no list of criteria"),
+        ([{"criterion": "a"}], "needs a criterion and a weight"),
+        ([{"criterion": "a", "weight": float("nan")}], "needs a criterion and a weight"),
+        ([{"weight": 1}], "needs a criterion and a weight"),
+        ([{"criterion": "a", "weight": -1}], "no criterion has a positive weight"),
+    ],
+)
+def test_a_row_without_a_sound_rubric_is_named_before_anything_is_asked(serve, rubric, told):
+    server = serve(score(1))
+    judge = judge_of(server, rubric_column="rubric")
+    with pytest.raises(ValueError, match=rf"row 1 of the batch, column 'rubric'.*{told}"):
+        run(judge, ["a", "b"], rubric=[CRITERIA, rubric])
+    assert server.requests == []
+    with pytest.raises(ValueError, match=r"row 0 .*there is no list"):
+        run(judge, ["a"])
+
+
+@pytest.mark.parametrize("answer", [{}, {"1": True, "2": 1, "3": False}, {"1": True}, [True] * 3])
+def test_an_answer_without_each_criterion_is_no_verdict(serve, answer):
+    scores, told = unjudged(judge_of(serve(said(answer)), rubric_column="r"), ["a"], r=[CRITERIA])
+    assert scores == [None] and NO_SCORE in told
+
+
+# --- Ranking --------------------------------------------------------------------------------------
+
+
+def by_size(text: str, shown: dict) -> float:
+    return len(text) / 100
+
+
+def ranking(address: str, size: int, **options) -> RankingJudgeReward:
+    return RankingJudgeReward(address, "judge", RUBRIC, num_generations=size, **options)
+
+
+def test_a_place_is_the_share_of_the_others_that_a_completion_beats():
+    texts = ["aaa", "a", "aaaa", "aa", "bb", "", "cc", "bb"]
+    prompts = ["p"] * 4 + ["q"] * 4
+    with scripted_judge(by_size) as address:
+        judge = ranking(address, 4)
+        scores = run(judge, texts, prompts=prompts)
+    assert scores[:4] == [2 / 3, 0, 1, 1 / 3] and judge.calls == 2, "one call for each group"
+    assert scores[5] == 0 and scores[4] == scores[7], "an empty one is last, equal ones are equal"
+    assert [sum(scores[:4]), sum(scores[4:])] == pytest.approx([2, 2]), "the mean is 0.5"
+
+
+def test_groups_that_need_no_judge_are_not_sent(serve):
+    server = serve(None)
+    prompts = ["p"] * 4 + ["q"] * 4
+    assert run(ranking(server.url, 4), ["x"] * 4 + ["", "y", "y", ""], prompts=prompts) == [
+        0.5, 0.5, 0.5, 0.5, 1 / 6, 5 / 6, 5 / 6, 1 / 6,
+    ]  # fmt: skip
+    assert server.requests == []
+
+
+def test_a_large_group_is_judged_in_overlapping_parts_with_the_same_result():
+    texts = ["a" * n for n in range(1, 14)]
+    random.Random(1).shuffle(texts)
+    with scripted_judge(by_size) as address:
+        judge = ranking(address, 13, most=6)
+        assert run(judge, texts) == [(len(text) - 1) / 12 for text in texts]
+    assert judge.calls == 10, "five blocks of at most three: each two of them together"
+
+
+def test_a_group_is_a_run_of_one_prompt_and_a_part_of_one_is_refused(serve):
+    judge, told = ranking(serve(None).url, 4), {}
+    scores, warned = unjudged(judge, ["a", "b"], prompts=["p", "q"], log_extra=told.__setitem__)
+    assert scores == [None, None] and "2 × a group of one" in warned
+    assert told == {"ranking_judge_reward_fault": ["a group of one"] * 2}
+    with scripted_judge(by_size) as address:
+        twice = run(ranking(address, 2), ["a", "aa", "aaa", "a"], prompts=["p"] * 4)
+    assert twice == [0, 1, 1, 0], "a question drawn twice in a row: two groups"
+    with pytest.raises(ValueError, match="6 completions of one prompt are no whole groups of"):
+        run(judge, list("abcdef"), prompts=["p"] * 6)
+
+
+def test_a_bias_of_position_is_measured_and_cancels(serve):
+    def first_is_best(request, number):
+        fields = request["response_format"]["json_schema"]["schema"]["properties"]
+        return said({"order": fields["order"]["items"]["enum"]})
+
+    logged, texts = {}, ["a", "b", "c", "d"]
+    judge = ranking(serve(first_is_best).url, 4, orders=2)
+    assert run(judge, texts, log_metric=logged.__setitem__) == [0.5] * 4
+    assert logged == {"ranking_judge_reward/disagreement": 1.0, "ranking_judge_reward/unjudged": 0}
+    with scripted_judge(by_size) as address:
+        judge = ranking(address, 3, orders=2)
+        assert run(judge, ["a", "aaa", "aa"], log_metric=logged.__setitem__) == [0, 1, 0.5]
+    assert logged["ranking_judge_reward/disagreement"] == 0
+
+
+@pytest.mark.parametrize("order", [[], ["one"], "reversed", None, [["x"]], 3])
+def test_an_order_that_does_not_hold_each_mark_once_is_no_verdict(serve, order):
+    scores, told = unjudged(ranking(serve(said({"order": order})).url, 2), ["a", "b"])
+    assert scores == [None, None] and NO_SCORE in told
+
+
+def test_the_order_shown_depends_on_the_texts_and_the_seed_alone(serve):
+    server = serve(said({}))
+    texts = [f"text {n}" for n in range(6)]
+    for given, seed in ((texts, 1), (texts[::-1], 1), (texts, 2)):
+        unjudged(ranking(server.url, 6, seed=seed), given)
+    one, again, other = (list(texts_in(request)[0].items()) for request in server.requests)
+    assert one == again and one != other and [text for _, text in one] != texts
+
+
+def test_a_completion_knows_no_mark_and_no_place():
+    """Whoever claims a place, copies what looks like a mark or insults the others gains nothing."""
+    row = with_wrong_answers([{"answer": "4", "question": "2 + 2?"}])[0]
+    honest = [THINK_ANSWER.render("2 + 2 = 4", "4"), THINK_ANSWER.render("2 + 2 is 4", "4")]
+    for attack in JUDGE_BATTERY:
+        text = attack.write(row, THINK_ANSWER, 100)
+        with scripted_judge(
+            lambda said, _: float("4" in (THINK_ANSWER.extract_answer(said) or ""))
+        ) as at:
+            scores = run(ranking(at, 3), [honest[0], text, honest[1]])
+        assert scores[1] == 0, attack.name
+
+
+# --- A reply that grows ---------------------------------------------------------------------------
+
+
+def test_a_reply_is_neither_inflated_nor_read_without_end(serve):
+    bomb = gzip.compress(b" " * 10**8)
+    headers = {"Content-Encoding": "gzip", "Content-Type": "application/json"}
+    server = serve(SimpleNamespace(status_code=200, content=bomb, headers=headers))
+    assert unjudged(judge_of(server), ["x"])[1].endswith(f"1 × {NO_SCORE}.")
+    assert server.asked[0].headers["Accept-Encoding"] == "identity"
+    long = serve(SimpleNamespace(status_code=200, content=b" " * 3_000_000, headers={}))
+    assert "1 × a reply of more than 1,000,000 bytes" in unjudged(judge_of(long), ["x"])[1]
+
+
 # --- The budget -----------------------------------------------------------------------------------
 
 
@@ -319,17 +519,6 @@ def test_a_budget_in_calls_is_never_passed(serve, monkeypatch):
     assert failing.calls == 3, "calls that fail are spent too"
 
 
-def test_a_budget_in_tokens_ends_the_asking_once_it_is_reached(serve):
-    server = serve(said({"score": 10}, 500))
-    judge = judge_of(server, budget_tokens=2000, parallel=1)
-    scores, told = unjudged(judge, [f"text {n}" for n in range(9)])
-    assert scores == [1.0] * 4 + [None] * 5 and judge.tokens == 2000
-    assert "5 × the budget of 2000 tokens is spent" in told
-    silent = judge_of(serve(said({"score": 10}, None)))
-    run(silent, ["x"])
-    assert silent.tokens > 300, "a server that does not count: the bytes of both sides"
-
-
 def test_a_resumed_run_does_not_spend_it_twice_and_a_trial_gives_nothing_back(serve):
     server = serve(score(10))
     judge = judge_of(server, budget_calls=4)
@@ -337,10 +526,10 @@ def test_a_resumed_run_does_not_spend_it_twice_and_a_trial_gives_nothing_back(se
     assert judge.calls == 2
     resumed = judge_of(server, budget_calls=4)
     resumed.load_state_dict(json.loads(json.dumps(judge.state_dict())))
-    assert resumed.state_dict() == {"calls": 2, "tokens": 100}
+    assert resumed.state_dict() == {"calls": 2}
     assert unjudged(resumed, THREE)[0].count(None) == 1 and len(server.requests) == 4
     resumed.load_state_dict(judge.state_dict())
-    assert resumed.state_dict() == {"calls": 4, "tokens": 200}
+    assert resumed.state_dict() == {"calls": 4}
 
 
 # --- The cache ------------------------------------------------------------------------------------
@@ -354,7 +543,12 @@ def test_what_was_judged_is_not_asked_again(serve, tmp_path):
     assert run(judge_of(server, **kept, budget_calls=0), ["bb", "a"]) == [0.2, 0.1]
     assert len(server.requests) == 2
     same = {"model": "judge", "rubric": RUBRIC}
-    for changed in ({"max_tokens": 99}, {"points": 20}, {"rubric": "Another."}, {"model": "other"}):
+    for changed in (
+        {"options": {"max_tokens": 99}},
+        {"points": 20},
+        {"rubric": "Another."},
+        {"model": "other"},
+    ):
         run(JudgeReward(server.url, **(same | kept | changed)), ["a"])
     assert len(server.requests) == 6, "another request is asked anew"
     assert run(judge_of(other, **kept), ["a"]) == [0.0], "another server is asked anew"
@@ -437,4 +631,3 @@ def test_vllm_itself_is_a_judge(tokenizer):
         )
         scores = run(judge, ["Thanks.", "No!", "4"])
         assert all(isinstance(s, float) and 0 <= s <= 1 for s in scores) and judge.calls == 3
-        assert 0 < judge.tokens < 3 * 1000, "as vLLM counts them"

@@ -1,0 +1,74 @@
+"""A judge without a model: an HTTP server that answers as a language model would, by a function.
+
+It reads the requests of `helpers.rewards.judge` as a model would, with an opinion that is known. So
+it shows what a way of judging does to a group, and what reaches a judge.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+
+_MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
+
+
+@contextmanager
+def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
+    """The address of a judge on this machine, until the block is left.
+
+    opinion: from 0.0 to 1.0, of a completion and of what is shown beside it, by name: the prompt,
+    columns, and the `criterion` if the request has some. Asked for a score, the judge rounds its
+    opinion to whole points; asked for an order, it sorts by it; asked for criteria, it says true
+    from 0.5 on.
+    """
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self):
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            answer = json.dumps(_answered(json.loads(body), opinion))
+            message = {"role": "assistant", "content": answer}
+            reply = json.dumps({"choices": [{"message": message}]}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(reply)))
+            self.end_headers()
+            self.wfile.write(reply)
+
+        def log_message(self, *args):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def texts_in(request: dict) -> tuple[dict[str, str], dict[str, str]]:
+    """The completions in a request by their marks, "" if there is one, and what is shown beside
+    them by name.
+    """
+    text = request["messages"][-1]["content"]
+    (code,) = _MARK.findall(text)
+    block = re.compile(rf"^\[{code} (\w+) ?(\w*)\]\n(.*?)\n\[end of {code} \1 ?\2\]$", re.M | re.S)
+    found = block.findall(text)
+    return (
+        {mark: part for name, mark, part in found if name == "completion"},
+        {name: part for name, _, part in found if name != "completion"},
+    )
+
+
+def _answered(request: dict, opinion: Callable[[str, dict], float]) -> dict:
+    """What the judge answers: the fields that the request's JSON Schema asks for."""
+    fields = request["response_format"]["json_schema"]["schema"]["properties"]
+    texts, shown = texts_in(request)
+    if "order" in fields:
+        return {"order": sorted(texts, key=lambda mark: opinion(texts[mark], shown), reverse=True)}
+    (text,) = texts.values()
+    if "score" in fields:
+        return {"score": round(opinion(text, shown) * max(fields["score"]["enum"]))}
+    criteria = dict(re.findall(r"^(\d+)\. (.*)$", request["messages"][0]["content"], re.M))
+    return {n: opinion(text, shown | {"criterion": criteria[n]}) >= 0.5 for n in fields}
