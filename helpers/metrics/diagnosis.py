@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.metrics import tool_rules
-from helpers.metrics.history import reward_names
+from helpers.metrics.history import relative_names, reward_names
 from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
@@ -290,6 +290,14 @@ def _flat(signals: Signals) -> Finding | None:
     reward, rate = signals.series("reward", 2 * SHORTEST), signals.series("learning_rate")
     if reward is None or signals.spread is None or _fallen(signals):
         return None
+    if np.ptp(reward) < 1e-4 and (names := relative_names(signals.rows)):
+        return Finding(
+            "info",
+            "relative",
+            "The reward compares the completions of a group, and says nothing of progress.",
+            f"the mean of {' and '.join(names)} is 0.5 at every step, whatever the policy writes",
+            "Log a second reward with weight 0, and measure the holdout in notebook 05.",
+        )
     # past its height for fewer rows than a trend takes, or not logged
     warming_up = rate is None or len(rate) - int(np.argmax(rate)) <= MIN_ROWS
     risen = signals.risen(reward) or signals.risen(signals.correctness)

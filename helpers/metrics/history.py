@@ -26,6 +26,18 @@ def reward_names(history: pd.DataFrame) -> list[str]:
     return [name.removeprefix("rewards/").removesuffix("/mean") for name in means]
 
 
+def relative_names(history: pd.DataFrame) -> list[str]:
+    """The rewards that compare the completions of a group, as a judge that ranks does: they differ
+    within a batch, and their mean is 0.5 at every step.
+    """
+    found = []
+    for name in reward_names(history):
+        mean, std = (history.get(f"rewards/{name}/{kind}") for kind in ("mean", "std"))
+        if std is not None and std.max() > 0 and (mean.dropna() - 0.5).abs().max() < 1e-4:
+            found.append(name)
+    return found
+
+
 def smoothed(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
     """The centred running mean; near the ends that of what there is. The median is not moved by
     single spikes.

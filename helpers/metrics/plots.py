@@ -14,7 +14,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
-from helpers.metrics.history import reward_names, smoothed
+from helpers.metrics.history import relative_names, reward_names, smoothed
 
 # Color and stroke of the first line, the second, and so on.
 LOOKS = (
@@ -165,7 +165,8 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     for (color, stroke), name in zip(cycle(LOOKS), names, strict=False):
-        _line(axes, history, f"rewards/{name}/mean", name, color, stroke)
+        label = f"{name} (a ranking: always 0.5)" if name in relative_names(history) else name
+        _line(axes, history, f"rewards/{name}/mean", label, color, stroke)
     if names:
         # room below all curves, for the legend
         low, high = axes.get_ylim()

@@ -283,6 +283,7 @@ AGREE = collapsed() | {"zero": until(40, 0.4, shaken(0.75, 0.05))}
 LATE = until(75, np.nan, 0.4)  # too few rows of entropy to compare
 FELL = {"reward_fall": "critical", "format_only": "warning"}
 FEW = {"too_few_steps": "info"}
+RANKED = {"rewards/rank/mean": 0.5, "rewards/rank/std": 0.3}
 # The columns of a history, how many of its rows, and all that is found in them.
 TOLD_APART = {
     "groups that agree because they are right": (SOLVED, N, {"solved": "info"}),
@@ -293,6 +294,13 @@ TOLD_APART = {
         N,
         {"mode_collapse": "critical", "no_learning": "warning", "entropy": "warning"},
     ),
+    # a ranking has a mean of 0.5, which is neither progress nor a lack of it
+    "a ranking alone": (
+        {RIGHT: None, FORM: None, "reward": 0.5, **RANKED},
+        N,
+        {"relative": "info"},
+    ),
+    "a ranking beside a reward that rises": ({"reward": line(0.8, 1.2), **RANKED}, N, {}),
     # spread is read from the groups, and never from the batch
     "one score per question": ({"reward_std": 1e-9, "zero": 0.0}, N, {}),
     "one score per group": (
