@@ -61,9 +61,8 @@ def keep_base(model) -> None:
     the policy to the server.
 
     To send it, TRL merges the adapter into them and takes it out again (vllm_generation.py,
-    `_iter_named_params`). In 16 bits that rounds them each time: in a simulation of 500 rounds they
-    moved by half of the adapter's size. Unsloth has a merge that leaves them alone, in a method
-    that TRL 1.15 no longer calls (`_move_model_to_vllm`).
+    `_iter_named_params`). In 16 bits that rounds them, and they drift. Unsloth has a merge that
+    leaves them alone, in a method that TRL 1.15 no longer calls (`_move_model_to_vllm`).
     """
     from peft.tuners.tuners_utils import BaseTunerLayer
 
