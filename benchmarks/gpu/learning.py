@@ -22,7 +22,6 @@ FMT = TagFormat()
 def measure(result: common.Result) -> None:
     """Accuracy on 128 held-out sums, greedy, before and after."""
     steps, questions, groups = (2, 16, 2) if result.rehearse else (PRESET.max_steps, 128, 8)
-    torch.set_num_threads(1)  # fastest for so small a model
     asked = list(rows("sums", 1000, questions, 1))
     train, holdout = (
         [row for row in asked if row["split"] == side] for side in ("train", "holdout")

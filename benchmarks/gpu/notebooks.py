@@ -13,7 +13,7 @@ from helpers.runs import Run, runs_folder
 
 # A step of Qwen3-0.6B's shapes. Random weights learn nothing, so the training is short.
 SHORT = ["source=arithmetic/sums", "train_size=64", "holdout_size=16", "max_completion_length=256"]
-SHORT += ["max_steps=4", "learning_rate=0.001", "serve=false", "sampled_questions=4"]
+SHORT += ["max_steps=4", "learning_rate=0.001"]
 
 
 def measure(result: common.Result) -> None:
@@ -32,7 +32,8 @@ def measure(result: common.Result) -> None:
         result.found[f"pocket model, {name}"] = evaluation[name]["accuracy"]
     learned = evaluation["baseline"]["ci95"][1] < evaluation["trained"]["ci95"][0]
     result.expect(learned, "the pocket model did not learn: the intervals overlap.")
-    execute(result, "gpu-vllm", "l4", "01,03,05", [*short, "engine=vllm"])
+    few = ["serve=false", "sampled_questions=4"]
+    execute(result, "gpu-vllm", "l4", "01,03,05", [*short, *few, "engine=vllm"])
     execute(result, "gpu-trl", "l4", "01,03", [*short, "backend=transformers"])
     for only in ("00", "10"):
         execute(result, None, None, only, [])
