@@ -7,13 +7,16 @@ and every limit falls where TRL's does. Left out: tools that are asynchronous, i
 environments in one batch, `chat_template_kwargs`, and rows without a prompt.
 """
 
+import inspect
 import itertools
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from helpers.agents.protocol import Environment, called, tools_of
+from helpers.data.tasks import fingerprint
 
 # From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
 # with the end token.
@@ -224,3 +227,17 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
     # prepare_template has made sure that what follows a call does not change how it is rendered
     known = ends[-1] if ends else len(start)
     return whole[known:]
+
+
+def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:
+    """The fingerprint of a training's episodes: of its rows, the limits, and the environment's own
+    files, so that after a change of any of them no old checkpoint is continued.
+    """
+    methods = inspect.getmembers(type(factory()), inspect.isfunction)
+    files = {inspect.getsourcefile(method) for _, method in methods} - {None}
+    rules = "\n".join(Path(file).read_text("utf-8") for file in sorted(files))
+    marked = [
+        {"question": row["question"], "answer": json.dumps(row, sort_keys=True, default=str)}
+        for row in rows
+    ]
+    return fingerprint([{"question": limits, "answer": rules}, *marked])

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Protocol
 
 from helpers.data.files import Broken, file_rows
-from helpers.data.tasks import fingerprint
 
 _NEEDED = {
     "reset": "which TRL calls before every episode. Write reset(self, **columns)",
@@ -155,20 +154,6 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
         )
     random.Random(seed).shuffle(rows)
     return rows, dropped
-
-
-def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:
-    """The fingerprint of a training's episodes: of its rows, the limits, and the environment's own
-    files, so that after a change of any of them no old checkpoint is continued.
-    """
-    methods = inspect.getmembers(type(factory()), inspect.isfunction)
-    files = {inspect.getsourcefile(method) for _, method in methods} - {None}
-    rules = "\n".join(Path(file).read_text("utf-8") for file in sorted(files))
-    marked = [
-        {"question": row["question"], "answer": json.dumps(row, sort_keys=True, default=str)}
-        for row in rows
-    ]
-    return fingerprint([{"question": limits, "answer": rules}, *marked])
 
 
 # --- Chat templates -------------------------------------------------------------------------------

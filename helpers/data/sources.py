@@ -27,6 +27,8 @@ def read_source(
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
     source, mapping = str(source), check_columns(columns)
     kind, _, family = source.partition("/")
+    if "://" in source:
+        raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":

@@ -20,9 +20,9 @@ from helpers.agents import (
     episodes,
     prepare_template,
 )
+from helpers.agents.episodes import episodes_fingerprint
 from helpers.agents.protocol import (
     episode_rows,
-    episodes_fingerprint,
     schema_of,
     tools_of,
 )

@@ -43,7 +43,6 @@ COMMANDS = [
     ([*RUN, "-p", "merge=typo"], "merge='typo' is not known"),
     ([*RUN, "-p", "gguf=q4_k_m"], "gguf='q4_k_m' cannot be written here"),
     ([*RUN, "-p", "push_to_hub=mine"], "push_to_hub='mine'"),
-    ([*RUN, "-p", 'compare=["a"]'], "compare"),
     ([*RUN, "-p", "judge=mine"], "judge='mine' is no reward of the library: "),
     ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is no reward of the"),
     (
@@ -79,7 +78,7 @@ COMMANDS = [
     ),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
-    (["doctor", "-p", "compare=[]"], "'compare' is not a setting"),
+    (["doctor", "-p", "samples=4"], "'samples' is not a setting"),
     (["doctor", "-p", "lora_rnk=5"], "Did you mean 'lora_rank'?"),
     (["doctor", "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     (["doctor", "-p", "preset=poket"], "preset 'poket' is not known"),
@@ -158,11 +157,6 @@ PARAMETERS = [
     ({"push_to_hub": 3}, "name it owner/model"),
     ({"push_to_hub": "a/b/c"}, "name it owner/model"),
     ({"push_to_hub": ""}, "name it owner/model"),
-    ({"compare": "one"}, "compare='one' is not a list of runs"),
-    ({"compare": [3]}, "is not a list of runs"),
-    ({"compare": ["../up"]}, "is not a run name"),
-    ({"compare": ["nowhere"]}, "runs/nowhere/metrics.csv is not there"),
-    ({"compare": ["mine"]}, "mine, mine: name two or more different runs"),
     ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),
     ({"judge": 5}, "file.py:function, such as my_rewards.py"),
@@ -180,7 +174,7 @@ def test_a_parameter_is_refused_before_the_first_notebook(here, monkeypatch, giv
         for name, value in given.items()
     }
     with pytest.raises((ValueError, OSError)) as error:
-        pipeline.check_parameters(given, run="mine")
+        pipeline.check_parameters(given)
     assert said in str(error.value) and len(str(error.value)) < 800
 
 
@@ -191,11 +185,10 @@ def test_good_parameters_pass(monkeypatch):
         "push_to_hub": "me/model",
         "early_stopping": 10,
         "tags": "a/b",
-        "compare": [],
         "cases": None,
         "source": "arithmetic/sums",
         "judge": "helpers.rewards:format_reward",
         "environment": "helpers.agents:Guessing",
     }
-    pipeline.check_parameters(good, run="mine")
+    pipeline.check_parameters(good)
     pipeline.check_parameters({"merge": "dequantised"})
