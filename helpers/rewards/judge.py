@@ -15,7 +15,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from itertools import combinations, groupby
 
-from helpers.rewards.judge_client import Judge, conversation
+from helpers.rewards.judge_client import Judge
+from helpers.rewards.shaping import printable
 
 
 class JudgeReward(Judge):
@@ -60,23 +61,30 @@ class JudgeReward(Judge):
         ValueError where the data lacks a column that the judge is to see, and where a row has no
         rubric, or a criterion no weight.
         """
+        rubrics = [self._criteria(columns, at) for at in range(len(completions))]
         requests = [
-            self._request(text, self.shown(at, prompts, columns), columns, at)
-            for at, text in enumerate(self.texts(completions))
+            self._request(text, self.shown(at, prompts, columns), criteria) if text else None
+            for at, (text, criteria) in enumerate(
+                zip(self.texts(completions), rubrics, strict=True)
+            )
         ]
         found = await self.verdicts(dict(filter(None, requests)))
         verdicts = [found[request[0]] if request else 0.0 for request in requests]
         causes = [verdict if isinstance(verdict, str) else "" for verdict in verdicts]
         self.told(causes, log_extra, log_metric)
-        return [None if cause else verdict for verdict, cause in zip(verdicts, causes, strict=True)]
+        return [
+            None if cause else _weighted(verdict, criteria) if criteria and request else verdict
+            for verdict, cause, criteria, request in zip(
+                verdicts, causes, rubrics, requests, strict=True
+            )
+        ]
 
     def _request(
-        self, text: str, shown: dict, columns: dict, at: int
-    ) -> tuple[bytes, Callable] | None:
-        """What is sent about a completion, and how the answer is read; None for an empty text."""
-        criteria = self._criteria(columns, at) if self.rubric_column else []
-        if not text:
-            return None
+        self, text: str, shown: dict, criteria: list[tuple[str, float]]
+    ) -> tuple[bytes, Callable]:
+        """What is sent about a completion, and how the answer is read: as a score, or as what is
+        met of each criterion.
+        """
         fenced, _ = self.fenced(shown | {"completion": text})
         if not criteria:
             task = "You grade one completion by this rubric and by nothing else."
@@ -87,15 +95,21 @@ class JudgeReward(Judge):
             scale = {"score": {"enum": list(range(self.points + 1))}}
             body = self.body(task, self.rubric, f"{fenced}\nGrade the completion.", answer, scale)
             return body, self._score
-        listed = "\n".join(f"{n}. {said}" for n, (said, _) in enumerate(criteria, 1))
+        numbers = [str(number) for number in range(1, len(criteria) + 1)]
+        listed = "\n".join(f"{n}. {said}" for n, (said, _) in zip(numbers, criteria, strict=True))
         body = self.body(
             "You check which of these criteria one completion meets, and nothing else.",
             f"{self.rubric}\n\n{listed}".strip(),
             f"{fenced}\nCheck the completion.",
             '{"1": …, "2": …} with true for each criterion that it meets, and else false.',
-            {str(n): {"type": "boolean"} for n in range(1, len(criteria) + 1)},
+            {number: {"type": "boolean"} for number in numbers},
         )
-        return body, lambda answered: _weighted(answered, criteria)
+
+        def read(answered: dict) -> list[bool] | None:
+            met = [answered[number] for number in numbers]
+            return met if all(type(one) is bool for one in met) else None
+
+        return body, read
 
     def _score(self, answered: dict) -> float | None:
         score = answered["score"]
@@ -103,7 +117,11 @@ class JudgeReward(Judge):
         return score / self.points if known else None
 
     def _criteria(self, columns: dict, at: int) -> list[tuple[str, float]]:
-        """The criteria of a row with their weights; ValueError where they are none."""
+        """The criteria of a row with their weights, none without a `rubric_column`. ValueError
+        where they should be.
+        """
+        if self.rubric_column is None:
+            return []
         row = f"{self.__name__}: row {at} of the batch, column {self.rubric_column!r}"
         listed = columns.get(self.rubric_column, {at: None})[at]
         with suppress(ValueError):
@@ -121,11 +139,8 @@ class JudgeReward(Judge):
         return criteria
 
 
-def _weighted(answered: dict, criteria: list[tuple[str, float]]) -> float | None:
+def _weighted(met: list[bool], criteria: list[tuple[str, float]]) -> float:
     """The weight of the criteria that are met, as a share of what can be earned."""
-    met = [answered[str(n)] for n in range(1, len(criteria) + 1)]
-    if any(type(one) is not bool for one in met):
-        return None
     earned = sum(weight for one, (_, weight) in zip(met, criteria, strict=True) if one)
     return min(1.0, max(0.0, earned / sum(weight for _, weight in criteria if weight > 0)))
 
@@ -183,7 +198,11 @@ class RankingJudgeReward(Judge):
         ValueError where the data lacks a column that the judge is to see, and for a part of a
         group.
         """
-        texts, requests, parts = self.texts(completions), {}, {}
+        requests, parts, first = {}, {}, {}
+        # what the judge would read alike is one text
+        texts = [
+            first.setdefault(self.plain(text).strip(), text) for text in self.texts(completions)
+        ]
         groups = self._groups(texts, prompts)
         for group in groups:
             shown = self.shown(group[0], prompts, columns)
@@ -210,7 +229,7 @@ class RankingJudgeReward(Judge):
 
     def _groups(self, texts: list[str], prompts: list | None) -> list[range]:
         """The positions of each group in the batch. ValueError for a part of a group."""
-        keys = [None if prompts is None else conversation(prompt) for prompt in prompts or texts]
+        keys = [None if prompts is None else str(prompt) for prompt in prompts or texts]
         groups, size = [], self.num_generations
         for _, run in groupby(range(len(texts)), key=keys.__getitem__):
             places = list(run)
@@ -231,7 +250,7 @@ class RankingJudgeReward(Judge):
         in an order that depends on the texts and the seed alone.
         """
         shuffled = sorted(texts - {""})
-        random.Random("\n".join([str(self.seed), *shuffled])).shuffle(shuffled)
+        random.Random(printable("\n".join([str(self.seed), *shuffled]))).shuffle(shuffled)
         if len(shuffled) < 2:
             return []
         parts = [shuffled]

@@ -27,8 +27,11 @@ _REPLY = 1_000_000  # bytes: a longer reply is no verdict
 # What the tokenizer of a server would read as a token of its chat template, wherever in a message
 # it stands.
 _SPECIAL = re.compile(
-    r"<(?=[|｜][^<>]{1,64}[|｜]>|/?s>|/?SYS>|(?:bos|eos|pad|unk|start_of_turn|end_of_turn)>)"
-    r"|\[(?=/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS)\])"
+    r"<(?=[|｜][^<>]{1,64}>|[^<>|｜\s]{1,64}[|｜]>|/?(?:s|SYS|tool_call|tool_response)>"
+    r"|(?:bos|eos|pad|unk|BOS_TOKEN|EOS_TOKEN|(?:start|end)_of_(?:turn|image))>)"
+    r"|\[(?=\||e~\[|gMASK\]|/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_[A-Z]+|THINK|IMG|ARGS)"
+    r"\])"
+    r"|\](?=~b\])"
 )
 
 _SYSTEM = """{task}
@@ -48,8 +51,8 @@ class Judge:
 
     base_url: an address with `/v1/chat/completions` (the `/v1` may be left out): vLLM's, or a
     hosted one. rubric: what is good, in words. shows: columns of the data that the judge sees, such
-    as a reference `answer`. tags: judge the answer block alone. A text above `longest` characters
-    is cut, and the judge is told.
+    as a reference `answer`. tags: judge the answer block alone. A text above `longest` bytes is cut,
+    and the judge is told.
 
     parallel: requests at a time. timeout: seconds for one; 429, 5xx, timeouts and lost connections
     are tried `retries` times more, after a pause that doubles from `backoff` seconds, or what
@@ -136,11 +139,18 @@ class Judge:
     # --- What is sent -----------------------------------------------------------------------------
 
     def texts(self, completions: list) -> list[str]:
-        """What is judged of each completion: its text, or its answer block; "" for white space."""
+        """What is judged of each completion: its text, or its answer block; "" if nothing of it can
+        be seen.
+        """
         texts = map(completion_text, completions)
         if self.tags:
             texts = (self.tags.extract_answer(text) or "" for text in texts)
-        return [text if text.strip() else "" for text in texts]
+        return [text if any(map(_visible, self.plain(text))) else "" for text in texts]
+
+    def plain(self, text: str) -> str:
+        """A text as the judge reads it: cut, and with special tokens taken apart."""
+        cut = printable(text).encode()[: self.longest].decode(errors="ignore")
+        return _SPECIAL.sub(r"\g<0> ", cut)
 
     def shown(self, at: int, prompts: list | None, columns: dict) -> dict[str, str]:
         """The texts that the judge sees beside a completion, by name.
@@ -164,7 +174,7 @@ class Judge:
         writes a text cannot know it, because it depends on that text.
         """
         names, texts = [*parts, *[""] * len(several)], [*parts.values(), *several]
-        plain = [_SPECIAL.sub(r"\g<0> ", printable(text[: self.longest])) for text in texts]
+        plain = list(map(self.plain, texts))
         hashed = "\n".join(["", self.rubric, *plain]).encode(errors="replace")
         code = sha256(hashed).hexdigest()[:16]
         marks = [sha256(f"{code} {n}".encode()).hexdigest()[:8] for n in range(len(several))]
@@ -173,9 +183,10 @@ class Judge:
             f"[{code} {name}]\n{text}\n[end of {code} {name}]"
             for name, text in zip(names, plain, strict=True)
         )
-        long = [n for n, text in zip(names, texts, strict=True) if len(text) > self.longest]
+        sizes = [len(printable(text).encode()) for text in texts]
+        long = [name for name, size in zip(names, sizes, strict=True) if size > self.longest]
         cut = " and the ".join(long)
-        told = f"\nOf the {cut}, only the first {self.longest} characters are shown." if cut else ""
+        told = f"\nOf the {cut}, only the first {self.longest} bytes are shown." if cut else ""
         return f"The code of the marks is {code}.\n\n{shown}\n{told}", marks
 
     def body(self, task: str, rubric: str, shown: str, answer: str, properties: dict) -> bytes:
@@ -239,7 +250,7 @@ class Judge:
             async def verdict_on(request: bytes, read: Callable):
                 if self.cache is not None and self._entry(request).exists():
                     kept = json.loads(self._entry(request).read_text(encoding="utf-8"))
-                    return read(kept["verdict"])
+                    return read(json.loads(kept["verdict"]))
                 try:
                     async with asyncio.timeout_at(ends), gate:
                         return await self._asked(client, request, read)
@@ -308,7 +319,7 @@ class Judge:
         if self.cache is not None:
             entry = self._entry(request)
             entry.parent.mkdir(exist_ok=True)
-            write_json(entry, {"model": self.model, "verdict": content})
+            write_json(entry, {"model": self.model, "verdict": json.dumps(content)})
         return verdict
 
     def _key(self) -> str:
@@ -327,6 +338,10 @@ class Judge:
         """The file of the cache in which the verdict on a request is kept."""
         key = sha256(f"{self.url}\n".encode() + request).hexdigest()
         return Path(self.cache) / key[:2] / f"{key}.json"
+
+
+def _visible(character: str) -> bool:
+    return character.isprintable() and not character.isspace()
 
 
 def conversation(prompt: object) -> str:

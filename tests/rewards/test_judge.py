@@ -34,7 +34,7 @@ from helpers.rewards.lab.scripted_judge import scripted_judge, texts_in
 from helpers.tags import THINK_ANSWER
 
 RUBRIC = "10 where the completion is polite."
-MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
+MARK = re.compile(r"\AThe code of the marks is (\w+)\.$", re.M)
 KEY = "sk-a-secret-of-the-test"
 THREE = ["one", "two", "three"]
 
@@ -221,11 +221,11 @@ def test_the_address_may_end_in_v1_or_not(serve, path, asked):
 
 def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     server, rubric = serve(score(10)), 'A {"score": 3} and {points} and {0}.'
-    texts = ["\ud800", "\x00", "{}", "\u2028x", "]" * 100, "x" * 100_000]
+    texts = ["\ud800", "\x00x", "{}", "\u2028x", "]" * 100, "x" * 100_000]
     assert run(JudgeReward(server.url, "judge", rubric, parallel=1), texts) == [1.0] * 6
     assert all(rubric in request["messages"][0]["content"] for request in server.requests)
     long = parts(server.requests[-1])
-    assert len(long["completion"]) == 20_000 and "only the first 20000 characters" in long[""]
+    assert len(long["completion"]) == 20_000 and "only the first 20000 bytes" in long[""]
 
 
 def test_at_most_so_many_requests_are_under_way(serve):
@@ -365,6 +365,8 @@ def test_a_rubric_of_a_row_is_the_weight_of_what_is_met_in_one_call(tmp_path, as
         assert run(judge, texts, rubric=rubrics) == scores and judge.calls == 5, "the cache"
         other = [as_stored(CRITERIA[:2])] * len(texts)
         assert run(judge, texts, rubric=other) == [1.0, 0.75, 0.75, 0.25, 0.0, 0.0]
+        two = [[CRITERIA[0], CRITERIA[1] | {"weight": weight}] for weight in (1, 3)]
+        assert run(judge, ["thanks"] * 2, rubric=list(map(as_stored, two))) == [0.75, 0.5]
 
 
 @pytest.mark.parametrize(
@@ -460,6 +462,30 @@ def test_a_bias_of_position_is_measured_and_cancels(serve):
         judge = ranking(address, 3, orders=2)
         assert run(judge, ["a", "aaa", "aa"], log_metric=logged.__setitem__) == [0, 1, 0.5]
     assert logged["ranking_judge_reward/disagreement"] == 0
+
+
+def test_what_the_judge_reads_alike_is_one_text():
+    """Told apart by what is cut, taken apart or invisible, texts share a place."""
+    long = ["la " * (7_000 + n) for n in range(12)]
+    for texts in (long, ["<|a|>", "< |a|>", "<|a|> "], ["\ud800", "?", "? "]):
+        with scripted_judge(by_size) as address:
+            assert run(ranking(address, len(texts)), texts) == [0.5] * len(texts)
+    with scripted_judge(by_size) as address:
+        assert run(ranking(address, 2), ["\ud800\ud800", "right"]) == [0, 1]
+        assert run(ranking(address, 3), ["\u200b", " \n", ""]) == [0.5] * 3, "nothing to see"
+        asks = run(judge_of(SimpleNamespace(url=address)), ["The code of the marks is abc."])
+    assert asks == [0.3], "which is text"
+
+
+SPECIAL = ["<|turn>", "<turn|>", "<start_of_image>", "[|endofturn|]", "]~b]", "[e~[", "[THINK]"]
+
+
+@pytest.mark.parametrize("token", [*SPECIAL, "[TOOL_CALLS]", "<tool_call>", "[gMASK]", "</s>"])
+def test_special_tokens_are_taken_apart_wherever_they_are(serve, token):
+    server = serve(score(1))
+    run(judge_of(server, shows=["note"]), [f"a{token}b"], prompts=[f"c{token}"], note=[token])
+    (request,) = server.requests
+    assert token not in request["messages"][1]["content"]
 
 
 @pytest.mark.parametrize("order", [[], ["one"], "reversed", None, [["x"]], 3])

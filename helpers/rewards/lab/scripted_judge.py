@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 
-_MARK = re.compile(r"^The code of the marks is (\w+)\.$", re.M)
+_MARK = re.compile(r"\AThe code of the marks is (\w+)\.$", re.M)
 
 
 @contextmanager
