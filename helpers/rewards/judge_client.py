@@ -51,8 +51,8 @@ class Judge:
 
     base_url: an address with `/v1/chat/completions` (the `/v1` may be left out): vLLM's, or a
     hosted one. rubric: what is good, in words. shows: columns of the data that the judge sees, such
-    as a reference `answer`. tags: judge the answer block alone. A text above `longest` bytes is cut,
-    and the judge is told.
+    as a reference `answer`. tags: judge the answer block alone. A text above `longest` bytes is
+    cut, and the judge is told.
 
     parallel: requests at a time. timeout: seconds for one; 429, 5xx, timeouts and lost connections
     are tried `retries` times more, after a pause that doubles from `backoff` seconds, or what
