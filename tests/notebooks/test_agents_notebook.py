@@ -34,7 +34,7 @@ ECHO = """
 class Echo:
     def reset(self, word=7, **columns):
         self._word, self._said = word, None
-        return f"Say {word}."
+        return f"Say the number after {word - 1}."  # which chance does not find
 
     def guess(self, number: int) -> str:
         \"\"\"Say a number.
@@ -104,7 +104,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(mine, tmp_path, execute
     train = pd.read_parquet(Run("mine").require("data/train.parquet"))
     words = [*holdout["word"], *train["word"]]
     assert sorted(words) == list(range(1, 41)) != words, "each row once, and shuffled"
-    assert holdout["question"][0] == f"Game 1. Say {words[0]}."
+    assert holdout["question"][0] == f"Game 1. Say the number after {words[0] - 1}."
 
 
 @pytest.mark.parametrize(
