@@ -27,9 +27,10 @@ from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 
 SEEDS, RUBRIC = (3407, 1, 2), "The right number, in the format, worked out."
+RIGHT, KEPT = "The number is right.", "The format is kept."
 CRITERIA = [
-    {"criterion": "The number is right.", "weight": 3},
-    {"criterion": "The format is kept.", "weight": 1},
+    {"criterion": RIGHT, "weight": 3},
+    {"criterion": KEPT, "weight": 1},
     {"criterion": "The sum is worked out.", "weight": 1},
 ]
 
@@ -47,12 +48,14 @@ def opinion(text: str, shown: dict) -> float:
     return found.get(shown.get("criterion"), np.dot(list(found.values()), (0.6, 0.2, 0.2)))
 
 
-def judges(address: str, num_generations: int) -> dict:
+def judges(address: str, num_generations: int, orders: int = 1) -> dict:
     given = {"base_url": address, "model": "scripted", "rubric": RUBRIC, "shows": ["answer"]}
     return {
         "score": JudgeReward(**given, points=2, name="score"),
         "row's rubric": JudgeReward(**given, rubric_column="rubric", name="rubric"),
-        "rank": RankingJudgeReward(**given, num_generations=num_generations, name="rank"),
+        "rank": RankingJudgeReward(
+            **given, num_generations=num_generations, orders=orders, name="rank"
+        ),
     }
 
 
@@ -95,16 +98,23 @@ def train(way: str, seed: int, steps: int) -> dict:
 
 
 def attacked() -> list[str]:
-    """A row of the table per attack: what it earns beside a right and a wrong answer."""
+    """A row of the table per attack: what it earns beside a right and a wrong answer. The judge
+    looks at number and format alone, and sees each group in two orders.
+    """
+
+    def strict(text: str, shown: dict) -> float:
+        found = merits(text, shown)
+        return found.get(shown.get("criterion"), 0.8 * found[RIGHT] + 0.2 * found[KEPT])
+
     row = with_wrong_answers([{"answer": "133", "question": "What is 94 + 39?"}])[0]
     honest = [THINK_ANSWER.render("94 + 39 = 133", "133"), THINK_ANSWER.render("…", "7")]
+    columns = {"answer": ["133"] * 3, "rubric": [CRITERIA[:2]] * 3, "prompts": ["p"] * 3}
     lines = []
-    with scripted_judge(opinion) as address:
+    with scripted_judge(strict) as address:
         for attack in JUDGE_BATTERY:
             group = [honest[0], attack.write(row, THINK_ANSWER, 100), honest[1]]
-            columns = {"answer": ["133"] * 3, "rubric": [CRITERIA] * 3, "prompts": ["p"] * 3}
             cells = []
-            for judge in judges(address, 3).values():
+            for judge in judges(address, 3, orders=2).values():
                 scores = asyncio.run(judge(completions=group, **columns))
                 cells.append(f"{scores[1]:.2f} ({scores[0]:.2f}, {scores[2]:.2f})")
             lines.append(f"| {attack.name} | {' | '.join(cells)} |")
@@ -155,9 +165,9 @@ points; asked for an order, it uses all of it. *Dead* is the mean share of dead 
 
 ## Attacks
 
-What each attack of `attacks.JUDGE_BATTERY` earns in a group with a right and a wrong answer (their rewards in brackets). The judge
-is scripted, so the table shows that what a completion says reaches it only as text, between the marks. Whether a model is
-persuaded by that text must be tried on the model.
+What each attack of `attacks.JUDGE_BATTERY` earns in a group with a right and a wrong answer (their rewards in brackets). Here the judge
+looks at number and format alone, and ranks each group in two orders. It is scripted, so the table shows that what a completion says
+reaches it only as text, between the marks. Whether a model is persuaded by that text must be tried on the model.
 
 | attack | score | row's rubric | rank |
 |---|---|---|---|
