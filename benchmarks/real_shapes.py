@@ -29,6 +29,7 @@ def main() -> int:
 
     from benchmarks.gpu import common
     from helpers.commands import pipeline
+    from helpers.metrics.history import read_metrics
     from helpers.runs import Run, runs_folder
 
     model, run = runs_folder() / "gpu-check" / NAME, Run(NAME)
@@ -40,7 +41,7 @@ def main() -> int:
     print(run.read_object("reward_report.json")["verdict"])
     if pipeline.run(NAME, None, "03,04,05", [*SHORT, "samples=2", "sampled_questions=2"]):
         return 1
-    history = run.table("metrics.csv")
+    history = read_metrics(run.require("metrics.csv"))
     print(history[["step", "reward", "grad_norm", "step_time"]].to_string(index=False))
     print(json.dumps(run.manifest["merge"], indent=1))
     return int(len(history) != 2 or history["grad_norm"].isna().any())

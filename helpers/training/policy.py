@@ -14,8 +14,11 @@ from tqdm.auto import tqdm
 from helpers.presets import Preset
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import shape_from_config
+from helpers.training.memory import config_of, shape_from_config
 
+# The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
+# unsloth_zoo/model_lists.py.
+OVERFLOWING = ("gemma3", "gemma4", "glm4_moe", "gpt_oss", "qwen3_5", "qwen3_moe")
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -53,7 +56,7 @@ def load(settings: Preset, base: Base | None = None):
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if bf16 else torch.float16
+        dtype = torch.bfloat16 if bf16 else without_bf16(name)
         model = AutoModelForCausalLM.from_pretrained(
             name,
             dtype=dtype,
@@ -70,6 +73,12 @@ def load(settings: Preset, base: Base | None = None):
     if base:
         base.check(model)
     return model, tokenizer
+
+
+def without_bf16(name: str) -> torch.dtype:
+    """What a model computes in on a card without bfloat16: float16, unless it leaves its range."""
+    overflows = config_of(name).get("model_type", "").startswith(OVERFLOWING)
+    return torch.float32 if overflows else torch.float16
 
 
 def nf4(dtype: torch.dtype):
@@ -345,6 +354,13 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
     `generate`; the model's modes are put back at the end.
     """
     was_training, had_cache = model.training, model.config.use_cache
+    head = model.get_output_embeddings()
+    if model.device.type == "cpu" and not head._forward_pre_hooks:
+        # `generate` passes a slice, the last token of each prompt. For a 3-D input that is not
+        # contiguous torch multiplies batch by batch, and in bf16 copies the head's weights for each
+        # prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). It stays, for
+        # TRL's own sampling.
+        head.register_forward_pre_hook(_contiguous)
     # Passed explicitly, so that what a model ships in its generation config (top_k, a repetition
     # penalty) does not bend the result.
     decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
@@ -386,6 +402,10 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             else:
                 model.train(was_training)
             model.config.use_cache = had_cache
+
+
+def _contiguous(_, inputs: tuple) -> tuple:
+    return (inputs[0].contiguous(),)
 
 
 @contextmanager
