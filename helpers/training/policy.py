@@ -158,6 +158,30 @@ def freeze_reference(model) -> None:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
 
 
+def learn_from(trainer, teacher, tokenizer) -> None:
+    """Let a trainer take a teacher as the reference of its KL: on-policy distillation, if the
+    rewards weigh 0 and `beta` is 1.
+
+    TRL's estimate of the KL is exp(d) - d - 1 with d = log q - log p, of the teacher q and the
+    policy p; sampled from p, its mean gradient is that of KL(q || p) at each token, so the policy
+    moves towards the teacher wherever it goes itself (arXiv 2306.13649, section 3).
+
+    Call this between the trainer's constructor and `train()`. ValueError if the teacher's tokenizer
+    has other tokens: its probabilities would be of other texts.
+    """
+    from trl.trainer.grpo_trainer import add_fused_lm_head
+
+    mine, name = trainer.processing_class, teacher.config._name_or_path
+    if tokenizer.get_vocab() != mine.get_vocab():
+        raise ValueError(
+            f"the teacher {name} and the policy {trainer.model.config._name_or_path} have "
+            "different tokenizers: take a teacher of the policy's family."
+        )
+    base = teacher.get_base_model() if hasattr(teacher, "peft_config") else teacher
+    add_fused_lm_head(base, trainer.temperature, trainer.args.cast_lm_head_to_fp32)
+    trainer.ref_model = trainer.accelerator.prepare_model(teacher.eval(), evaluation_mode=True)
+
+
 def sample(
     model,
     tokenizer,
