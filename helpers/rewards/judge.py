@@ -159,7 +159,7 @@ class RankingJudgeReward(Judge):
         """What is shown in each request: every two texts come together in one of them."""
         shuffled = sorted(texts)
         random.Random("\n".join([str(self.seed), *shuffled])).shuffle(shuffled)
-        half = self.most // 2
+        half = max(1, self.most // 2)
         blocks = [shuffled[at : at + half] for at in range(0, len(shuffled), half)]
         parts = [one + other for one, other in combinations(blocks, 2)] or blocks
         return parts + [part[::-1] for part in parts] if self.orders > 1 else parts

@@ -36,7 +36,10 @@ def serve():
             def log_message(self, *args):
                 pass
 
-        server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 64
+
+        server = Server(("127.0.0.1", 0), Handler)
         servers.append(server)
         Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         return SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}", asked=asked)

@@ -37,7 +37,10 @@ def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
         def log_message(self, *args):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 64  # else many at a time are turned away, and ask again
+
+    server = Server(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
