@@ -46,7 +46,10 @@ def test_a_rubric_of_a_row_is_the_weight_of_what_is_met_in_one_call(tmp_path, as
     [
         *(None, "polite?", [], 5, "[1]", {"criterion": "a", "weight": 1}),
         *([{"criterion": "a"}], [{"criterion": None, "weight": 1}], [{"weight": 1}]),
-        *([{"criterion": "a", "weight": weight}] for weight in (-1, None, float("nan"))),
+        *(
+            [{"criterion": "a", "weight": weight}]
+            for weight in (-1, None, float("nan"), float("inf"))
+        ),
     ],
 )
 def test_a_row_without_a_sound_rubric_is_named_before_anything_is_asked(rubric):
@@ -149,12 +152,17 @@ def test_what_the_judge_reads_alike_is_one_text():
 
 @pytest.mark.parametrize("answer", [{}, {"1": "one"}, "first twice"])
 def test_an_order_that_does_not_hold_each_mark_once_is_no_verdict(serve, answer):
+    marks = []
+
     def first_twice(request: dict, number: int) -> tuple:
         fields = request["response_format"]["json_schema"]["schema"]["properties"]
+        marks.extend(fields["1"]["enum"])
         return said({place: one["enum"][0] for place, one in fields.items()})
 
     server = serve(first_twice if answer == "first twice" else said(answer))
-    assert unjudged(ranking(server.url, 2), ["a", "b"])[0] == [None, None]
+    for other in "bc":
+        assert unjudged(ranking(server.url, 2), ["a", other])[0] == [None, None]
+    assert len(set(marks)) == len(marks), "each group has marks of its own"
 
 
 def test_the_order_shown_depends_on_the_texts_and_the_seed_alone():
