@@ -147,11 +147,19 @@ def test_the_policy_moves_to_its_teacher_by_the_kl_alone(fresh, config, tmp_path
         each = (q.exp() * (q - p)).sum(-1)
         return (each * ids["attention_mask"]).sum().item() / ids["attention_mask"].sum().item()
 
-    def trained(teacher, steps: int) -> tuple[float, float, float]:
-        """The KL that TRL logs first, and the exact one before and after."""
+    def trained(spoilt: float, steps: int) -> tuple[float, float, float]:
+        """A spoilt pocket model, taught by the pocket model: the KL that TRL logs first, and the
+        exact one before and after.
+        """
+        teacher, _ = fresh(load_in_4bit=False)
         model, tokenizer = fresh(load_in_4bit=False)
+        torch.manual_seed(1)
+        for name, weight in model.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, std=spoilt)
         few = {"max_steps": steps, "max_completion_length": 24, "beta": 1.0, "seed": 5}
-        rate = {"learning_rate": 1e-2, "lr_scheduler_type": "constant"}
+        few |= {"per_device_train_batch_size": 32}
+        rate = {"learning_rate": 3e-3, "lr_scheduler_type": "constant"}
         trainer = GRPOTrainer(
             model=model,
             processing_class=tokenizer,
@@ -164,14 +172,8 @@ def test_the_policy_moves_to_its_teacher_by_the_kl_alone(fresh, config, tmp_path
         trainer.train()
         return logged(trainer, "kl")[0], before, divergence(teacher, model, tokenizer)
 
-    itself, _ = fresh(load_in_4bit=False)
-    assert trained(itself, 1) == pytest.approx((0.0, 0.0, 0.0), abs=1e-4)
-    other, _ = fresh(load_in_4bit=False)
-    torch.manual_seed(1)
-    for name, weight in other.named_parameters():
-        if "lora_B" in name:
-            torch.nn.init.normal_(weight, std=0.4)
-    kl, before, after = trained(other, 6)
+    assert trained(0.0, 1) == pytest.approx((0.0, 0.0, 0.0), abs=1e-4)
+    kl, before, after = trained(0.4, 6)
     assert kl > 0.05 and after < 0.8 * before
 
 
