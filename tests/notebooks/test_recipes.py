@@ -75,7 +75,7 @@ def test_a_teacher_is_the_only_one_that_teaches(histories):
     taught = histories[histories["recipe"] == "teacher"]
     assert (taught["reward"] == 0).all() and (taught["rewards/careful_share/mean"] > 0).all()
     assert (taught["kl"] > 0).all()
-    assert [finding.rule for finding in diagnose(taught[taught["seed"] == 1])] == ["unweighted"]
+    assert {finding.severity for finding in diagnose(taught[taught["seed"] == 1])} == {"info"}
 
 
 def test_the_stages_are_one_history(histories):
