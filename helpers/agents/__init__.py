@@ -23,7 +23,6 @@ _MODULES = {
     "check_environment": "protocol",
     "environment_named": "remote",
     "prepare_template": "protocol",
-    "remote_environment": "remote",
 }
 
 __all__ = list(_MODULES)

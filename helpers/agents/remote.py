@@ -1,8 +1,8 @@
 """An environment that an OpenEnv server runs (github.com/huggingface/OpenEnv, 0.10).
 
-Spoken here is the server's own protocol: `reset` and `step` as JSON over one WebSocket a session.
-OpenEnv's client would bring packages that change the suite's. The `websockets` package answers a
-server's pings while the policy writes; without, a server closes the session after 40 seconds.
+A session is one WebSocket, with `reset` and `step` as JSON. OpenEnv's own client would change
+packages of the suite. `websockets` answers a server's pings while the policy writes; a client that
+does not loses its session after 40 seconds.
 
 What a server says is data for the policy. `Guarded` limits its length and the time it may take.
 """
@@ -28,25 +28,20 @@ _ERRORS = {"VALIDATION_ERROR": ToolError, "EXECUTION_ERROR": RuntimeError}  # ot
 class Remote:
     """Episodes of an OpenEnv server, each in a session of its own.
 
-    `remote_environment` makes a subclass that shows the server's actions as they are. If they need
-    words, write one: `_url`, and tools that call `_step` with an action.
+    `environment_named` makes a subclass that shows the server's actions as they are. If they need
+    words, write one with `_url`, and tools that call `_step` with an action:
 
-        class Wordle(Remote):
-            _url = "http://127.0.0.1:8001"
-
-            def guess(self, word: str) -> str:
-                ...
-                return self._step({"message": f"[{word}]"})["messages"][-1]["content"]
+        def guess(self, word: str) -> str:
+            ...
+            return self._step({"message": f"[{word}]"})["messages"][-1]["content"]
 
     An episode earns the last reward that the server gave, 0.0 before the first. Asking for it ends
-    the session. If the server died, hung or answered nonsense, `get_reward` raises, and the guard
-    makes that None.
+    the session. If the server died or answered nonsense, `get_reward` raises.
     """
 
     _url = ""
-    _earned_by_hanging = None  # see Guarded: a server may hang without any fault of the policy
-    _session = None
-    _lost = ""
+    _earned_by_hanging = None  # for `Guarded`: a server may hang through no fault of the policy
+    _session, _lost = None, ""
 
     def reset(self, **columns) -> str:
         self._connect()
@@ -59,9 +54,6 @@ class Remote:
         return self._reward
 
     def _step(self, action: dict) -> dict:
-        """The observation that follows an action, an object with the fields of the server's
-        schema.
-        """
         return self._ask("step", action)
 
     def _connect(self) -> None:
@@ -92,9 +84,8 @@ class Remote:
                 said = [data["message"], *(one["msg"] for one in data.get("errors", []))]
                 wrong = _ERRORS.get(data["code"], ConnectionError)("; ".join(said))
             else:
-                observation, done = dict(data["observation"]), bool(data["done"])
-                if data["reward"] is not None:
-                    self._reward = float(data["reward"])
+                observation, done = dict(data["observation"]), data["done"]
+                self._reward = self._reward if data["reward"] is None else float(data["reward"])
         except Exception as error:  # whatever a server may do
             wrong = ConnectionError(f"{type(error).__name__}: {error!s:.100} {answer!s:.100}")
         if isinstance(wrong, ConnectionError):
@@ -107,59 +98,44 @@ class Remote:
 
 
 def _words(observation: dict) -> str:
-    """What the policy reads: the result of a tool, else the only field that is not empty, else all
-    of them as JSON. ToolError if it is a tool's error.
-    """
-    if observation.get("error") and "tool_name" in observation:
-        raise ToolError(str(observation["error"]["message"]))
-    said = {name: value for name, value in observation.items() if value or value == 0}
-    if len(said) > 1:
-        said.pop("metadata", None)
-    if "tool_name" in observation:
-        said = observation["result"]
+    """What the policy reads: a tool's result, else what is in the observation as JSON."""
+    said = {name: value for name, value in observation.items() if value not in (None, [], {})}
+    if "tool_name" in said:
+        if "error" in said:
+            raise ToolError(str(said["error"]["message"]))
+        said = said.get("result")
         if isinstance(said, dict) and "content" in said:  # as MCP writes it
-            said = "\n".join(part.get("text", "") for part in said["content"])
-    elif len(said) == 1:
-        (said,) = said.values()
+            said = "\n".join(part["text"] for part in said["content"] if "text" in part)
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
-
-
-# --- The tools that a server's actions become -----------------------------------------------------
 
 
 def environment_named(value: object) -> Callable:
     """The environment that notebook 10's parameter names: `my_game.py:MyGame`, or
-    `openenv:http://127.0.0.1:8001`. ValueError if it names none.
+    `openenv:http://127.0.0.1:8001`, whose tools are the server's; if it has none, one tool `step`
+    takes the fields of its action.
+
+    ValueError if there is no such thing, or if an action's fields are more than texts, numbers,
+    true or false, and lists of them.
     """
-    kind, _, address = str(value).partition(":")
-    if kind == "openenv":
-        return remote_environment(address)
-    return named("environment", value, "my_game.py:MyGame or openenv:http://127.0.0.1:8001")
-
-
-def remote_environment(address: str) -> type[Remote]:
-    """The environment of an OpenEnv server, with its tools as tools. Where the server has none, one
-    tool `step` takes the fields of its action.
-
-    ValueError if nothing answers there as OpenEnv does, or if an action's fields are more than
-    texts, numbers, true or false, and lists of them.
-    """
+    prefix, _, address = str(value).partition(":")
+    if prefix != "openenv":
+        return named("environment", value, "my_game.py:MyGame or openenv:http://127.0.0.1:8001")
     kind = type("Remote", (Remote,), {"_url": address})
     try:
-        schema = httpx.get(f"{address.rstrip('/')}/schema", timeout=10).raise_for_status()
-        action = schema.json()["action"]
+        answer = httpx.get(f"{address.rstrip('/')}/schema", timeout=10).raise_for_status()
+        action = answer.json()["action"]
         fields = action["properties"].keys() - {"metadata"}
-        listed = []
         if not fields or "tool_name" in fields:
             server = kind()
             server._connect()
-            listed = server._ask("step", {"type": "list_tools"})["tools"]
-            server.get_reward()
-        tools = [_tool(one["name"], one["description"], one["input_schema"]) for one in listed]
-        tools = tools or [_tool("step", action.get("description", "Take a step."), action, False)]
+            tools = server._step({"type": "list_tools"})["tools"]
+            server._close()
+            tools = [_tool(one["name"], one["description"], one["input_schema"]) for one in tools]
+        else:
+            tools = [_tool("step", action.get("description", "Take a step."), action, False)]
     except Exception as error:  # whatever a server may do
         raise ValueError(
-            f"environment='openenv:{address}': no OpenEnv server of the suite's kind answers there "
+            f"environment={value!r}: no OpenEnv server with actions for a policy answers there "
             f"({type(error).__name__}: {error!s:.300})."
         ) from error
     for tool in tools:
@@ -168,7 +144,7 @@ def remote_environment(address: str) -> type[Remote]:
 
 
 def _tool(name: str, said: str, schema: dict, listed: bool = True) -> Callable:
-    """A method whose signature and docstring give the policy this schema.
+    """A method whose signature and docstring show the policy this schema.
 
     listed: it is one of the server's tools; else the arguments are the action itself.
     """
@@ -177,39 +153,36 @@ def _tool(name: str, said: str, schema: dict, listed: bool = True) -> Callable:
         called = {"type": "call_tool", "tool_name": name, "arguments": arguments}
         return _words(self._step(called if listed else arguments))
 
-    lines, parameters = [], [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)]
+    parameters, lines = [inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)], []
     for argument, of in schema.get("properties", {}).items():
         if argument == "metadata" or "const" in of:
             continue  # OpenEnv's own
-        default = inspect.Parameter.empty
-        if argument not in schema.get("required", []):
-            default = of.get("default")
-        parameters.append(
-            inspect.Parameter(
-                argument,
-                inspect.Parameter.KEYWORD_ONLY,
-                annotation=_annotation(of, f"{name}: {argument}"),
-                default=default,
-            )
+        needed = argument in schema.get("required", [])
+        parameter = inspect.Parameter(
+            argument,
+            inspect.Parameter.KEYWORD_ONLY,
+            annotation=_annotation(of, argument),
+            default=inspect.Parameter.empty if needed else of.get("default"),
         )
+        parameters.append(parameter)
         lines.append(f"    {argument}: {' '.join(of.get('description', argument).split())}")
-    tool.__name__ = tool.__qualname__ = name
+    tool.__name__ = name
     tool.__doc__ = said if "Args:" in said or not lines else "\n".join([said, "", "Args:", *lines])
     tool.__signature__ = inspect.Signature(parameters, return_annotation=str)
     tool.__annotations__ = {one.name: one.annotation for one in parameters[1:]} | {"return": str}
     return tool
 
 
-def _annotation(schema: dict, where: str) -> object:
+def _annotation(schema: dict, argument: str) -> object:
     if "enum" in schema:
         return Literal[tuple(schema["enum"])]
     if "anyOf" in schema:
-        return reduce(or_, (_annotation(each, where) for each in schema["anyOf"]))
+        return reduce(or_, (_annotation(each, argument) for each in schema["anyOf"]))
     if schema.get("type") == "array":
-        return list[_annotation(schema.get("items", {}), where)]
-    if schema.get("type") not in _TYPES:
-        raise TypeError(
-            f"{where} is no text, number, true or false, or a list of them, but {schema!s:.100}: "
-            "write an adapter, as in helpers/agents/remote.py"
-        )
-    return _TYPES[schema["type"]]
+        return list[_annotation(schema.get("items", {}), argument)]
+    if schema.get("type") in _TYPES:
+        return _TYPES[schema["type"]]
+    raise TypeError(
+        f"{argument} is neither text, number, true or false nor a list of them, but "
+        f"{schema!s:.100}: write a class with tools, as in helpers/agents/remote.py"
+    )

@@ -5,8 +5,8 @@ It runs in a Python of its own, because OpenEnv's packages would change the suit
 """
 
 import argparse
-import inspect
 from collections.abc import Callable
+from inspect import getdoc
 
 from helpers.agents.protocol import ToolError, tools_of
 from helpers.own_code import named
@@ -54,7 +54,7 @@ def application(factory: Callable):
     ValueError for what is no environment.
     """
     from openenv.core.env_server import create_fastapi_app, interfaces, mcp_types, types
-    from pydantic import ConfigDict, TypeAdapter, ValidationError, validate_call
+    from pydantic import TypeAdapter, ValidationError, validate_call
 
     kind = type(factory())
     names = tools_of(kind)
@@ -66,50 +66,36 @@ def application(factory: Callable):
 
     class Served(interfaces.Environment):
         SUPPORTS_CONCURRENT_SESSIONS = True
+        state = types.State()
 
         def __init__(self):
             super().__init__()
-            self.inner, self.steps = factory(), 0
+            self.inner = factory()
             self.tools = {name: getattr(self.inner, name) for name in names}
 
         def reset(self, **columns):
-            self.steps = 0
             return self.observed("reset", result=self.inner.reset(**columns) or "")
 
         def step(self, action, **ignored):
             if isinstance(action, mcp_types.ListToolsAction):
-                return mcp_types.ListToolsObservation(
-                    tools=[
-                        mcp_types.Tool(
-                            name=name,
-                            description=inspect.getdoc(tool) or name,
-                            input_schema=TypeAdapter(tool).json_schema(),
-                        )
-                        for name, tool in self.tools.items()
-                    ]
-                )
-            self.steps += 1
-            if action.tool_name not in self.tools:
-                return self.refused(action, "TOOL_NOT_FOUND", f"Tool {action.tool_name} not found.")
-            tool = validate_call(self.tools[action.tool_name], config=ConfigDict(strict=True))
+                return mcp_types.ListToolsObservation(tools=list(map(listed, self.tools.items())))
             try:
+                if action.tool_name not in self.tools:
+                    raise ToolError(f"Tool {action.tool_name} not found.")
+                tool = validate_call(self.tools[action.tool_name], config={"strict": True})
                 return self.observed(action.tool_name, result=tool(**action.arguments))
-            except ToolError as error:
-                return self.refused(action, "EXECUTION_ERROR", str(error))
-            except ValidationError as error:
-                return self.refused(action, "INVALID_ARGS", str(error))
-
-        def refused(self, action, kind, said):
-            error = mcp_types.ToolError(error_type=mcp_types.ToolErrorType[kind], message=said)
-            return self.observed(action.tool_name, error=error)
+            except (ToolError, ValidationError) as error:
+                refusal = mcp_types.ToolError(error_type="execution_error", message=str(error))
+                return self.observed(action.tool_name, error=refusal)
 
         def observed(self, tool, **said):
-            reward = float(self.inner.get_reward())
-            return mcp_types.CallToolObservation(tool_name=tool, reward=reward, **said)
+            earned = float(self.inner.get_reward())
+            return mcp_types.CallToolObservation(tool_name=tool, reward=earned, **said)
 
-        @property
-        def state(self):
-            return types.State(step_count=self.steps)
+    def listed(tool):
+        name, method = tool
+        schema = TypeAdapter(method).json_schema()
+        return mcp_types.Tool(name=name, description=getdoc(method) or name, input_schema=schema)
 
     Served.__name__ = kind.__name__
     action, observation = mcp_types.CallToolAction, mcp_types.CallToolObservation
