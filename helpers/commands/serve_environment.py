@@ -57,7 +57,7 @@ def application(factory: Callable):
     from pydantic import TypeAdapter, ValidationError, validate_call
 
     kind = type(factory())
-    names = tools_of(kind)
+    names, strict = tools_of(kind), {"strict": True}
     if not names or not hasattr(kind, "reset") or not hasattr(kind, "get_reward"):
         raise ValueError(
             f"{kind.__name__} needs `reset`, `get_reward` and a tool, which is any other public "
@@ -71,19 +71,22 @@ def application(factory: Callable):
         def __init__(self):
             super().__init__()
             self.inner = factory()
-            self.tools = {name: getattr(self.inner, name) for name in names}
+            tools = ((name, getattr(self.inner, name)) for name in names)
+            self.tools = {name: validate_call(tool, config=strict) for name, tool in tools}
 
         def reset(self, **columns):
             return self.observed("reset", result=self.inner.reset(**columns) or "")
 
         def step(self, action, **ignored):
             if isinstance(action, mcp_types.ListToolsAction):
-                return mcp_types.ListToolsObservation(tools=list(map(listed, self.tools.items())))
+                return mcp_types.ListToolsObservation(
+                    tools=[listed(name, getattr(self.inner, name)) for name in names]
+                )
             try:
                 if action.tool_name not in self.tools:
                     raise ToolError(f"Tool {action.tool_name} not found.")
-                tool = validate_call(self.tools[action.tool_name], config={"strict": True})
-                return self.observed(action.tool_name, result=tool(**action.arguments))
+                result = self.tools[action.tool_name](**action.arguments)
+                return self.observed(action.tool_name, result=result)
             except (ToolError, ValidationError) as error:
                 refusal = mcp_types.ToolError(error_type="execution_error", message=str(error))
                 return self.observed(action.tool_name, error=refusal)
@@ -92,10 +95,9 @@ def application(factory: Callable):
             earned = float(self.inner.get_reward())
             return mcp_types.CallToolObservation(tool_name=tool, reward=earned, **said)
 
-    def listed(tool):
-        name, method = tool
-        schema = TypeAdapter(method).json_schema()
-        return mcp_types.Tool(name=name, description=getdoc(method) or name, input_schema=schema)
+    def listed(name, tool):
+        schema = TypeAdapter(tool).json_schema()
+        return mcp_types.Tool(name=name, description=getdoc(tool) or name, input_schema=schema)
 
     Served.__name__ = kind.__name__
     action, observation = mcp_types.CallToolAction, mcp_types.CallToolObservation
