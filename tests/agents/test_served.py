@@ -4,6 +4,8 @@ and a training it is what it is at home.
 
 import json
 import os
+import random
+import socket
 import subprocess
 import sys
 import time
@@ -19,22 +21,28 @@ from helpers.agents import Guarded, Guessing, Laboratory, environment_named
 from helpers.commands import pipeline
 from helpers.runs import Run
 
-PORT = 18731
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
-# What OpenEnv's own client is told: a step of the game, a call that does not fit, a tool that is not.
+NUMBER = random.Random(18).randint(1, 63)
+# What OpenEnv's own client is told: two guesses, between them one in quotes and another tool.
 CLIENT = """
 import json, sys
 from openenv import GenericEnvClient
 
-def call(name, **arguments):
-    result = env.step({"type": "call_tool", "tool_name": name, "arguments": arguments})
-    return [result.observation["result"], result.observation["error"], result.reward, result.done]
+def read(said):
+    return [said.observation["result"], said.observation["error"], said.reward, said.done]
 
 with GenericEnvClient(base_url=sys.argv[1]).sync() as env:
-    asked = env.reset(seed=18)
-    told = [call("guess", number=32), call("guess", number="8"), call("look"), call("guess", number=8)]
-print(json.dumps([asked.observation["result"], asked.reward, told]))
+    told = [read(env.reset(seed=18))]
+    for name, arguments in json.loads(sys.argv[2]):
+        told.append(read(env.step({"type": "call_tool", "tool_name": name, "arguments": arguments})))
+print(json.dumps(told))
 """
+CALLS = [
+    ("guess", {"number": 32}),
+    ("guess", {"number": "8"}),
+    ("look", {}),
+    ("guess", {"number": NUMBER}),
+]
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +63,10 @@ def served(openenv, tmp_path_factory):
     """Number guessing on a server; its address."""
     file = tmp_path_factory.mktemp("game") / "game.py"
     file.write_text(GAME, encoding="utf-8")
-    command = [openenv, "-m", "helpers", "serve-environment", f"{file}:game", "--port", str(PORT)]
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = [openenv, "-m", "helpers", "serve-environment", f"{file}:game", "--port", port]
     server = subprocess.Popen(
         command,
         cwd=PROJECT,
@@ -63,9 +74,8 @@ def served(openenv, tmp_path_factory):
         stdout=subprocess.PIPE,
         text=True,
     )
-    said = server.stdout.readline()
-    assert said == f'environment="openenv:http://127.0.0.1:{PORT}" in notebook 10\n'
-    address = f"openenv:http://127.0.0.1:{PORT}"
+    address = f"openenv:http://127.0.0.1:{port}"
+    assert server.stdout.readline() == f'environment="{address}" in notebook 10\n'
     until = time.monotonic() + 60
     while time.monotonic() < until:
         try:
@@ -92,17 +102,13 @@ def test_the_laboratory_finds_of_a_served_game_what_it_finds_at_home(served):
 
 @pytest.mark.slow
 def test_openenvs_own_client_plays_it(served, openenv):
-    command = [openenv, "-c", CLIENT, served.removeprefix("openenv:")]
+    command = [openenv, "-c", CLIENT, served.removeprefix("openenv:"), json.dumps(CALLS)]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     game = Guessing(span=63)
-    asked, (lower, misfit, unknown, found) = said[0], said[2]
-    assert [asked, said[1]] == [game.reset(seed=18), 0.0]
-    assert lower == ["Lower than 32.", None, 0.1, False] and found == [
-        "Yes, it is 8.",
-        None,
-        1.0,
-        False,
-    ]
+    asked, first, misfit, unknown, second = said
+    assert asked == [game.reset(seed=18), None, 0.0, False]
+    assert first == [game.guess(32), None, 0.1, False]
+    assert second == [game.guess(NUMBER), None, 1.0, False] and second[0].startswith("Yes")
     assert "valid integer" in misfit[1]["message"] and misfit[0] is None
     assert unknown[1]["message"] == "Tool look not found."
 
