@@ -79,7 +79,7 @@ def main() -> None:
 
 - Notebook 10, seed 3407, {len(table)} steps of 64 episodes: the mean reward of a step is the same in {(table["local"] == table["served"]).sum()} of {len(table)} steps
   (`openenv.csv`); it went from {table["served"].iloc[0]:.3f} to {table["served"].iloc[-1]:.3f}.
-- Guesses per second, a new session for each dozen: {speeds["1"]:,.0f} one session at a time, {speeds[str(AT_ONCE)]:,.0f} with {AT_ONCE} sessions at once.
+- Guesses per second, a new session for each dozen: {speeds["1"]:,.0f} one session at a time, {speeds[str(AT_ONCE)]:,.0f} with {AT_ONCE} sessions at once, measured beside other work.
 """
     RESULTS.with_suffix(".md").write_text(text, encoding="utf-8")
     print(text)
