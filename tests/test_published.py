@@ -11,7 +11,7 @@ from benchmarks import published
 from helpers import PROJECT
 from helpers.agents import check_environment
 from helpers.data.tasks import load_task
-from helpers.rewards.own import named
+from helpers.own_code import named
 
 RECIPES = published.recipes()
 

@@ -2,23 +2,33 @@
 them, and the laboratory that plays them first.
 
 In: a class with `reset(**columns)`, methods that are the policy's tools and, if it judges itself,
-`get_reward()`. Out: a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or
-hang a training, `environment_faults.jsonl` beside the rewards' log, and from `laboratory` a go or a
-no go. Nothing here needs a model.
+`get_reward()`; or the address of an OpenEnv server. Out: a factory for
+`GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a training,
+`environment_faults.jsonl` beside the rewards' log, and from `laboratory` a go or a no go. Nothing
+here needs a model.
 """
 
-from helpers.agents.guard import BrokenEnvironment, Guarded
-from helpers.agents.guessing import Guessing
-from helpers.agents.laboratory import Laboratory
-from helpers.agents.protocol import Environment, ToolError, check_environment, prepare_template
+import importlib
 
-__all__ = [
-    "BrokenEnvironment",
-    "Environment",
-    "Guarded",
-    "Guessing",
-    "Laboratory",
-    "ToolError",
-    "check_environment",
-    "prepare_template",
-]
+# Each is imported when it is first asked for: an environment of one's own takes ToolError from
+# here, and the Python that serves it (`serve-environment`) has no package of the suite.
+_MODULES = {
+    "BrokenEnvironment": "guard",
+    "Environment": "protocol",
+    "Guarded": "guard",
+    "Guessing": "guessing",
+    "Laboratory": "laboratory",
+    "Remote": "remote",
+    "ToolError": "protocol",
+    "check_environment": "protocol",
+    "environment_named": "remote",
+    "prepare_template": "protocol",
+}
+
+__all__ = list(_MODULES)
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_MODULES[name]}"), name)

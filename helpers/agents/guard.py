@@ -61,7 +61,8 @@ class Guarded:
     - a check of its arguments against that schema, which answers with a sentence that a policy can
       learn from;
     - a time limit of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0,
-      so that hanging a tool does not pay; the next episode gets a new instance;
+      so that hanging a tool does not pay, or None on a server (`_earned_by_hanging`); the next
+      episode gets a new instance;
     - a limit of `turns` calls per episode, after which every tool answers that the episode is over.
       TRL itself goes on until `max_completion_length` is full: give
       `GRPOConfig(max_tool_calling_iterations=turns)`, too;
@@ -233,7 +234,9 @@ class _Play:
         )
 
     def reward(self) -> float | None:
-        """What the environment gives; for an episode that died, 0.0 if a call hung, else None."""
+        """What the environment gives; for an episode that died, None, or 0.0 if a call hung that
+        was not a server's.
+        """
 
         def judge() -> float:
             score = float(self.inner.get_reward())
@@ -263,7 +266,8 @@ class _Play:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
             )
-            self.die(f"{call} did not answer in {seconds}", fault, earns=0.0)
+            earns = getattr(guard.factory, "_earned_by_hanging", 0.0)
+            self.die(f"{call} did not answer in {seconds}", fault, earns)
             raise ToolError(f"{self.dead}. The episode is over.") from None
         if error is None:
             return outcome.result()

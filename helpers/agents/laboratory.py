@@ -169,15 +169,19 @@ class Laboratory:
 
     def _of_what_was_repeated(self) -> list[tuple[str, bool, str]]:
         """Whether the row and its seed decide an episode, and nothing else."""
-        alone = self._played_again()
+        alone, checks = self._played_again(), []
+        # without an oracle, a game of one row and one with much to find out look alike
+        if ORACLE in self.players:
+            checks.append(
+                (
+                    "other rows give other episodes",
+                    len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
+                    "all rows give the same episode: `reset` does not use what it is given, and it "
+                    "could be learnt by heart.",
+                )
+            )
         return [
-            (
-                "other rows give other episodes",
-                # without an oracle, a game of one row and one with much to find out look alike
-                len(set(self.episodes.get(ORACLE, (0, 1)))) > 1 or len(self.rows) == 1,
-                "all rows give the same episode: `reset` does not use what it is given, and it "
-                "could be learnt by heart.",
-            ),
+            *checks,
             (
                 "the same seed gives the same episode",
                 alone == self._played_again(),
@@ -214,8 +218,9 @@ class Laboratory:
         ]
         if ORACLE not in self.players:
             notes.append(
-                "nobody showed that the game can be won: give the class a player that wins, "
-                "`_oracle(asked)`, as in helpers/agents/guessing.py."
+                "nobody showed that the game can be won, nor that other rows give other episodes: "
+                "give the class a player that wins, `_oracle(asked)`, as in "
+                "helpers/agents/guessing.py."
             )
         if not max(earned[AT_ONCE], earned[RANDOM]):
             notes.append(

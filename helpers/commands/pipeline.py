@@ -260,7 +260,6 @@ _RULES = {
     "kind": kinds.checked,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
-    "environment": lambda kind: own.named("environment", kind, "my_game.py:MyGame"),
 }
 
 
@@ -289,10 +288,9 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
     elif "columns" in given:
         check_columns(given["columns"])
     if given.get("environment"):
-        from helpers.agents import check_environment
+        from helpers.agents import check_environment, environment_named
 
-        factory = own.named("environment", given["environment"], "my_game.py:MyGame")
-        if problems := check_environment(factory):
+        if problems := check_environment(environment_named(given["environment"])):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
     # The stages of these take seconds to import.
     if "serve" in given:

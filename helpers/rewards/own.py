@@ -1,19 +1,17 @@
-"""A user's own code, named by a parameter: a list of rewards such as
-`my_rewards.py:brevity,correctness*0.5`, and one class or function, as for `environment=` and
-`judge=`.
+"""A user's own rewards, named by a parameter: a list such as
+`my_rewards.py:brevity,correctness*0.5`, or one function, as for `judge=`.
 
 The files of rewards are copied into the run, so that it can be repeated after they have changed.
 """
 
-import importlib
 import re
-import runpy
 import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 from helpers import rewards as library
+from helpers.own_code import named
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat
 
@@ -24,37 +22,6 @@ _LIBRARY = {
     for name in library.__all__
     if name.endswith("_reward") and not name.endswith("_length_reward")
 }
-
-
-def named(parameter: str, value: object, example: str) -> Callable:
-    """The class or function that `file.py:name` or `package.module:name` names, given as a
-    parameter. A file may import what lies beside it.
-
-    ValueError, with the parameter and an example, if there is no such file, module, class or
-    function.
-    """
-    where, _, name = str(value).rpartition(":")
-    is_module = where.replace(".", "").isidentifier() and not Path(where).is_file()
-    if not (where.endswith(".py") or is_module) or not name.isidentifier():
-        raise ValueError(
-            f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
-            f"{example}."
-        )
-    beside = str(Path(where).resolve().parent)
-    sys.path.insert(0, beside)
-    try:
-        module = (
-            runpy.run_path(where) if where.endswith(".py") else vars(importlib.import_module(where))
-        )
-    except Exception as error:  # whatever a user's file may raise
-        raise ValueError(
-            f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
-        ) from error
-    finally:
-        sys.path.remove(beside)
-    if not callable(module.get(name)):
-        raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
-    return module[name]
 
 
 def parsed(rewards: str) -> list[tuple[str, float]]:

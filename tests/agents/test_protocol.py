@@ -26,8 +26,8 @@ from helpers.agents.protocol import (
     schema_of,
     tools_of,
 )
+from helpers.own_code import named
 from helpers.presets import PRESETS
-from helpers.rewards.own import named
 
 JUDGED = made("Judged", object, get_reward=sick.Healthy.get_reward)
 

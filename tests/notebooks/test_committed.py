@@ -124,6 +124,8 @@ SHOWN = [
     ("10", "def ending(", "of the games played to the end, all guesses used up", 1, 0, 15),
     ("10", '"found")', "The share of games found by each number of guesses", 0, 10, 16),
     ("10", '"found")', "The share of games found by each number of guesses", 1, 40, 55),
+    # a stored training on a served game, beside the same at home
+    ("10", '"openenv.csv"', "the mean reward is the same number in", (0, 1), 1, 1),
 ]
 
 

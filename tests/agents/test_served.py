@@ -1,0 +1,128 @@
+"""An environment behind OpenEnv's own server, in a Python of its own: for a policy, the laboratory
+and a training it is what it is at home.
+"""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from functools import partial
+
+import pandas as pd
+import pytest
+from transformers.utils import get_json_schema
+
+from helpers import PROJECT
+from helpers.__main__ import main
+from helpers.agents import Guarded, Guessing, Laboratory, environment_named
+from helpers.commands import pipeline
+from helpers.runs import Run
+
+GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
+NUMBER = random.Random(18).randint(1, 63)
+# What OpenEnv's own client is told: two guesses, between them one in quotes and another tool.
+CLIENT = """
+import json, sys
+from openenv import GenericEnvClient
+
+def read(said):
+    return [said.observation["result"], said.observation["error"], said.reward, said.done]
+
+with GenericEnvClient(base_url=sys.argv[1]).sync() as env:
+    told = [read(env.reset(seed=18))]
+    for name, arguments in json.loads(sys.argv[2]):
+        told.append(read(env.step({"type": "call_tool", "tool_name": name, "arguments": arguments})))
+print(json.dumps(told))
+"""
+CALLS = [
+    ("guess", {"number": 32}),
+    ("guess", {"number": "8"}),
+    ("look", {}),
+    ("guess", {"number": NUMBER}),
+]
+
+
+@pytest.fixture(scope="module")
+def openenv(tmp_path_factory) -> str:
+    """A Python that has openenv, and no package of the suite."""
+    folder = tmp_path_factory.mktemp("openenv")
+    python = str(folder / "bin" / "python")
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = [python, "-m", "pip", "install", "-q", "openenv==0.10.0"]
+    installed = subprocess.run(install, capture_output=True, text=True)
+    if installed.returncode:
+        pytest.skip(f"openenv cannot be installed here: {installed.stderr[-200:]}")
+    return python
+
+
+@pytest.fixture(scope="module")
+def served(openenv, tmp_path_factory):
+    """Number guessing on a server; its address."""
+    file = tmp_path_factory.mktemp("game") / "game.py"
+    file.write_text(GAME, encoding="utf-8")
+    port = str(18_000 + os.getpid() % 2_000)  # below those that kernels are given
+    command = [openenv, "-m", "helpers", "serve-environment", f"{file}:game", "--port", port]
+    server = subprocess.Popen(
+        command,
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    address = f"openenv:http://127.0.0.1:{port}"
+    assert server.stdout.readline() == f'environment="{address}" in notebook 10\n'
+    while True:
+        try:
+            environment_named(address)
+            break
+        except ValueError:  # it is not ready yet
+            assert server.poll() is None
+            time.sleep(0.2)
+    yield address
+    server.terminate()
+    server.wait()
+
+
+@pytest.mark.slow
+def test_the_laboratory_finds_of_a_served_game_what_it_finds_at_home(served):
+    kind = environment_named(served)
+    assert get_json_schema(kind().guess) == get_json_schema(Guessing().guess)
+    labs = [
+        Laboratory(Guarded(factory), oracle=Guessing._oracle)
+        for factory in (kind, partial(Guessing, span=63))
+    ]
+    assert labs[0].episodes == labs[1].episodes and labs[0].verdict.go
+    pd.testing.assert_frame_equal(labs[0].checks, labs[1].checks)
+
+
+@pytest.mark.slow
+def test_openenvs_own_client_plays_it(served, openenv):
+    command = [openenv, "-c", CLIENT, served.removeprefix("openenv:"), json.dumps(CALLS)]
+    said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    game = Guessing(span=63)
+    asked, first, misfit, unknown, second = said
+    assert asked == [game.reset(seed=18), None, 0.0, False]
+    assert first == [game.guess(32), None, 0.1, False]
+    assert second == [game.guess(NUMBER), None, 1.0, False] and second[0].startswith("Yes")
+    assert "valid integer" in misfit[1]["message"] and misfit[0] is None
+    assert unknown[1]["message"] == "Tool look not found."
+
+
+@pytest.mark.slow
+def test_notebook_10_trains_on_it_as_at_home_step_by_step(served):
+    given = ["max_steps=3", "train_size=64", "holdout_size=32"]
+    metrics = []
+    for name, environment in (("served", [f"environment={served}"]), ("local", [])):
+        assert pipeline.run(name, None, "10", [*given, *environment]) == 0
+        metrics.append(pd.read_csv(Run(name).require("metrics.csv")))
+    assert metrics[0]["reward"].nunique() > 1
+    columns = ["step", "reward", "reward_std", "loss", "kl", "completions/mean_length"]
+    pd.testing.assert_frame_equal(metrics[0][columns], metrics[1][columns], check_exact=True)
+
+
+def test_without_openenv_the_command_says_how_to_install_it(capsys):
+    assert main(["serve-environment", "helpers.agents:Guessing"]) == 2
+    assert "openenv/bin/pip install openenv==0.10.0" in capsys.readouterr().err
+    assert main(["serve-environment", "helpers.agents:ToolError"]) == 2
