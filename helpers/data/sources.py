@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from helpers import presets
-from helpers.data import arithmetic
+from helpers.data import arithmetic, pictures
 from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
@@ -31,6 +31,8 @@ def read_source(
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
+    if source == "pictures/shapes":
+        return pictures.rows(train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):

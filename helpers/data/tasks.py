@@ -182,7 +182,7 @@ def fingerprint(rows: Iterable[dict]) -> str:
     """SHA-256 over the questions and answers, in order: the same in two runs on the same data."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode())
+        digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode() + row.get("image", b""))
     return digest.hexdigest()
 
 
@@ -254,7 +254,8 @@ def _drawn(
     """
 
     def order(row: dict) -> bytes:
-        return hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
+        about = f"{seed}\x1f{row['question']}".encode() + row.get("image", b"")
+        return hashlib.sha256(about).digest()
 
     most, held_out = train_size or MOST_TRAINED, holdout_size or HELD_OUT
     sizes = {"train": most, "holdout": held_out, None: most + held_out}
@@ -299,7 +300,8 @@ def _validated(
             if not question.isascii():
                 question = unicodedata.normalize("NFKC", question)
                 question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-            alike.setdefault(hash(" ".join(question.split()).casefold()), []).append(row)
+            key = hash((" ".join(question.split()).casefold(), row.get("image")))
+            alike.setdefault(key, []).append(row)
     kept = []
     for first, *others in alike.values():
         if all(row["answer"] == first["answer"] for row in others):

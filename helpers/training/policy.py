@@ -19,10 +19,11 @@ from helpers.training.memory import shape_from_config
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def load(settings: Preset, base: Base | None = None):
+def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
 
-    base: what an adapter to be put on it was trained on; see `base.py`. Through Unsloth, or with
+    base: what an adapter to be put on it was trained on; see `base.py`. sees: load a model that
+    reads pictures, and its processor in place of the tokenizer. Through Unsloth, or with
     `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
     double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU
     runs only as Unsloth replaces it, so without a GPU Unsloth is imported for either. With
@@ -50,11 +51,14 @@ def load(settings: Preset, base: Base | None = None):
         )
         vllm_cpu.attach(model, settings)
     else:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        import transformers
 
+        kinds = ("AutoModelForImageTextToText", "AutoProcessor")
+        kinds = kinds if sees else ("AutoModelForCausalLM", "AutoTokenizer")
+        model_class, tokenizer_class = (getattr(transformers, kind) for kind in kinds)
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if bf16 else torch.float16
-        model = AutoModelForCausalLM.from_pretrained(
+        model = model_class.from_pretrained(
             name,
             dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
@@ -66,7 +70,7 @@ def load(settings: Preset, base: Base | None = None):
             # three quarters the norm). Unsloth's layers do not ask.
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = tokenizer_class.from_pretrained(name)
     if base:
         base.check(model)
     return model, tokenizer

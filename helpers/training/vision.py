@@ -1,0 +1,86 @@
+"""A policy that sees: its adapter, and completions about pictures."""
+
+import torch
+from trl.data_utils import prepare_multimodal_messages
+
+from helpers.presets import Preset
+from helpers.training.policy import LORA_TARGETS, _gpus
+
+
+def add_adapter(model, settings: Preset):
+    """The model with fresh LoRA matrices on all linear layers of its language part and of its
+    projector, through PEFT alone; seed the random numbers before.
+
+    The tower that reads the pictures stays as it is.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    layers = "|".join(LORA_TARGETS)
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        target_modules=rf".*(language_model\..*\.({layers})|multi_modal_projector\..*linear\w*)",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, lora)
+
+
+def not_sampled(processor) -> dict:
+    """What `generate` must be told for a policy that sees: never to write the token that stands for
+    a picture.
+
+    A policy that has not learned otherwise may sample it, and the text would then ask for more
+    pictures than there are (huggingface/trl issues 3847 and 4488).
+    """
+    return {"suppress_tokens": [processor.image_token_id]}
+
+
+def sample(
+    model,
+    processor,
+    prompts: list[list[dict]],
+    pictures: list,
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    batch_size: int = 64,
+    seed: int = 3407,
+) -> list[str]:
+    """One completion for each chat prompt and its picture (a PIL image), in the order given.
+
+    Through Transformers. temperature: 0 is greedy decoding. The model's training mode and the
+    global random state are put back afterwards.
+    """
+    was_training, completions = model.training, []
+    decoding = not_sampled(processor) | {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    model.eval()
+    with torch.random.fork_rng(_gpus(model)), torch.no_grad():
+        torch.manual_seed(seed)
+        for start in range(0, len(prompts), batch_size):
+            shown = pictures[start : start + batch_size]
+            texts = [
+                processor.apply_chat_template(
+                    prepare_multimodal_messages([dict(one) for one in prompt], [picture]),
+                    add_generation_prompt=True,
+                    tokenize=False,
+                )
+                for prompt, picture in zip(prompts[start:], shown)  # noqa: B905
+            ]
+            inputs = processor(
+                images=[[picture] for picture in shown],
+                text=texts,
+                padding=True,
+                padding_side="left",
+                return_tensors="pt",
+            ).to(model.device)
+            written = model.generate(
+                **inputs,
+                max_new_tokens=max_new_tokens,
+                pad_token_id=processor.tokenizer.pad_token_id,
+                **decoding,
+            )[:, inputs["input_ids"].shape[1] :]
+            completions += processor.tokenizer.batch_decode(written, skip_special_tokens=True)
+    model.train(was_training)
+    return completions
