@@ -19,6 +19,7 @@ EMBEDDED = {
     "pocket-extraction": "extraction_model",
     "pocket-functions": "functions_model",
     "pocket-games": "games_model",
+    "pocket-vision": "vision_model",
 }
 
 

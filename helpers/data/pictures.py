@@ -60,7 +60,14 @@ def problem(rng: random.Random, kind: str | None = None, others_of=(2, 3)) -> di
     free = [cell for cell in cells if cell not in scene]
     for cell in free[: rng.randint(*others_of)]:
         scene[cell] = (rng.choice(others[0]), rng.choice(others[1]))
-    return {"question": question, "answer": answer, "kind": kind, "scene": scene, "asked": asked}
+    return {
+        "question": question,
+        "answer": answer,
+        "kind": kind,
+        "named": shape if kind == "color" else color,
+        "scene": scene,
+        "asked": asked,
+    }
 
 
 def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:

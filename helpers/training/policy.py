@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from helpers.presets import Preset
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import shape_from_config
+from helpers.training.memory import config_of, shape_from_config
 
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -22,8 +22,8 @@ LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
 
-    base: what an adapter to be put on it was trained on; see `base.py`. sees: load a model that
-    reads pictures, and its processor in place of the tokenizer. Through Unsloth, or with
+    base: what an adapter to be put on it was trained on; see `base.py`. sees: give the processor of
+    a model that reads pictures in place of its tokenizer. Through Unsloth, or with
     `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
     double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU
     runs only as Unsloth replaces it, so without a GPU Unsloth is imported for either. With
@@ -51,14 +51,11 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         )
         vllm_cpu.attach(model, settings)
     else:
-        import transformers
+        from transformers import AutoProcessor, AutoTokenizer
 
-        kinds = ("AutoModelForImageTextToText", "AutoProcessor")
-        kinds = kinds if sees else ("AutoModelForCausalLM", "AutoTokenizer")
-        model_class, tokenizer_class = (getattr(transformers, kind) for kind in kinds)
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if bf16 else torch.float16
-        model = model_class.from_pretrained(
+        model = model_class(name).from_pretrained(
             name,
             dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
@@ -70,10 +67,18 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             # three quarters the norm). Unsloth's layers do not ask.
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-        tokenizer = tokenizer_class.from_pretrained(name)
+        tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
     if base:
         base.check(model)
     return model, tokenizer
+
+
+def model_class(name: str):
+    """Transformers' class for a model of text or, by its config.json, one that reads pictures."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    sees = "vision_config" in config_of(name)
+    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
 
 
 def nf4(dtype: torch.dtype):

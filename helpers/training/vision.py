@@ -1,6 +1,9 @@
 """A policy that sees: its adapter, and completions about pictures."""
 
+from collections.abc import Callable
+
 import torch
+from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
 from helpers.presets import Preset
@@ -35,6 +38,20 @@ def not_sampled(processor) -> dict:
     return {"suppress_tokens": [processor.image_token_id]}
 
 
+def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> list[str]:
+    """Chat prompts as the processor takes them, each with the place of its picture, as TRL makes
+    them.
+    """
+    return [
+        processor.apply_chat_template(
+            prepare_multimodal_messages(list(prompt), [picture]),
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        for prompt, picture in zip(prompts, pictures, strict=True)
+    ]
+
+
 def sample(
     model,
     processor,
@@ -59,18 +76,10 @@ def sample(
     with torch.random.fork_rng(_gpus(model)), torch.no_grad():
         torch.manual_seed(seed)
         for start in range(0, len(prompts), batch_size):
-            shown = pictures[start : start + batch_size]
-            texts = [
-                processor.apply_chat_template(
-                    prepare_multimodal_messages([dict(one) for one in prompt], [picture]),
-                    add_generation_prompt=True,
-                    tokenize=False,
-                )
-                for prompt, picture in zip(prompts[start:], shown)  # noqa: B905
-            ]
+            part = slice(start, start + batch_size)
             inputs = processor(
-                images=[[picture] for picture in shown],
-                text=texts,
+                images=[[picture] for picture in pictures[part]],
+                text=prompts_as_text(processor, prompts[part], pictures[part]),
                 padding=True,
                 padding_side="left",
                 return_tensors="pt",
@@ -84,3 +93,22 @@ def sample(
             completions += processor.tokenizer.batch_decode(written, skip_special_tokens=True)
     model.train(was_training)
     return completions
+
+
+class Looking(TrainerCallback):
+    """Adds to the history what a part of the holdout comes to with its pictures and without:
+    `holdout/sighted` and `holdout/blind`.
+
+    measure: a function without arguments that gives both accuracies, called after the first step
+        and after every `every` steps. Put this before `History` among the callbacks.
+    """
+
+    def __init__(self, measure: Callable[[], tuple[float, float]], every: int):
+        self.measure, self.every = measure, every
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Measure, if it is time, and add both to the row of the step."""
+        if "reward" in (logs or {}) and (
+            state.global_step == 1 or not state.global_step % self.every
+        ):
+            logs["holdout/sighted"], logs["holdout/blind"] = self.measure()
