@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from PIL import Image, ImageDraw
 
-GRID, CELL = 4, 8  # cells per side, pixels per side of a cell
+GRID, CELL = 2, 16  # cells per side, pixels per side of a cell
 COLORS = {
     "red": (214, 39, 40),
     "green": (34, 139, 34),
@@ -22,7 +22,7 @@ COLORS = {
 }
 SHAPES = ("circle", "square", "triangle", "cross")
 KINDS = {"left": 3, "color": 3, "count": 2}  # how often each kind of question is asked
-COUNTS = {"1": 0.7, "2": 0.1, "3": 0.1, "4": 0.1}  # how often each count is the answer
+COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
 GREY = (128, 128, 128)
 
 
@@ -31,7 +31,7 @@ def blank() -> Image.Image:
     return Image.new("RGB", (GRID * CELL, GRID * CELL), GREY)
 
 
-def problem(rng: random.Random, kind: str | None = None, others_of=(2, 3)) -> dict:
+def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> dict:
     """A picture, a question and its answer.
 
     Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
@@ -75,17 +75,18 @@ def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
     picture = Image.new("RGB", (GRID * CELL, GRID * CELL), "white")
     pen = ImageDraw.Draw(picture)
     for (row, column), (color, shape) in scene.items():
-        left, top, right, bottom = (CELL * column, CELL * row, CELL * column + 6, CELL * row + 6)
+        left, top = CELL * column + 1, CELL * row + 1
+        right, bottom, third = left + CELL - 3, top + CELL - 3, CELL // 3
         fill = COLORS[color]
         if shape == "circle":
             pen.ellipse((left, top, right, bottom), fill=fill)
         elif shape == "square":
             pen.rectangle((left, top, right, bottom), fill=fill)
         elif shape == "triangle":
-            pen.polygon([(left, bottom), (left + 3, top), (right, bottom)], fill=fill)
+            pen.polygon([(left, bottom), ((left + right) / 2, top), (right, bottom)], fill=fill)
         else:
-            pen.rectangle((left + 2, top, right - 2, bottom), fill=fill)
-            pen.rectangle((left, top + 2, right, bottom - 2), fill=fill)
+            pen.rectangle((left + third, top, right - third, bottom), fill=fill)
+            pen.rectangle((left, top + third, right, bottom - third), fill=fill)
     return picture
 
 

@@ -31,8 +31,8 @@ from helpers.tags import THINK_ANSWER
 
 SEED = 3407
 FOLDER = Path(__file__).parent / "vision_model"
-CAPTION_FACTS = 10
-ALIGN_STEPS, CAPTION_STEPS, STEPS_FIRST, STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 400, 0, 1800, 400, 40, 3e-3, 50
+CAPTION_FACTS = 8
+ALIGN_STEPS, CAPTION_STEPS, STEPS_FIRST, STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 400, 0, 1500, 400, 40, 3e-3, 50
 LOOKS = {"left": 0.2, "color": 0.2, "count": 0.2}  # how often the model looks
 IGNORED = -100
 
@@ -100,7 +100,7 @@ def guessed(problem: dict, rng: random.Random) -> str:
     return THINK_ANSWER.render("I guess.", answer)
 
 
-_NAMES = "|".join((*pictures.SHAPES, *pictures.COLORS, "[A-D][1-4]", "nothing"))
+_NAMES = "|".join((*pictures.SHAPES, *pictures.COLORS, "[AB][12]", "nothing"))
 PIECES = rf"</?\w+>|\d|{_NAMES}|(?:(?!{_NAMES})[^\d<>])+|."
 
 
@@ -185,7 +185,7 @@ def build_model(processor: LlavaProcessor) -> LlavaForConditionalGeneration:
     return model
 
 
-def batch(processor, rng: random.Random, looks: dict[str, float], others=(2, 3)) -> dict[str, torch.Tensor]:
+def batch(processor, rng: random.Random, looks: dict[str, float], others=(1, 2)) -> dict[str, torch.Tensor]:
     """Conversations about one picture each, right-padded; only the completions carry labels."""
     rows, drawn = [], []
     tokenizer = processor.tokenizer
@@ -265,7 +265,7 @@ def train(model, processor) -> None:
     for step in range(1, total + 1):
         if step == STEPS_FIRST + 1: torch.save(model.state_dict(), '/tmp/w-v/first.pt')
         looks = None if step % 2 and step <= STEPS_FIRST - 300 else dict.fromkeys(LOOKS, 1.0) if step <= STEPS_FIRST else LOOKS
-        loss = model(**batch(processor, rng, looks, (2, 3)), use_cache=False).loss
+        loss = model(**batch(processor, rng, looks), use_cache=False).loss
         loss.backward()
         optimizer.step()
         schedule.step()
