@@ -8,8 +8,8 @@ table that somebody has published. Its `preset` and `notebooks` are those of a g
 grid's `fixed` it has `stated`, what the source says, a comment with its place there beside each
 setting, and `ours`, what the source leaves open. The names are the notebooks' parameters, and where
 they have none, those of TRL's GRPOConfig: such a setting cannot be made here, and is named.
-`departures` are what no setting could change, `missing` what has to be written first. `points` are
-the rows of the table, each with what it has of its own.
+`departures` are what no setting could change. `points` are the rows of the table, each with what it
+has of its own.
 """
 
 import argparse
@@ -59,7 +59,6 @@ class Recipe:
     shape: memory.Shape
     data: str | None = None
     before: float | None = None
-    missing: str | None = None
 
     @property
     def theirs(self) -> str:
@@ -184,7 +183,7 @@ def doctor(machine: Machine) -> list[str]:
                 memory.check(one.settings, machine, one.shape)
             except ValueError as error:
                 missing.append(str(error))
-        missing += [what for what in (one.data, one.missing) if what]
+        missing += [one.data] if one.data else []
         said = "; ".join(missing) or "nothing, this card can"
         lines.append(f"{one.name:<24}{one.theirs:>13} %  {one.hours:4.1f} hours  missing: {said}")
     return lines
@@ -216,7 +215,6 @@ def plan(chosen: Recipe) -> list[str]:
         ],
         "departures from the source": chosen.departures,
         "data, to be named with --data": [chosen.data] if chosen.data else [],
-        "to be written first": [chosen.missing] if chosen.missing else [],
     }
     for title, entries in blocks.items():
         lines += ["", f"{title}{'' if entries else ': none'}", *(f"  {entry}" for entry in entries)]
@@ -235,9 +233,8 @@ def run(chosen: Recipe) -> Run:
             "and none is visible; "
             "--dry-run checks the recipe without one."
         )
-    if chosen.data or chosen.missing:
-        needed = f"--data with {chosen.data}" if chosen.data else chosen.missing
-        raise ValueError(f"the recipe {chosen.name} needs {needed}.")
+    if chosen.data:
+        raise ValueError(f"the recipe {chosen.name} needs --data with {chosen.data}.")
     folder = Run(f"published-{chosen.name}")
     asked = arguments.last(folder)
     code = (

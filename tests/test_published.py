@@ -8,7 +8,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import published
+from helpers import PROJECT
+from helpers.agents import check_environment
 from helpers.data.tasks import load_task
+from helpers.rewards.own import named
 
 RECIPES = published.recipes()
 
@@ -36,7 +39,28 @@ def test_each_recipe_says_whether_this_card_can_how_long_and_what_is_missing(mon
         lines = dict(zip(RECIPES, published.doctor(machine), strict=True))
         assert said in lines["verl-gsm8k-3b"]
     assert 0.1 < one.hours < 24
-    assert "an environment for notebook 10" in lines["alphabet-sort-4b"]
+
+
+def test_the_names_of_alphabet_sort_earn_by_their_order():
+    one = RECIPES["alphabet-sort-4b"].parameters["environment"]
+    game = named("environment", PROJECT / one, "…")()
+    assert check_environment(type(game)) == []
+
+    def played(change) -> float:
+        asked, listed = game.reset(seed=1), []
+        by = 0 if "by first name" in asked else 1
+        new = asked.partition("after the name.\n")[2]
+        for turn in range(3):
+            new = new.split("\n")
+            listed = sorted(listed + new, key=lambda name: (name.split()[by], name))
+            shown = [name + " // new name!" * (turn > 0 and name in new) for name in listed]
+            new = game.sort(names="\n".join(change(shown))).partition("\n")[2]
+        return game.get_reward()
+
+    assert played(lambda names: names) == 1.0
+    assert played(lambda names: names[::-1]) < 0.6
+    assert played(lambda names: []) == 0.0
+    assert game.sort(names="") == "There are no more names."
 
 
 def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):

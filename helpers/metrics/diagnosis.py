@@ -188,6 +188,14 @@ def _dead_groups(signals: Signals) -> Finding | None:
     share = signals.series("frac_reward_zero_std", SHORTEST)
     if share is None or (not signals.enough and share.min() < 1):
         return None
+    if signals.unweighted:
+        return Finding(
+            "info",
+            "unweighted",
+            "The rewards weigh 0: they are measured, and the KL alone teaches.",
+            f"the total is 0 at all {len(signals.rows)} steps, and single rewards are not",
+            "With a teacher as the reference this is meant; otherwise give a reward a weight.",
+        )
     last, right = signals.last(share), signals.share_right
     start, now, steps = share.iloc[:SHORTEST].mean(), last.mean(), span(last)
     if surely(last) < MOST:
@@ -288,7 +296,7 @@ def _fallen(signals: Signals) -> Finding | None:
 def _flat(signals: Signals) -> Finding | None:
     """The reward has neither fallen nor risen, or moves too much for so few rows to tell."""
     reward, rate = signals.series("reward", 2 * SHORTEST), signals.series("learning_rate")
-    if reward is None or signals.spread is None or _fallen(signals):
+    if reward is None or signals.spread is None or signals.unweighted or _fallen(signals):
         return None
     if np.ptp(reward) < 1e-4 and (names := relative_names(signals.rows)):
         return Finding(

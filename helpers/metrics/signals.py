@@ -125,8 +125,9 @@ class Signals:
     judges the answer, and the first that judges the form, or None. success: correctness, or the
     total if no reward judges the answer. better: whether the success has likely risen. share_right:
     correctness now; None if it is unknown, or not of unit scale and so no share. solved: whether so
-    many are right that little is left to gain. spread: that of the total reward, in which its
-    changes are measured; None if it was not logged.
+    many are right that little is left to gain. unweighted: whether the rewards are measured and
+    weigh 0, as where a teacher's KL is all that teaches. spread: that of the total reward, in which
+    its changes are measured; None if it was not logged.
     """
 
     def __init__(self, history: pd.DataFrame):
@@ -151,6 +152,11 @@ class Signals:
         if self.correctness is not None and self.correctness.between(0, 1).all():
             self.share_right = float(self.last(self.correctness).mean())
         self.solved = (self.share_right or 0.0) >= SOLVED
+        means = self.rows.filter(regex=r"^rewards/.*/mean$")
+        total = self.series("reward")
+        self.unweighted = (
+            total is not None and not total.any() and bool(means.fillna(0).any(axis=None))
+        )
         std = self.series("reward_std")
         self.spread = None if std is None else max(std.iloc[:SHORTEST].mean(), std.mean())
 

@@ -22,17 +22,18 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
 from helpers.training.base import Base
+<<<<<<< HEAD
 from helpers.training.memory import config_of
 from helpers.training.policy import model_class, nf4, release
+=======
+from helpers.training.policy import nf4, release, without_bf16
+>>>>>>> main
 
 WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
 UNEXPLAINED = 0.25
-# The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
-# unsloth_zoo/model_lists.py.
-OVERFLOWING = ("gemma3", "gemma4", "glm4_moe", "gpt_oss", "qwen3_5", "qwen3_moe")
 
 
 # --- What can be done here ------------------------------------------------------------------------
@@ -87,8 +88,7 @@ def precision(machine: Machine, base: Base) -> torch.dtype:
     """
     if machine.gpu and machine.bf16:
         return torch.bfloat16
-    overflows = config_of(base.name).get("model_type", "").startswith(OVERFLOWING)
-    return torch.float32 if machine.gpu is None or overflows else torch.float16
+    return torch.float32 if machine.gpu is None else without_bf16(base.name)
 
 
 def load_base(base: Base, dtype: torch.dtype, dequantised: bool):

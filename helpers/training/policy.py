@@ -16,6 +16,9 @@ from helpers.training import vllm_cpu
 from helpers.training.base import Base
 from helpers.training.memory import config_of, shape_from_config
 
+# The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
+# unsloth_zoo/model_lists.py.
+OVERFLOWING = ("gemma3", "gemma4", "glm4_moe", "gpt_oss", "qwen3_5", "qwen3_moe")
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -54,7 +57,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         from transformers import AutoProcessor, AutoTokenizer
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if bf16 else torch.float16
+        dtype = torch.bfloat16 if bf16 else without_bf16(name)
         model = model_class(name).from_pretrained(
             name,
             dtype=dtype,
@@ -79,6 +82,12 @@ def model_class(name: str):
 
     sees = "vision_config" in config_of(name)
     return AutoModelForImageTextToText if sees else AutoModelForCausalLM
+
+
+def without_bf16(name: str) -> torch.dtype:
+    """What a model computes in on a card without bfloat16: float16, unless it leaves its range."""
+    overflows = config_of(name).get("model_type", "").startswith(OVERFLOWING)
+    return torch.float32 if overflows else torch.float16
 
 
 def nf4(dtype: torch.dtype):
@@ -156,6 +165,30 @@ def freeze_reference(model) -> None:
     for name, weight in model.named_parameters():
         if ".default." in name:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
+
+
+def learn_from(trainer, teacher, tokenizer) -> None:
+    """Let a trainer take a teacher as the reference of its KL: on-policy distillation, if the
+    rewards weigh 0 and `beta` is 1.
+
+    TRL's estimate of the KL is exp(d) - d - 1 with d = log q - log p, of the teacher q and the
+    policy p; sampled from p, its mean gradient is that of KL(q || p) at each token, so the policy
+    moves towards the teacher wherever it goes itself (arXiv 2306.13649, section 3).
+
+    Call this between the trainer's constructor and `train()`. ValueError if the teacher's tokenizer
+    has other tokens: its probabilities would be of other texts.
+    """
+    from trl.trainer.grpo_trainer import add_fused_lm_head
+
+    mine, name = trainer.processing_class, teacher.config._name_or_path
+    if tokenizer.get_vocab() != mine.get_vocab():
+        raise ValueError(
+            f"the teacher {name} and the policy {trainer.model.config._name_or_path} have "
+            "different tokenizers: take a teacher of the policy's family."
+        )
+    base = teacher.get_base_model() if hasattr(teacher, "peft_config") else teacher
+    add_fused_lm_head(base, trainer.temperature, trainer.args.cast_lm_head_to_fp32)
+    trainer.ref_model = trainer.accelerator.prepare_model(teacher.eval(), evaluation_mode=True)
 
 
 def sample(
@@ -354,6 +387,13 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
     `generate`; the model's modes are put back at the end.
     """
     was_training, had_cache = model.training, model.config.use_cache
+    head = model.get_output_embeddings()
+    if model.device.type == "cpu" and not head._forward_pre_hooks:
+        # `generate` passes a slice, the last token of each prompt. For a 3-D input that is not
+        # contiguous torch multiplies batch by batch, and in bf16 copies the head's weights for each
+        # prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). It stays, for
+        # TRL's own sampling.
+        head.register_forward_pre_hook(_contiguous)
     # Passed explicitly, so that what a model ships in its generation config (top_k, a repetition
     # penalty) does not bend the result.
     decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
@@ -395,6 +435,10 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             else:
                 model.train(was_training)
             model.config.use_cache = had_cache
+
+
+def _contiguous(_, inputs: tuple) -> tuple:
+    return (inputs[0].contiguous(),)
 
 
 @contextmanager

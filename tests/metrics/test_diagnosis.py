@@ -301,6 +301,17 @@ TOLD_APART = {
         {"relative": "info"},
     ),
     "a ranking beside a reward that rises": ({"reward": line(0.8, 1.2), **RANKED}, N, {}),
+    # with a teacher the rewards weigh nothing, and are still measured
+    "rewards that weigh 0": (
+        {"reward": 0.0, "reward_std": 0.0, "zero": 1.0, "right": line(0.3, 0.9)},
+        N,
+        {"unweighted": "info"},
+    ),
+    "rewards that are 0": (
+        {"reward": 0.0, "reward_std": 0.0, "zero": 1.0, RIGHT: 0.0, FORM: 0.0},
+        N,
+        {"zero_spread": "critical", "no_learning": "warning"},
+    ),
     # spread is read from the groups, and never from the batch
     "one score per question": ({"reward_std": 1e-9, "zero": 0.0}, N, {}),
     "one score per group": (

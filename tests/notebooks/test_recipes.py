@@ -20,6 +20,8 @@ RECIPES = [
     "easy to hard",
     "hard to easy",
     "carries only",
+    "dynamic sampling",
+    "teacher",
 ]
 TINY = {
     "seeds": [1, 2],
@@ -42,6 +44,7 @@ def run(executed, tmp_path_factory, execute):
         patch.setenv("OMP_NUM_THREADS", "1")
         run = Run("recipes")
         shutil.copytree(executed.folder / "data", run.folder / "data")
+        shutil.copytree(executed.folder / "adapter", run.folder / "adapter")
         shutil.copyfile(executed.folder / "manifest.json", run.path("manifest.json"))
         execute("08", run, target=TARGET, **TINY)
         yield run
@@ -59,10 +62,20 @@ def test_each_recipe_and_seed_has_a_row_whose_cost_is_counted_from_its_history(r
     of_run = histories.groupby(["recipe", "seed"])
     for which, row in results.iterrows():
         history = of_run.get_group(which)
-        assert list(history["step"]) == [1, 2, 3] and list(history["completions"]) == [32, 64, 96]
+        rounds = 1 / history["dynamic_sampling/kept"].fillna(1)
+        assert which[0] == "dynamic sampling" or (rounds == 1).all()
+        assert list(history["step"]) == [1, 2, 3]
+        assert history["completions"].tolist() == (32 * rounds).round().cumsum().tolist()
         careful = history["rewards/careful_share/mean"].rolling(3).mean()
         first = history.loc[careful >= TARGET, "completions"].head(1).tolist() or [np.nan]
         assert row["completions_to_target"] == pytest.approx(first[0], nan_ok=True)
+
+
+def test_a_teacher_is_the_only_one_that_teaches(histories):
+    taught = histories[histories["recipe"] == "teacher"]
+    assert (taught["reward"] == 0).all() and (taught["rewards/careful_share/mean"] > 0).all()
+    assert (taught["kl"] > 0).all()
+    assert [finding.rule for finding in diagnose(taught[taught["seed"] == 1])] == ["unweighted"]
 
 
 def test_the_stages_are_one_history(histories):

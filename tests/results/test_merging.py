@@ -316,8 +316,8 @@ def test_the_families_that_overflow_are_those_of_unsloth():
     (package,) = importlib.util.find_spec("unsloth_zoo").submodule_search_locations
     known = runpy.run_path(f"{package}/model_lists.py")["FORCE_FLOAT32"]
     named = [name for name in known if not name.startswith("embedding_")]  # no language models
-    assert all(name.startswith(merging.OVERFLOWING) for name in named)
-    assert all(any(name.startswith(ours) for name in named) for ours in merging.OVERFLOWING)
+    assert all(name.startswith(policy.OVERFLOWING) for name in named)
+    assert all(any(name.startswith(ours) for name in named) for ours in policy.OVERFLOWING)
 
 
 KEPT = "model.layers.1.mlp.down_proj"  # in 16 bits

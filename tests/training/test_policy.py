@@ -121,6 +121,19 @@ def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(model
     assert len(PROMPTS) < different[0] < different[1]
 
 
+def test_the_head_copies_no_weights_for_each_prompt(model, tokenizer):
+    """What torch multiplies without a copy is contiguous; later too, as TRL samples."""
+    layouts = []
+    texts(model, tokenizer, max_new_tokens=2)
+    head = model.get_output_embeddings()
+    watch = head.register_forward_hook(lambda _, inputs, out: layouts.append(inputs[0]))
+    texts(model, tokenizer, max_new_tokens=2)
+    alone(model, tokenizer, PROMPTS[0])
+    watch.remove()
+    assert len(layouts) > 3 and all(hidden.is_contiguous() for hidden in layouts)
+    assert layouts[0].shape[:2] == (len(PROMPTS), 1)
+
+
 # --- What is put back -----------------------------------------------------------------------------
 
 

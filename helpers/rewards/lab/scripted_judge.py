@@ -19,9 +19,8 @@ def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
     """The address of a judge on this machine, until the block is left.
 
     opinion: from 0.0 to 1.0, of a completion and of what is shown beside it, by name: the prompt,
-    columns, and the `criterion` if the request has some. Asked for a score, the judge rounds its
-    opinion to whole points; asked for an order, it sorts by it; asked for criteria, it says true
-    from 0.5 on.
+    columns, and the `criterion`, which is None without a rubric of each row. Asked for points, the
+    judge rounds its opinion to a whole number of them; asked for an order, it sorts by it.
     """
 
     class Handler(BaseHTTPRequestHandler):
@@ -38,8 +37,11 @@ def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
         def log_message(self, *args):
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
+    class Server(ThreadingHTTPServer):
+        request_queue_size = 64  # else many at a time are turned away, and ask again
+
+    server = Server(("127.0.0.1", 0), Handler)
+    Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"
     finally:
@@ -64,11 +66,14 @@ def texts_in(request: dict) -> tuple[dict[str, str], dict[str, str]]:
 def _answered(request: dict, opinion: Callable[[str, dict], float]) -> dict:
     """What the judge answers: the fields that the request's JSON Schema asks for."""
     fields = request["response_format"]["json_schema"]["schema"]["properties"]
+    values = fields[next(iter(fields))]["enum"]
     texts, shown = texts_in(request)
-    if "order" in fields:
-        return {"order": sorted(texts, key=lambda mark: opinion(texts[mark], shown), reverse=True)}
+    if values[0] in texts:  # the marks of a group
+        order = sorted(texts, key=lambda mark: opinion(texts[mark], shown), reverse=True)
+        return dict(zip(fields, order, strict=True))
     (text,) = texts.values()
-    if "score" in fields:
-        return {"score": round(opinion(text, shown) * max(fields["score"]["enum"]))}
     criteria = dict(re.findall(r"^(\d+)\. (.*)$", request["messages"][0]["content"], re.M))
-    return {n: opinion(text, shown | {"criterion": criteria[n]}) >= 0.5 for n in fields}
+    return {
+        name: round(max(values) * opinion(text, shown | {"criterion": criteria.get(name)}))
+        for name in fields
+    }
