@@ -22,12 +22,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
 from helpers.training.base import Base
-<<<<<<< HEAD
-from helpers.training.memory import config_of
-from helpers.training.policy import model_class, nf4, release
-=======
-from helpers.training.policy import nf4, release, without_bf16
->>>>>>> main
+from helpers.training.policy import model_class, nf4, release, without_bf16
 
 WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
