@@ -98,6 +98,13 @@ class Preset:
     max_prompt_length: int = _setting(
         256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks="01"
     )
+    max_pixels: int = _setting(
+        262_144,
+        "pixels; a larger picture is made smaller, in its proportions",
+        least=1,
+        becomes="",
+        notebooks="11",
+    )
     max_completion_length: int = _setting(
         768,
         "tokens after which a completion is cut off",
