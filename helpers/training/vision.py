@@ -11,11 +11,29 @@ from helpers.training.policy import LORA_TARGETS, _gpus
 
 
 def add_adapter(model, settings: Preset):
-    """The model with fresh LoRA matrices on all linear layers of its language part and of its
-    projector, through PEFT alone; seed the random numbers before.
+    """The model with fresh LoRA matrices on all linear layers of its language part; seed the random
+    numbers before.
 
-    The tower that reads the pictures stays as it is.
+    The tower that reads the pictures stays as it is. Through PEFT alone the projector gets such
+    matrices, too. Unsloth's switches choose by names: of Qwen3-VL and Gemma 3 they reach attention
+    and MLP in the tower (`finetune_vision_layers`) and in the language part
+    (`finetune_language_layers`), and the projector with neither. With vLLM, it refuses adapters
+    in the tower.
     """
+    if settings.backend == "unsloth":
+        from unsloth import FastVisionModel
+
+        return FastVisionModel.get_peft_model(
+            model,
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            finetune_vision_layers=False,
+            finetune_language_layers=True,
+            finetune_attention_modules=True,
+            finetune_mlp_modules=True,
+            use_gradient_checkpointing=settings.gradient_checkpointing,
+            random_state=torch.initial_seed() % 2**32,  # it seeds again
+        )
     from peft import LoraConfig, get_peft_model
 
     layers = "|".join(LORA_TARGETS)
@@ -28,14 +46,21 @@ def add_adapter(model, settings: Preset):
     return get_peft_model(model, lora)
 
 
-def not_sampled(processor) -> dict:
-    """What `generate` must be told for a policy that sees: never to write the token that stands for
-    a picture.
+def not_sampled(processor, engine: str = "transformers") -> dict:
+    """`generation_kwargs` for a policy that sees: never to write the token that stands for a
+    picture, or for a video.
 
     A policy that has not learned otherwise may sample it, and the text would then ask for more
-    pictures than there are (huggingface/trl issues 3847 and 4488).
+    pictures than there are (huggingface/trl issues 3847 and 4488). `suppress_tokens` is for
+    Transformers. TRL 1.15 passes these keywords to vLLM's `SamplingParams`, which does not know it
+    and raises a TypeError (with `vllm_sampling_params`, Unsloth drops it instead, unsaid); vLLM's
+    own way is `logit_bias`, of at least -100.
     """
-    return {"suppress_tokens": [processor.image_token_id]}
+    tokens = [processor.image_token_id, getattr(processor, "video_token_id", None)]
+    tokens = [token for token in tokens if token is not None]
+    if engine == "vllm":
+        return {"logit_bias": dict.fromkeys(tokens, -100.0)}
+    return {"suppress_tokens": tokens}
 
 
 def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> list[str]:
