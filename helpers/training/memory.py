@@ -20,6 +20,7 @@ from helpers.presets import Preset
 # (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
 _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
+_AROUND = 4  # tokens before and after a picture's own: Gemma 3's
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
 _HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
@@ -50,10 +51,15 @@ class Shape:
     pixels_per_token: int = 0
 
     def picture_tokens(self, max_pixels: int) -> int:
-        """Tokens of the largest picture; each prompt of a model that sees is taken to have one."""
-        if not self.pixels_per_token:
-            return self.tokens_per_picture
-        return math.ceil(math.sqrt(max_pixels / self.pixels_per_token)) ** 2
+        """Tokens of the largest picture, and those around it; each prompt of a model that sees is
+        taken to have one. 0 for a model of text.
+
+        The sides are rounded to whole tokens: there is room for a picture of up to 14 to 1.
+        """
+        if not self.tower_parameters:
+            return 0
+        side = math.sqrt(max_pixels / self.pixels_per_token) if self.pixels_per_token else 0
+        return (self.tokens_per_picture or math.ceil(side * (side + 2))) + _AROUND
 
     @property
     def matrices(self) -> list[tuple[int, int]]:
@@ -167,7 +173,9 @@ def shape_from_config(config: dict) -> Shape | None:
     Of a tower, the weights of its layers are counted, and not those of the projector.
     """
     tower = config.get("vision_config") or {}
-    fixed = config.get("mm_tokens_per_image", 0)  # Gemma 3
+    # of Gemma 3, and of Gemma 4
+    fixed = config.get("mm_tokens_per_image") or config.get("vision_soft_tokens_per_image", 0)
+    tower = {"spatial_merge_size": config.get("spatial_merge_size", 1)} | tower  # Mistral 3
     config = config | (config.get("text_config") or {})
     heads = config.get("num_attention_heads")
     if not heads or not config.get("intermediate_size") or any("expert" in key for key in config):
@@ -184,7 +192,7 @@ def shape_from_config(config: dict) -> Shape | None:
         # (Llama).
         tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
         max_position_embeddings=config.get("max_position_embeddings", 0),
-        **(_sight(tower, fixed) if tower else {}),
+        **(_sight(tower, fixed) if "patch_size" in tower else {}),
     )
 
 
@@ -192,12 +200,12 @@ def _sight(tower: dict, fixed: int) -> dict[str, int]:
     """A shape's part about pictures, from a `vision_config`.
 
     fixed: the tokens of every picture, if the config says so. Otherwise a token is a square of
-    patches: in a picture that is scaled to `image_size` (CLIP), or in one that keeps its own size
-    (Qwen-VL).
+    patches: in a picture that is scaled to `image_size` (CLIP, SigLIP), or in one that keeps its
+    own size (Qwen-VL, Mistral 3).
     """
     width, layers = tower["hidden_size"], tower.get("depth") or tower["num_hidden_layers"]
-    side = tower["patch_size"] * tower.get("spatial_merge_size", 1)
-    if not fixed and "image_size" in tower:
+    side = tower["patch_size"] * tower["spatial_merge_size"]
+    if not fixed and tower.get("model_type", "").startswith(("clip", "siglip")):
         fixed = (tower["image_size"] // side) ** 2
     return {
         "tower_parameters": layers * (4 * width**2 + 2 * width * tower["intermediate_size"]),

@@ -37,9 +37,9 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the
     same way: NF4 with double quantisation, computing in the card's 16 bits. TRL's loss is a Triton
     kernel, which a CPU runs only as Unsloth replaces it, so without a GPU Unsloth is imported for
-    either. With `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
-    weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another quantisation of
-    the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's.
+    either. With `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which
+    shares the weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another
+    quantisation of the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's.
     """
     on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
