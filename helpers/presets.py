@@ -116,24 +116,20 @@ _TABLE = (
         steps_per_generation=4,
         learning_rate=1e-5,
     ),
-    # Models that see, for notebook 11. Unsloth's vLLM serves all three.
+    # Models that see, for notebook 11. Unsloth starts vLLM for each family.
     Preset(
         "vision_2b",
         needs_gb=15,
         model="unsloth/Qwen3-VL-2B-Instruct",
         source="pictures/shapes",
-        train_size=1_000,
         max_completion_length=256,
         engine="transformers",
-        lora_rank=16,
-        lora_alpha=32,
     ),
     Preset(
         "vision_4b",
         needs_gb=22,
         model="unsloth/gemma-3-4b-it",
         source="pictures/shapes",
-        train_size=1_000,
         max_completion_length=256,
     ),
     Preset(
@@ -141,7 +137,6 @@ _TABLE = (
         needs_gb=39,
         model="unsloth/Qwen3-VL-8B-Instruct",
         source="pictures/shapes",
-        train_size=1_000,
         max_completion_length=512,
     ),
 )

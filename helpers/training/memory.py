@@ -173,8 +173,7 @@ def shape_from_config(config: dict) -> Shape | None:
     Of a tower, the weights of its layers are counted, and not those of the projector.
     """
     tower = config.get("vision_config") or {}
-    # of Gemma 3, and of Gemma 4
-    fixed = config.get("mm_tokens_per_image") or config.get("vision_soft_tokens_per_image", 0)
+    fixed = config.get("mm_tokens_per_image", 0)  # Gemma 3
     tower = {"spatial_merge_size": config.get("spatial_merge_size", 1)} | tower  # Mistral 3
     config = config | (config.get("text_config") or {})
     heads = config.get("num_attention_heads")
@@ -192,7 +191,7 @@ def shape_from_config(config: dict) -> Shape | None:
         # (Llama).
         tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
         max_position_embeddings=config.get("max_position_embeddings", 0),
-        **(_sight(tower, fixed) if "patch_size" in tower else {}),
+        **(_sight(tower, fixed) if {"patch_size", "intermediate_size"} <= tower.keys() else {}),
     )
 
 
@@ -333,8 +332,7 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
         )
     if 0 < shape.max_position_embeddings < context:
         raise ValueError(
-            f"a prompt and its completion take {context:,} tokens"
-            f"{f', {pictures:,} of them a picture,' if pictures else ''} and {settings.model} has "
+            f"a prompt and its completion take {context:,} tokens and {settings.model} has "
             f"{shape.max_position_embeddings:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
