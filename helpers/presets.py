@@ -116,6 +116,29 @@ _TABLE = (
         steps_per_generation=4,
         learning_rate=1e-5,
     ),
+    # Models that see, for notebook 11. Unsloth starts vLLM for each family.
+    Preset(
+        "vision_2b",
+        needs_gb=15,
+        model="unsloth/Qwen3-VL-2B-Instruct",
+        source="pictures/shapes",
+        max_completion_length=256,
+        engine="transformers",
+    ),
+    Preset(
+        "vision_4b",
+        needs_gb=22,
+        model="unsloth/gemma-3-4b-it",
+        source="pictures/shapes",
+        max_completion_length=256,
+    ),
+    Preset(
+        "vision_8b",
+        needs_gb=39,
+        model="unsloth/Qwen3-VL-8B-Instruct",
+        source="pictures/shapes",
+        max_completion_length=512,
+    ),
 )
 PRESETS = {preset.name: preset for preset in _TABLE}
 # CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
@@ -180,7 +203,7 @@ def from_manifest(settings: dict, **overrides) -> Preset:
             raise ValueError(f"{name!r} is not a setting. {hint(name, SETTINGS)}".strip())
     given = {name: value for name, value in overrides.items() if value is not None}
     generated = str(given.get("source", "arithmetic/")).startswith(
-        ("arithmetic/", "reasoning-gym/")
+        ("arithmetic/", "pictures/", "reasoning-gym/")
     )
     if not generated:
         # a preset's numbers are for what can be generated; a file or a data set has what it has

@@ -59,6 +59,8 @@ class Measured(Proportion):
     pass_at_k: dict[str, dict] = {}
     majority: Proportion = None
     other: Proportion = None
+    blind: Proportion = None
+    swapped: Proportion = None
 
 
 MODELS: dict[str, type[BaseModel]] = {

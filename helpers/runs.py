@@ -34,6 +34,7 @@ LESSONS = {
     "07": ("01", "02", "03"),
     "09": ("01", "02", "03"),
     "10": ("01", "02", "03", "05"),
+    "11": ("01", "02", "03", "05"),
 }
 MAKERS = ("01", "03", *LESSONS)
 # What a run holds: file or folder, the notebook that writes it, its section of the manifest.

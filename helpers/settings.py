@@ -19,6 +19,7 @@ EMBEDDED = {
     "pocket-extraction": "extraction_model",
     "pocket-functions": "functions_model",
     "pocket-games": "games_model",
+    "pocket-vision": "vision_model",
 }
 
 
@@ -96,6 +97,13 @@ class Preset:
     )
     max_prompt_length: int = _setting(
         256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks="01"
+    )
+    max_pixels: int = _setting(
+        262_144,
+        "pixels; a larger picture is made smaller, in its proportions",
+        least=1,
+        becomes="",
+        notebooks="11",
     )
     max_completion_length: int = _setting(
         768,

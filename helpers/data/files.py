@@ -86,8 +86,8 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
     import pyarrow.parquet
 
     try:
-        # so many rows are Python objects at one time
-        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(4_096):
+        # so many rows are Python objects at one time; each may hold a picture
+        for batch in pyarrow.parquet.ParquetFile(path).iter_batches(256):
             yield from batch.to_pylist()
     # ValueError: a value that Python cannot hold, such as a date beyond the year 9999
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:

@@ -1,9 +1,9 @@
 """Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, a CSV, JSONL or Parquet
 file.
 
-`read_source` yields one dict per row, with at least `question` and `answer` (and `split`, if the
-source has its own), or a `Broken` in place of a row that could not be read. It does not judge the
-values: `tasks.py` does.
+`read_source` yields one dict per row, with at least `question` and `answer` (`image` if asked for,
+`split` if the source has its own), or a `Broken` in place of a row that could not be read. It does
+not judge the values: `tasks.py` does.
 """
 
 import json
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from helpers import presets
-from helpers.data import arithmetic
+from helpers.data import arithmetic, pictures
 from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
@@ -31,6 +31,8 @@ def read_source(
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
+    if source == "pictures/shapes":
+        return pictures.rows(train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
@@ -111,7 +113,11 @@ def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
     # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
     held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
     for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
-        for row in _mapped(iter(splits[split]), mapping, source):
+        rows = splits[split]
+        if isinstance(rows.features.get(mapping.get("image")), datasets.Image):
+            # not opened here: a broken picture is the fault of its row alone
+            rows = rows.cast_column(mapping["image"], datasets.Image(decode=False))
+        for row in _mapped(iter(rows), mapping, source):
             if held_out and isinstance(row, dict):
                 row["split"] = "holdout" if split == held_out else "train"
             yield row
@@ -119,24 +125,26 @@ def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
 
 def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
     """The columns of `question` and `answer`: those of these names, unless `columns` says
-    otherwise.
+    otherwise; and that of the pictures, `image`, only if it does.
     """
     columns = {} if columns is None else columns
     if (
         not isinstance(columns, dict)
-        or not set(columns) <= {"question", "answer"}
+        or not set(columns) <= {"question", "answer", "image"}
         or not all(isinstance(name, str) for name in columns.values())
     ):
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
-            '{"question": "…", "answer": "…"}.'
+            '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures.'
         )
     mapping = {"question": "question", "answer": "answer"} | columns
-    if mapping["question"] == mapping["answer"]:
-        raise ValueError(
-            f"columns takes question and answer both from {mapping['answer']!r}: name the column "
-            "of each."
-        )
+    for column in mapping.values():
+        names = [name for name in mapping if mapping[name] == column]
+        if len(names) > 1:
+            raise ValueError(
+                f"columns takes {' and '.join(names)} both from {column!r}: name the column of "
+                "each."
+            )
     return mapping
 
 
@@ -145,7 +153,17 @@ def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
 _RESERVED = {
     *("prompt", "question", "answer", "split", "completion", "prompts", "completions"),
     *("completion_ids", "tags", "trainer_state", "log_extra", "log_metric", "environments"),
-    *("image", "images", "tools", "citations", "ignore_case", "language", "maximum", "minimum"),
+    *(
+        "image",
+        "images",
+        "pixels",
+        "tools",
+        "citations",
+        "ignore_case",
+        "language",
+        "maximum",
+        "minimum",
+    ),
     *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "steps", "target"),
     *("threshold", "tolerance", "unit", "backend", "limits", "share"),
 }
@@ -154,8 +172,8 @@ _RESERVED = {
 def _mapped(
     rows: Iterator[dict | Broken], mapping: dict[str, str], source: str
 ) -> Iterator[dict | Broken]:
-    """The rows with the mapped columns under the names `question` and `answer`; the first row says
-    whether they exist.
+    """The rows with the mapped columns under the names `question`, `answer` and, if there are
+    pictures, `image`; the first row says whether they exist.
 
     The other columns keep their names, or get `source_` in front if the name is in use.
     """
@@ -166,10 +184,11 @@ def _mapped(
             continue
         absent = [column for column in mapping.values() if column not in row]
         if absent and not found:
+            named = ", ".join(f'"{name}": "…"' for name in mapping)
             raise ValueError(
                 f"{source}: no column {', '.join(map(repr, absent))}. It has: "
                 f"{shortened(', '.join(map(str, row)), 500)}. "
-                'Map them with columns={"question": "…", "answer": "…"}.'
+                f"Map them with columns={{{named}}}."
             )
         if absent:
             yield Broken(f"no {', '.join(absent)}", str(row))

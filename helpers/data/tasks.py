@@ -3,20 +3,24 @@ train and a holdout table.
 
 A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
 .csv, .jsonl or .parquet file. `sources.py` reads them; here the rows are checked, deduplicated,
-measured, split and reported. No question is ever on both sides of the split. All usable rows are in
-memory while they are split.
+measured, split and reported. No question is ever on both sides of the split, and no picture. All
+usable rows are in memory while they are split, with their pictures.
 """
 
 import hashlib
 import io
+import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from PIL import Image, ImageOps
+from PIL.ExifTags import Base as Exif
 
 from helpers.data.files import Broken, shortened
 from helpers.data.sources import model_files, read_source
@@ -37,7 +41,8 @@ class Task:
     """A task ready to train on.
 
     train, holdout: tables with the columns `prompt` (list of {role, content}), `question`, `answer`
-        (str), then the source's own columns, as far as Parquet can store them.
+        (str), `image` (the bytes of a file) if there are pictures, and the source's own columns, as
+        far as Parquet can store them.
     report: what was read, dropped (rows and columns, and why), and how long the prompts are;
         JSON-ready.
     """
@@ -50,10 +55,12 @@ class Task:
     def line(self) -> str:
         """How many rows there are, in one line, which `python -m helpers run` prints, too."""
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
+        smaller = self.report.get("pictures", {}).get("made_smaller")
         return (
             f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "
             f"{_counted(dropped)}); {len(self.train):,} to train on, {len(self.holdout):,} held out"
             + (f", {unused:,} unused (train_size takes more)" if unused else "")
+            + (f"; {smaller:,} pictures made smaller (max_pixels)" if smaller else "")
         )
 
 
@@ -70,6 +77,7 @@ def load_task(
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
     kind: str | None = None,
+    max_pixels: int = Preset.max_pixels,
 ) -> Task:
     """Read a source and split it into rows to train on and rows to hold out.
 
@@ -79,7 +87,9 @@ def load_task(
         a generated source, 1,000). holdout_size None takes HELD_OUT, but at most a quarter of the
         usable rows unless the source has a split of its own.
     columns: the source's names of `question` and `answer`, e.g. {"question": "problem", "answer":
-        "solution"}.
+        "solution"}. With `image` it names the column of the pictures, each a path
+        relative to the file or folder, or the bytes of a file that Pillow opens. A row is then a
+        picture and a question; the rows of one picture are all on one side of the split.
     system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
     count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`). Prompts over
         max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
@@ -88,6 +98,8 @@ def load_task(
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
         text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
+    max_pixels: a picture with more is made smaller, in its proportions; the report counts these,
+        and the rows whose picture another row has, too.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
@@ -113,11 +125,14 @@ def load_task(
 
     account = _Account()
     read = read_source(source, columns, train_size, holdout_size or HELD_OUT, seed)
-    rows = _validated(read, account, kind)
+    folder = Path(source) if Path(source).is_dir() else Path(source).parent
+    rows = _validated(read, account, kind, folder, max_pixels)
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     train, holdout = _drawn(source, rows, too_long, account, **sizes)
+    shown = Counter(row["pixels"] for row in train + holdout if "pixels" in row)
     for row in train + holdout:
         row.pop("split", None)
+        row.pop("pixels", None)
         row["prompt"] = chat_prompt(system, row["question"])
         if kind:
             row["kind"] = kind
@@ -135,6 +150,10 @@ def load_task(
         "rows_holdout": len(holdout),
         "fingerprint": fingerprint(train + holdout),
     }
+    if shown:
+        repeated = shown.total() - len(shown)
+        report["pictures"] = {"distinct": len(shown), "repeated": repeated}
+        report["pictures"]["made_smaller"] = account.made_smaller
     if prompt_lengths:
         levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
         report["prompt_tokens"] = {
@@ -182,7 +201,7 @@ def fingerprint(rows: Iterable[dict]) -> str:
     """SHA-256 over the questions and answers, in order: the same in two runs on the same data."""
     digest = hashlib.sha256()
     for row in rows:
-        digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode())
+        digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode() + row.get("image", b""))
     return digest.hexdigest()
 
 
@@ -221,7 +240,7 @@ class _Account:
     """How many rows of a source were read, and which were dropped for what."""
 
     def __init__(self):
-        self.read, self.dropped, self.examples = 0, Counter(), {}
+        self.read, self.dropped, self.examples, self.made_smaller = 0, Counter(), {}, 0
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
@@ -247,21 +266,26 @@ def _drawn(
     holdout_size: int | None,
     seed: int,
 ) -> tuple[list[dict], list[dict]]:
-    """The source's own split, or else one by a seeded hash of the question.
+    """The source's own split, or else one by a seeded hash of the question, or of the picture.
 
     A hash rather than a shuffle: the same rows give the same split in any order. Only as many rows
-    are measured as are needed.
+    are measured as are needed; of rows with pictures all, because those are dropped whose picture
+    is held out.
     """
 
-    def order(row: dict) -> bytes:
-        return hashlib.sha256(f"{seed}\x1f{row['question']}".encode()).digest()
+    def order(row: dict) -> tuple[bytes, bytes]:
+        def drawn(about: bytes) -> bytes:
+            return hashlib.sha256(f"{seed}\x1f".encode() + about).digest()
+
+        one = drawn(row["pixels"]) if "pixels" in row and "split" not in row else b""
+        return one, drawn(row["question"].encode() + row.get("image", b""))
 
     most, held_out = train_size or MOST_TRAINED, holdout_size or HELD_OUT
     sizes = {"train": most, "holdout": held_out, None: most + held_out}
     kept = {split: [] for split in sizes}
     for row in sorted(rows, key=order):
         split = row.get("split")
-        if len(kept[split]) == sizes[split]:
+        if len(kept[split]) >= sizes[split] and "pixels" not in row:
             continue
         if limit := too_long(row):
             account.drop(limit, f"{row['question']} -> {row['answer']}")
@@ -270,7 +294,14 @@ def _drawn(
     if holdout_size is None and not kept["holdout"]:
         held_out = max(1, min(held_out, account.usable // 4, account.usable - (train_size or 0)))
     holdout = (kept["holdout"] or kept[None])[:held_out]
-    train = kept["train"] or kept[None][held_out : held_out + most]
+    train = []
+    held = {row["pixels"] for row in holdout if "pixels" in row}
+    for row in kept["train"] or kept[None][held_out:]:
+        if row.get("pixels") in held:
+            account.drop("picture is held out, too", row["question"])
+        else:
+            train.append(row)
+    train = train[:most]
     if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "
@@ -282,16 +313,22 @@ def _drawn(
 
 
 def _validated(
-    source_rows: Iterable[dict | Broken], account: _Account, kind: str | None
+    source_rows: Iterable[dict | Broken],
+    account: _Account,
+    kind: str | None,
+    folder: Path,
+    max_pixels: int,
 ) -> list[dict]:
     """Rows with a question and its one answer, each once; the account has all the others."""
     alike: dict[int, list[dict]] = {}  # the rows of each question, by its hash
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
-        elif problem := _clean(row, kind):
+        elif problem := _clean(row, kind) or _seen(row, folder, max_pixels, account):
+            picture = f" ({row['image']})" if isinstance(row.get("image"), str) else ""
             account.drop(
-                problem, f"row {account.read}: {row.get('question')!r} -> {row.get('answer')!r}"
+                problem,
+                f"row {account.read}{picture}: {row.get('question')!r} -> {row.get('answer')!r}",
             )
         else:
             # One question in two Unicode forms, or with a character that nobody sees, is one.
@@ -299,7 +336,8 @@ def _validated(
             if not question.isascii():
                 question = unicodedata.normalize("NFKC", question)
                 question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-            alike.setdefault(hash(" ".join(question.split()).casefold()), []).append(row)
+            key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
+            alike.setdefault(key, []).append(row)
     kept = []
     for first, *others in alike.values():
         if all(row["answer"] == first["answer"] for row in others):
@@ -329,6 +367,43 @@ def _clean(row: dict, kind: str | None) -> str | None:
     missing = [name for name in ("question", "answer") if row[name].casefold() in _MISSING]
     if missing and (kind or row.get("kind")) not in _ANY_TEXT:
         return f"{missing[0]} is a missing value"
+    return None
+
+
+def _seen(row: dict, folder: Path, max_pixels: int, account: _Account) -> str | None:
+    """Make the picture of a row, if it should have one, the bytes of an upright one with at most
+    max_pixels, and `pixels` a digest of what is seen in it; the reason if that cannot be done.
+    """
+    if "image" not in row:
+        return None
+    if isinstance(row["image"], dict):  # as datasets.Image stores it
+        row["image"] = row["image"].get("bytes") or row["image"].get("path")
+    file = row["image"]
+    if not file or file != file:  # or is NaN
+        return "picture is blank"
+    if not isinstance(file, str | bytes):
+        return f"picture is a {type(file).__name__}, not a path or bytes"
+    try:
+        file = (folder / file).read_bytes() if isinstance(file, str) else file
+    except (OSError, ValueError):
+        return "picture cannot be read from its path"
+    try:
+        with Image.open(io.BytesIO(file)) as opened:
+            lying = opened.getexif().get(Exif.Orientation, 1) != 1  # as a camera stores it
+            format = "JPEG" if opened.format in ("JPEG", "MPO") else "PNG"
+            picture = ImageOps.exif_transpose(opened).convert("RGB")
+    except Exception:  # whatever the bytes provoke in one of Pillow's decoders
+        return "picture cannot be opened by Pillow"
+    shrunk = math.sqrt(max_pixels / (picture.width * picture.height))
+    if shrunk < 1:
+        account.made_smaller += 1
+        picture = picture.resize([max(1, int(side * shrunk)) for side in picture.size])
+    if shrunk < 1 or lying:
+        buffer = io.BytesIO()
+        picture.save(buffer, format, quality=95)
+        file = buffer.getvalue()
+    row["image"] = file
+    row["pixels"] = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
     return None
 
 

@@ -494,13 +494,39 @@ def _unjudged(signals: Signals) -> Finding | None:
     )
 
 
+def _blind(signals: Signals) -> Finding | None:
+    """The reward rises without the picture's help: from a holdout that is measured with its
+    pictures and with grey ones during the training (`training.vision.Looking`).
+    """
+    sighted, blind = (signals.series(f"holdout/{way}", 3) for way in ("sighted", "blind"))
+    reward = signals.series("reward")
+    if sighted is None or blind is None or reward is None:
+        return None
+    sees = (sighted - blind).dropna()
+    part = max(1, len(sees) // 3)
+    first, last = slice(0, part), slice(-part, None)
+    # at the same steps: what the reward gained, and what the pictures gained
+    gain = compare(reward.reindex(sees.index), first, last).difference
+    change = compare(sees, first, last)
+    if gain < MOVE or change.difference >= gain / 4:
+        return None
+    return Finding(
+        "warning",
+        "blind",
+        "The reward rises, and the policy does not look more: what it gains needs no picture.",
+        f"sighted minus blind {change}, while the reward gained {gain:.2g}",
+        "Balance the answers of each question, so that guessing does not pay, or take questions "
+        "that only the picture answers.",
+    )
+
+
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
     _numbers, _unjudged, _sampling, _kl, _hacking, tool_rules.failing, _clipped,
     tool_rules.unfinished, tool_rules.calls, _dead_groups, _constant, _fallen, _flat, _format_only,
-    _length, _entropy, _spikes, _loss,
+    _length, _entropy, _spikes, _loss, _blind,
 )  # fmt: skip
 _AT_ONCE = (
     _numbers, _unjudged, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished,
-    _dead_groups,
+    _dead_groups, _blind,
 )  # fmt: skip

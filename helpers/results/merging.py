@@ -22,7 +22,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
 from helpers.training.base import Base
-from helpers.training.policy import nf4, release, without_bf16
+from helpers.training.policy import model_class, nf4, release, without_bf16
 
 WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
@@ -94,14 +94,12 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     the original ones are the better base, which it has not seen. ValueError if the 4 bits are
     not those of the training.
     """
-    from transformers import AutoModelForCausalLM
-
     options = {"dtype": dtype, "device_map": "cuda" if torch.cuda.is_available() else "cpu"}
     if not (dequantised and base.quantised):
-        return AutoModelForCausalLM.from_pretrained(base.original, **options)
+        return model_class(base.original).from_pretrained(base.original, **options)
     if base.quantised == "here":
         options["quantization_config"] = nf4(dtype)
-    model = AutoModelForCausalLM.from_pretrained(base.name, **options)
+    model = model_class(base.name).from_pretrained(base.name, **options)
     base.check(model)
     # it warns that it does what it is asked to
     logging.getLogger("transformers.integrations.bitsandbytes").setLevel(logging.ERROR)
@@ -388,7 +386,7 @@ def _proof(
 ) -> tuple[dict[str, float], dict[str, float]]:
     """What `judged` and `matrix_distances` say, in the process of `verify`."""
     from peft import PeftModel
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     bare = load_base(Base(**base), getattr(torch, dtype.removeprefix("torch.")), dequantised)
@@ -396,7 +394,7 @@ def _proof(
     del bare
     release()  # makes room for the second model
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", device_map=device).eval()
+    model = model_class(folder).from_pretrained(folder, dtype="auto", device_map=device).eval()
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
     return judged(logits, expected), matrix_distances(model, expected["matrices"])

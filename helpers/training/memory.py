@@ -2,11 +2,12 @@
 and settings alone.
 
 Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose:
-mixtures of experts and models with more than text, whose shapes these formulas do not describe, and
-allocator fragmentation.
+mixtures of experts, whose shapes these formulas do not describe, what the tower of a model that
+sees computes on the way, and allocator fragmentation.
 """
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from helpers.presets import Preset
 # (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
 _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
+_AROUND = 4  # tokens before and after a picture's own: Gemma 3's
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
 _HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
@@ -30,8 +32,9 @@ WHAT_HELPS = (
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a dense decoder on which its memory depends, under their names in
-    config.json.
+    """The sizes of a dense decoder on which its memory depends, under their names in config.json;
+    and of a model that sees, the weights of what reads its pictures, which stay in 16 bits, and how
+    many tokens a picture takes: a fixed number, or one for so many pixels.
     """
 
     hidden_size: int
@@ -43,6 +46,20 @@ class Shape:
     vocab_size: int
     tie_word_embeddings: bool
     max_position_embeddings: int
+    tower_parameters: int = 0
+    tokens_per_picture: int = 0
+    pixels_per_token: int = 0
+
+    def picture_tokens(self, max_pixels: int) -> int:
+        """Tokens of the largest picture, and those around it; each prompt of a model that sees is
+        taken to have one. 0 for a model of text.
+
+        The sides are rounded to whole tokens: there is room for a picture of up to 14 to 1.
+        """
+        if not self.tower_parameters:
+            return 0
+        side = math.sqrt(max_pixels / self.pixels_per_token) if self.pixels_per_token else 0
+        return (self.tokens_per_picture or math.ceil(side * (side + 2))) + _AROUND
 
     @property
     def matrices(self) -> list[tuple[int, int]]:
@@ -79,7 +96,7 @@ class Shape:
     @property
     def parameters(self) -> int:
         """All of them but the norms, which are too few to matter here."""
-        return self.linear_parameters + self.embedding_parameters
+        return self.linear_parameters + self.embedding_parameters + self.tower_parameters
 
     def lora_parameters(self, rank: int) -> int:
         """Weights of an adapter of this rank on every linear map."""
@@ -109,6 +126,18 @@ _KNOWN = {
         "unsloth/Llama-3.1-8B-Instruct": (4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072),
         "unsloth/Qwen3-8B": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
         "unsloth/Qwen3-14B": (5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
+        "unsloth/Qwen3-VL-2B-Instruct": (
+            *(2048, 6144, 28, 16, 8, 128, 151_936, True, 262_144),
+            *(406_957_056, 0, 32 * 32),
+        ),
+        "unsloth/gemma-3-4b-it": (
+            *(2560, 10_240, 34, 8, 4, 256, 262_208, True, 131_072),
+            *(419_816_304, 256, 0),
+        ),
+        "unsloth/Qwen3-VL-8B-Instruct": (
+            *(4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144),
+            *(576_388_336, 0, 32 * 32),
+        ),
     }.items()
 }
 
@@ -116,7 +145,7 @@ _KNOWN = {
 def shape_of(model: str) -> Shape | None:
     """The shape of a model: a hub name, or a folder with its config.json.
 
-    None if it is no dense text model. ValueError as `config_of`.
+    None if it is no dense model. ValueError as `config_of`.
     """
     return _KNOWN[model] if model in _KNOWN else shape_from_config(config_of(model))
 
@@ -139,7 +168,14 @@ def config_of(model: str) -> dict:
 
 
 def shape_from_config(config: dict) -> Shape | None:
-    """The shape that a config.json describes, or None if these formulas do not hold for it."""
+    """The shape that a config.json describes, or None if these formulas do not hold for it.
+
+    Of a tower, the weights of its layers are counted, and not those of the projector.
+    """
+    tower = config.get("vision_config") or {}
+    fixed = config.get("mm_tokens_per_image", 0)  # Gemma 3
+    tower = {"spatial_merge_size": config.get("spatial_merge_size", 1)} | tower  # Mistral 3
+    config = config | (config.get("text_config") or {})
     heads = config.get("num_attention_heads")
     if not heads or not config.get("intermediate_size") or any("expert" in key for key in config):
         return None
@@ -155,7 +191,26 @@ def shape_from_config(config: dict) -> Shape | None:
         # (Llama).
         tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
         max_position_embeddings=config.get("max_position_embeddings", 0),
+        **(_sight(tower, fixed) if {"patch_size", "intermediate_size"} <= tower.keys() else {}),
     )
+
+
+def _sight(tower: dict, fixed: int) -> dict[str, int]:
+    """A shape's part about pictures, from a `vision_config`.
+
+    fixed: the tokens of every picture, if the config says so. Otherwise a token is a square of
+    patches: in a picture that is scaled to `image_size` (CLIP, SigLIP), or in one that keeps its
+    own size (Qwen-VL, Mistral 3).
+    """
+    width, layers = tower["hidden_size"], tower.get("depth") or tower["num_hidden_layers"]
+    side = tower["patch_size"] * tower["spatial_merge_size"]
+    if not fixed and tower.get("model_type", "").startswith(("clip", "siglip")):
+        fixed = (tower["image_size"] // side) ** 2
+    return {
+        "tower_parameters": layers * (4 * width**2 + 2 * width * tower["intermediate_size"]),
+        "tokens_per_picture": fixed,
+        "pixels_per_token": 0 if fixed else side**2,
+    }
 
 
 @dataclass(frozen=True)
@@ -197,8 +252,9 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     on_unsloth = settings.backend == "unsloth"
     weights = (
         shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT)
-        + shape.embedding_parameters * _16_BIT
+        + (shape.embedding_parameters + shape.tower_parameters) * _16_BIT
     )
+    context = settings.context + shape.picture_tokens(settings.max_pixels)
     # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
     adapter = shape.lora_parameters(settings.lora_rank)
@@ -218,7 +274,7 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # insides. A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query,
     # key, value, the attention's output, the three of the MLP and their product; and as much again
     # for the gradients of the layer at work. A 4-bit matrix is unpacked to 16 bits for its use.
-    tokens = settings.per_device_train_batch_size * settings.context
+    tokens = settings.per_device_train_batch_size * context
     attention = sum(outputs for _, outputs in shape.matrices[:4])
     inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
     inputs = tokens * shape.hidden_size * _16_BIT
@@ -228,7 +284,7 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # of the whole batch, in 16 bits; Unsloth those of a quarter of a completion at a time
     # (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
     if on_unsloth:
-        logits = settings.context / max(4, settings.context // 4096) * shape.vocab_size * 4
+        logits = context / max(4, context // 4096) * shape.vocab_size * 4
     else:
         completions = settings.per_device_train_batch_size * settings.max_completion_length
         logits = completions * shape.vocab_size * _16_BIT
@@ -245,7 +301,7 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         sampling = {
             "KV cache": settings.completions_per_round
             / settings.processes
-            * settings.context
+            * context
             * shape.kv_bytes
         }
     return Estimate(held, sampling, training)
@@ -260,12 +316,14 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
     than the adapter's rank; and if the model cannot be had (only its config.json is fetched).
     """
     shape = shape or shape_of(settings.model_path)
-    card, context = card_of(machine), settings.context
+    card = card_of(machine)
     if shape is None:
         return [
-            f"no estimate for {settings.model}: its shape is not that of a dense text model. The "
+            f"no estimate for {settings.model}: its shape is not that of a dense model. The "
             "trial step will tell."
         ]
+    pictures = shape.picture_tokens(settings.max_pixels)
+    context = settings.context + pictures
     if settings.lora_rank > shape.hidden_size:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
@@ -284,7 +342,11 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
             f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
         )
-    lines = [f"memory of a step of {settings.model}, at {context:,} tokens a sequence (estimated)"]
+    picture = f", {pictures:,} of them a picture" if pictures else ""
+    lines = [
+        f"memory of a step of {settings.model}, at {context:,} tokens a sequence{picture} "
+        "(estimated)"
+    ]
     for parts, when in (
         (found.held, ""),
         (found.sampling, "while sampling"),

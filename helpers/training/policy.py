@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 
 import torch
 from tqdm.auto import tqdm
@@ -14,50 +15,66 @@ from tqdm.auto import tqdm
 from helpers.presets import Preset
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import config_of, shape_from_config
+from helpers.training.memory import config_of, shape_from_config, shape_of
 
 # The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
 # unsloth_zoo/model_lists.py.
 OVERFLOWING = ("gemma3", "gemma4", "glm4_moe", "gpt_oss", "qwen3_5", "qwen3_moe")
+# The families that see, by `model_type`, for which Unsloth starts vLLM: VLLM_SUPPORTED_VLM of
+# unsloth/models/vision.py.
+SEEING_THROUGH_VLLM = (
+    *("gemma3", "gemma4", "idefics3", "mistral3", "qwen2_5_vl"),
+    *("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
+)
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def load(settings: Preset, base: Base | None = None):
+def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
 
-    base: what an adapter to be put on it was trained on; see `base.py`. Through Unsloth, or with
-    `backend="transformers"` through Transformers and bitsandbytes, quantised the same way: NF4 with
-    double quantisation, computing in the card's 16 bits. TRL's loss is a Triton kernel, which a CPU
-    runs only as Unsloth replaces it, so without a GPU Unsloth is imported for either. With
-    `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
-    weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another quantisation of
-    the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's.
+    base: what an adapter to be put on it was trained on; see `base.py`. sees: give the processor of
+    a model that reads pictures in place of its tokenizer; its context has room for one. Through
+    Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the
+    same way: NF4 with double quantisation, computing in the card's 16 bits. TRL's loss is a Triton
+    kernel, which a CPU runs only as Unsloth replaces it, so without a GPU Unsloth is imported for
+    either. With `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which
+    shares the weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another
+    quantisation of the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's.
     """
     on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
     if unsloths_engine:
         standby()
     if settings.backend == "unsloth" or not on_gpu:
-        from unsloth import FastLanguageModel
+        from unsloth import FastLanguageModel, FastVisionModel
     if settings.backend == "unsloth":
+        given = {"max_seq_length": settings.context, "load_in_4bit": settings.load_in_4bit}
         options = {
             "fast_inference": True,
             "max_lora_rank": settings.max_lora_rank,
             "gpu_memory_utilization": settings.gpu_memory_utilization,
         }
-        model, tokenizer = FastLanguageModel.from_pretrained(
-            name,
-            max_seq_length=settings.context,
-            load_in_4bit=settings.load_in_4bit,
-            **(options if unsloths_engine else {}),
-        )
+        if sees and not on_gpu:
+            raise ValueError(
+                "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
+            )
+        if sees:
+            if shape := shape_of(settings.model_path):
+                given["max_seq_length"] += shape.picture_tokens(settings.max_pixels)
+            model, tokenizer = FastVisionModel.from_pretrained(
+                name, **given, **(options if unsloths_engine else {})
+            )
+        else:
+            model, tokenizer = FastLanguageModel.from_pretrained(
+                name, **given, **(options if unsloths_engine else {})
+            )
         vllm_cpu.attach(model, settings)
     else:
-        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers import AutoProcessor, AutoTokenizer
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if bf16 else without_bf16(name)
-        model = AutoModelForCausalLM.from_pretrained(
+        model = model_class(name).from_pretrained(
             name,
             dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
@@ -69,10 +86,32 @@ def load(settings: Preset, base: Base | None = None):
             # three quarters the norm). Unsloth's layers do not ask.
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
     if base:
         base.check(model)
     return model, tokenizer
+
+
+def model_class(name: str):
+    """Transformers' class for a model of text or, by its config.json, one that reads pictures."""
+    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
+
+    sees = "vision_config" in config_of(name)
+    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
+
+
+def sampled_by_what_sees(settings: Preset) -> Preset:
+    """The settings, with Transformers as the engine if Unsloth starts no vLLM for such a model that
+    sees; that is printed. Call it before Unsloth is imported.
+    """
+    config = config_of(settings.model_path) if settings.engine == "vllm" else {}
+    if "vision_config" not in config or config["model_type"] in SEEING_THROUGH_VLLM:
+        return settings
+    print(
+        f"Unsloth starts no vLLM for pictures and {config['model_type']}: sampling goes through "
+        "Transformers, which is slower (engine='transformers')."
+    )
+    return replace(settings, engine="transformers")
 
 
 def without_bf16(name: str) -> torch.dtype:

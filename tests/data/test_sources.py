@@ -113,6 +113,13 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(file, rows, co
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),
         ([], {"question": "answer"}, "takes question and answer both from 'answer'"),
+        ([], {"image": "answer"}, "takes answer and image both from 'answer'"),
+        (
+            ["question", "answer"],
+            {"image": "photo"},
+            'no column \'photo\'. It has: question, answer. Map them with columns={"question": "…", '
+            '"answer": "…", "image": "…"}',
+        ),
     ],
 )
 def test_columns_that_cannot_be_found_are_refused_with_those_there_are(file, names, columns, said):

@@ -5,6 +5,8 @@ refuses.
 from dataclasses import replace
 
 import pytest
+from transformers import Gemma3Config, LlavaConfig, Mistral3Config, Qwen3VLConfig
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
 from helpers import PROJECT
 from helpers.environment import Machine
@@ -46,6 +48,9 @@ BILLIONS = {  # as their model cards count them
     "Llama-3.1-8B-Instruct": 8.03,
     "Qwen3-8B": 8.19,
     "Qwen3-14B": 14.77,
+    "Qwen3-VL-2B-Instruct": 2.13,
+    "gemma-3-4b-it": 4.30,
+    "Qwen3-VL-8B-Instruct": 8.77,
 }
 
 
@@ -98,6 +103,53 @@ def test_activations_and_logits_by_hand():
     assert on_l4(backend="transformers").training["logits"] == 3 * 8 * 768 * 151_936 * 2
     unchecked = on_l4(gradient_checkpointing=False).training
     assert unchecked["activations"] == 38 * inside + unpacked
+
+
+# --- Pictures -------------------------------------------------------------------------------------
+
+
+def test_the_largest_picture_is_counted_as_the_processors_cut_it():
+    qwen, most = shape_of("unsloth/Qwen3-VL-2B-Instruct"), 262_144
+    for width in (512, 240, 480, 1088, 1800):
+        limits = {"factor": 32, "min_pixels": 65_536, "max_pixels": 2**24}
+        height, width = smart_resize(most // width, width, **limits)
+        tokens = height * width // 32**2
+        assert 0.8 * qwen.picture_tokens(most) < tokens + 2 <= qwen.picture_tokens(most)
+    assert qwen.picture_tokens(4 * most) > 3.7 * qwen.picture_tokens(most)
+    gemma = shape_of("unsloth/gemma-3-4b-it")
+    assert gemma.picture_tokens(most) == gemma.picture_tokens(4 * most) == 256 + 4
+    assert QWEN3_4B.picture_tokens(most) == 0
+
+
+@pytest.mark.parametrize(
+    ("config", "tower", "tokens"),
+    [
+        (LlavaConfig(), 24 * 12 * 1024**2, (336 // 14) ** 2 + 4),
+        (Gemma3Config(), 12 * (4 * 768**2 + 2 * 768 * 3072), 256 + 4),
+        (Qwen3VLConfig(), 27 * (4 * 1152**2 + 2 * 1152 * 4304), 16 * 18 + 4),
+        (Mistral3Config(), 24 * (4 * 1024**2 + 2 * 1024 * 4096), 371 + 4),
+    ],
+    ids=lambda value: getattr(value, "model_type", ""),
+)
+def test_a_tower_is_read_off_a_configuration(config, tower, tokens):
+    shape = memory.shape_from_config(config.to_dict())
+    assert shape.hidden_size == config.text_config.hidden_size
+    assert (shape.tower_parameters, shape.picture_tokens(512**2)) == (tower, tokens)
+
+
+def test_a_picture_counts_as_so_many_tokens_of_a_longer_prompt_and_the_tower_as_weights():
+    for name in ("vision_2b", "vision_8b"):
+        preset = PRESETS[name]
+        shape = shape_of(preset.model)
+        text = replace(shape, tower_parameters=0)
+        longer = replace(
+            preset, max_prompt_length=256 + shape.picture_tokens(preset.max_pixels), max_pixels=1
+        )
+        found, same = estimate(preset, shape, None), estimate(longer, text, None)
+        assert (found.sampling, found.training) == (same.sampling, same.training)
+        weights = found.held["frozen weights"] - same.held["frozen weights"]
+        assert weights == pytest.approx(2 * shape.tower_parameters)
+    assert ", 292 of them a picture" in check(preset, replace(L4, gpu_memory_gb=40))[0]
 
 
 # --- Against the real thing -----------------------------------------------------------------------

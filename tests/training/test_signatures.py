@@ -8,6 +8,7 @@ import ast
 import json
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -16,17 +17,20 @@ import pytest
 from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.presets import PRESETS, SETTINGS, rest
-from helpers.training import policy
+from helpers.training import policy, vision
 
 CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
     "FastLanguageModel.get_peft_model": "unsloth.FastLanguageModel.get_peft_model",
+    "FastVisionModel.from_pretrained": "unsloth.FastVisionModel.from_pretrained",
+    # to which FastVisionModel passes everything on
+    "FastVisionModel.get_peft_model": "unsloth.models.vision.FastBaseModel.get_peft_model",
     "GRPOConfig": "trl.GRPOConfig.__init__",
     "GRPOTrainer": "trl.GRPOTrainer.__init__",
     "load_lora": "unsloth_zoo.vllm_utils.load_lora",
 }
 SIGNATURES = """
-import ast, inspect, json, sys, textwrap
+import ast, inspect, json, re, sys, textwrap
 import unsloth, trl, unsloth_zoo.vllm_utils
 from unsloth.models import rl
 
@@ -47,8 +51,28 @@ kept = {node.attr for node in stored if ast.unparse(node.value) == "self"}
 signatures["trainer"] = sorted(kept | set(dir(trl.GRPOTrainer)))
 signatures["source"] = sources[1]
 signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
-classes = (unsloth.FastLanguageModel, trl.GRPOConfig.__init__)
+classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
+signatures["vllm sees"] = unsloth.models.vision.VLLM_SUPPORTED_VLM
+
+# what the switches of its adapters reach: models without weights
+import torch, transformers
+from unsloth_zoo.peft_utils import get_peft_regex
+text = {"hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 300000}
+small = {
+    "qwen3_vl": transformers.Qwen3VLConfig(text_config=text, vision_config={"depth": 1}),
+    "gemma3": transformers.Gemma3Config(text_config=text, vision_config={"num_hidden_layers": 1}),
+}
+for family, config in small.items():
+    with torch.device("meta"):
+        model = transformers.AutoModelForImageTextToText.from_config(config)
+    for switches in ((True, False), (False, True)):
+        names = dict(zip(("finetune_vision_layers", "finetune_language_layers"), switches))
+        reached = get_peft_regex(model, **names)
+        signatures[f"{family} {switches}"] = [
+            name for name, module in model.named_modules()
+            if isinstance(module, torch.nn.Linear) and re.fullmatch(reached, name)
+        ]
 print("\\n" + json.dumps(signatures))
 """
 
@@ -61,6 +85,10 @@ def notebook_03() -> str:
 
 def policy_py() -> str:
     return Path(policy.__file__).read_text(encoding="utf-8")
+
+
+def vision_py() -> str:
+    return Path(vision.__file__).read_text(encoding="utf-8")
 
 
 def passed(source: str) -> dict[str, set[str]]:
@@ -114,12 +142,18 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
         ),
         (
             policy_py,
-            {"FastLanguageModel.from_pretrained": {"gpu_memory_utilization"}, "load_lora": set()},
+            {
+                "FastLanguageModel.from_pretrained": {"gpu_memory_utilization"},
+                "FastVisionModel.from_pretrained": {"max_lora_rank", "max_seq_length"},
+                "load_lora": set(),
+            },
         ),
+        (vision_py, {"FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"}}),
     ],
 )
 def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
-    assert signatures["gpu classes"] == ["unsloth.models.loader", "UnslothGRPOTrainer"]
+    loader = "unsloth.models.loader"
+    assert signatures["gpu classes"] == [loader, loader, "UnslothGRPOTrainer"]
     calls = passed(source())
     assert calls.keys() == among.keys()
     for name, keywords in calls.items():
@@ -130,8 +164,35 @@ def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures)
     for name, setting in SETTINGS.items():
         call, _, keyword = setting.metadata["becomes"].partition(".")
         if call:
-            (known,) = (signatures[CALLED[one]] for one in CALLED if one.endswith(call))
-            assert (keyword or name) in known
+            for known in (signatures[CALLED[one]] for one in CALLED if one.endswith(call)):
+                assert (keyword or name) in known
+
+
+def test_unsloths_switches_reach_the_tower_and_the_language_part_and_no_projector(signatures):
+    towers = {"qwen3_vl": "model.visual.blocks.", "gemma3": "model.vision_tower."}
+    for family, tower in towers.items():
+        seeing, speaking = (
+            signatures[f"{family} {switches}"] for switches in ((True, False), (False, True))
+        )
+        assert seeing and all(name.startswith(tower) for name in seeing)
+        prefix = "model.language_model.layers.0."
+        assert {name.rpartition(".")[2] for name in speaking} == set(policy.LORA_TARGETS)
+        assert all(name.startswith(prefix) for name in speaking)
+
+
+def test_vllm_is_left_out_where_unsloth_starts_none_for_a_model_that_sees(
+    signatures, tmp_path, capsys
+):
+    assert set(policy.SEEING_THROUGH_VLLM) <= set(signatures["vllm sees"])
+    settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
+    for config, engine in (
+        ({"model_type": "qwen3_vl", "vision_config": {}}, "vllm"),
+        ({"model_type": "llava", "vision_config": {}}, "transformers"),
+        ({"model_type": "qwen3"}, "vllm"),
+    ):
+        (tmp_path / "config.json").write_text(json.dumps(config))
+        assert policy.sampled_by_what_sees(settings).engine == engine
+        assert ("no vLLM for pictures and llava" in capsys.readouterr().out) == (engine != "vllm")
 
 
 def read_of_a_trainer() -> set[str]:

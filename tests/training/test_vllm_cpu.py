@@ -4,6 +4,7 @@ now.
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from helpers.agents import Guessing
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
-from helpers.training import policy, vllm_cpu
+from helpers.training import policy, vision, vllm_cpu
 
 OBSTACLE = vllm_obstacle(this_machine())
 pytestmark = [
@@ -102,6 +103,28 @@ def test_a_seed_gives_the_same_completions_and_leaves_the_random_state_alone(tra
     torch.rand(7)
     assert texts(model, tokenizer, seed=1, **options) == first
     assert texts(model, tokenizer, seed=2, **options) != first
+
+
+def test_the_token_of_a_picture_is_not_sampled_by_vllm_which_does_not_know_transformers_keyword(
+    trained,
+):
+    from vllm import SamplingParams
+
+    model, tokenizer = trained
+    prompt = tokenizer.apply_chat_template(PROMPTS[0], add_generation_prompt=True)["input_ids"]
+
+    def first(**more) -> int:
+        (answer,) = model.fast_generate(
+            [{"prompt_token_ids": prompt}], SamplingParams(temperature=0, max_tokens=1, **more)
+        )
+        return answer.outputs[0].token_ids[0]
+
+    liked = first()
+    processor = SimpleNamespace(image_token_id=liked, video_token_id=7)
+    assert first(**vision.not_sampled(processor, "vllm")) not in (liked, 7)
+    assert vision.not_sampled(processor) == {"suppress_tokens": [liked, 7]}
+    with pytest.raises(TypeError, match="suppress_tokens"):
+        SamplingParams(**vision.not_sampled(processor))
 
 
 def test_no_two_completions_share_random_numbers(trained):

@@ -1,0 +1,129 @@
+"""Small pictures with questions about them, drawn by a seeded generator: coloured shapes on a grid
+of four by four.
+
+Three kinds of question. `left` (which shape is left of the blue one?) and `color` (which color is
+the circle?) have four equally frequent answers. `count` (how many red ones are there?) is
+unbalanced on purpose: seven answers in ten are 1, so a policy that never looks is right that often.
+"""
+
+import hashlib
+import io
+import random
+from collections.abc import Iterator
+
+from PIL import Image, ImageDraw
+
+GRID, CELL = 2, 16  # cells per side, pixels per side of a cell
+COLORS = {
+    "red": (214, 39, 40),
+    "green": (34, 139, 34),
+    "blue": (31, 80, 200),
+    "yellow": (240, 190, 0),
+}
+SHAPES = ("circle", "square", "triangle", "cross")
+KINDS = {"left": 3, "color": 3, "count": 2}  # how often each kind of question is asked
+COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
+GREY = (128, 128, 128)
+
+
+def blank() -> Image.Image:
+    """The grey picture that a blind policy gets in place of each."""
+    return Image.new("RGB", (GRID * CELL, GRID * CELL), GREY)
+
+
+def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> dict:
+    """A picture, a question and its answer.
+
+    Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
+    from 0, and `asked`, the cells that the question is about (for `left`, the one that it names).
+    """
+    kind = kind or rng.choices(list(KINDS), KINDS.values())[0]
+    color, shape = rng.choice(list(COLORS)), rng.choice(SHAPES)
+    colors, shapes = [c for c in COLORS if c != color], [s for s in SHAPES if s != shape]
+    cells = [(row, column) for row in range(GRID) for column in range(GRID)]
+    rng.shuffle(cells)
+    if kind == "left":
+        question, answer = f"Which shape is left of the {color} one?", shape
+        row, column = next(cell for cell in cells if cell[1])
+        scene = {(row, column): (color, rng.choice(SHAPES))}
+        scene[row, column - 1] = (rng.choice(colors), shape)
+        asked, others = [(row, column)], (colors, SHAPES)
+    elif kind == "color":
+        question, answer = f"Which color is the {shape}?", color
+        scene = {cells[0]: (color, shape)}
+        asked, others = cells[:1], (list(COLORS), shapes)
+    else:
+        answer = rng.choices(list(COUNTS), COUNTS.values())[0]
+        question = f"How many {color} ones are there?"
+        asked, others = cells[: int(answer)], (colors, SHAPES)
+        scene = {cell: (color, rng.choice(SHAPES)) for cell in asked}
+    free = [cell for cell in cells if cell not in scene]
+    for cell in free[: rng.randint(*others_of)]:
+        scene[cell] = (rng.choice(others[0]), rng.choice(others[1]))
+    return {
+        "question": question,
+        "answer": answer,
+        "kind": kind,
+        "named": shape if kind == "color" else color,
+        "scene": scene,
+        "asked": asked,
+    }
+
+
+def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
+    """The picture of a scene, 32 pixels wide and high."""
+    picture = Image.new("RGB", (GRID * CELL, GRID * CELL), "white")
+    pen = ImageDraw.Draw(picture)
+    for (row, column), (color, shape) in scene.items():
+        left, top = CELL * column + 1, CELL * row + 1
+        right, bottom, third = left + CELL - 3, top + CELL - 3, CELL // 3
+        fill = COLORS[color]
+        if shape == "circle":
+            pen.ellipse((left, top, right, bottom), fill=fill)
+        elif shape == "square":
+            pen.rectangle((left, top, right, bottom), fill=fill)
+        elif shape == "triangle":
+            pen.polygon([(left, bottom), ((left + right) / 2, top), (right, bottom)], fill=fill)
+        else:
+            pen.rectangle((left + third, top, right - third, bottom), fill=fill)
+            pen.rectangle((left, top + third, right, bottom - third), fill=fill)
+    return picture
+
+
+def rows(train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
+    """Distinct pictures with a question each: `question`, `answer`, `family` (the kind of
+    question), `image` (a PNG file's bytes) and `split`.
+
+    A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
+    """
+    rng, wanted = random.Random(seed), {"train": train_size, "holdout": holdout_size}
+    while any(wanted.values()):
+        found = problem(rng)
+        picture = draw(found["scene"])
+        split = "holdout" if reserved(picture) else "train"
+        if wanted[split]:
+            wanted[split] -= 1
+            yield {
+                "question": found["question"],
+                "answer": found["answer"],
+                "family": found["kind"],
+                "image": png(picture),
+                "split": split,
+            }
+
+
+def reserved(picture: Image.Image) -> bool:
+    """Whether a picture belongs to the tenth that no training sees."""
+    return hashlib.sha256(picture.tobytes()).digest()[0] < 26
+
+
+def png(picture: Image.Image) -> bytes:
+    """A picture as the bytes of a PNG file."""
+    file = io.BytesIO()
+    picture.save(file, "PNG")
+    return file.getvalue()
+
+
+def opened(image: bytes) -> Image.Image:
+    """The picture in a row's column `image`."""
+    return Image.open(io.BytesIO(image)).convert("RGB")

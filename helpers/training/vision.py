@@ -1,0 +1,139 @@
+"""A policy that sees: its adapter, and completions about pictures."""
+
+from collections.abc import Callable
+
+import torch
+from transformers import TrainerCallback
+from trl.data_utils import prepare_multimodal_messages
+
+from helpers.presets import Preset
+from helpers.training.policy import LORA_TARGETS, _gpus
+
+
+def add_adapter(model, settings: Preset):
+    """The model with fresh LoRA matrices on all linear layers of its language part; seed the random
+    numbers before.
+
+    The tower that reads the pictures stays as it is. Through PEFT alone the projector gets such
+    matrices, too. Unsloth's switches choose by names: of Qwen3-VL and Gemma 3 they reach attention
+    and MLP in the tower (`finetune_vision_layers`) and in the language part
+    (`finetune_language_layers`), and the projector with neither. With vLLM, it refuses adapters
+    in the tower.
+    """
+    if settings.backend == "unsloth":
+        from unsloth import FastVisionModel
+
+        return FastVisionModel.get_peft_model(
+            model,
+            r=settings.lora_rank,
+            lora_alpha=settings.lora_alpha,
+            finetune_vision_layers=False,
+            finetune_language_layers=True,
+            finetune_attention_modules=True,
+            finetune_mlp_modules=True,
+            use_gradient_checkpointing=settings.gradient_checkpointing,
+            random_state=torch.initial_seed() % 2**32,  # it seeds again
+        )
+    from peft import LoraConfig, get_peft_model
+
+    layers = "|".join(LORA_TARGETS)
+    lora = LoraConfig(
+        r=settings.lora_rank,
+        lora_alpha=settings.lora_alpha,
+        target_modules=rf".*(language_model\..*\.({layers})|multi_modal_projector\..*linear\w*)",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(model, lora)
+
+
+def not_sampled(processor, engine: str = "transformers") -> dict:
+    """`generation_kwargs` for a policy that sees: never to write the token that stands for a
+    picture, or for a video.
+
+    A policy that has not learned otherwise may sample it, and the text would then ask for more
+    pictures than there are (huggingface/trl issues 3847 and 4488). `suppress_tokens` is for
+    Transformers. TRL 1.15 passes these keywords to vLLM's `SamplingParams`, which does not know it
+    and raises a TypeError (with `vllm_sampling_params`, Unsloth drops it instead, unsaid); vLLM's
+    own way is `logit_bias`, of at least -100.
+    """
+    tokens = [processor.image_token_id, getattr(processor, "video_token_id", None)]
+    tokens = [token for token in tokens if token is not None]
+    if engine == "vllm":
+        return {"logit_bias": dict.fromkeys(tokens, -100.0)}
+    return {"suppress_tokens": tokens}
+
+
+def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> list[str]:
+    """Chat prompts as the processor takes them, each with the place of its picture, as TRL makes
+    them.
+    """
+    return [
+        processor.apply_chat_template(
+            prepare_multimodal_messages(list(prompt), [picture]),
+            add_generation_prompt=True,
+            tokenize=False,
+        )
+        for prompt, picture in zip(prompts, pictures, strict=True)
+    ]
+
+
+def sample(
+    model,
+    processor,
+    prompts: list[list[dict]],
+    pictures: list,
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    batch_size: int = 64,
+    seed: int = 3407,
+) -> list[str]:
+    """One completion for each chat prompt and its picture (a PIL image), in the order given.
+
+    Through Transformers. temperature: 0 is greedy decoding. The model's training mode and the
+    global random state are put back afterwards.
+    """
+    was_training, completions = model.training, []
+    decoding = not_sampled(processor) | {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    model.eval()
+    with torch.random.fork_rng(_gpus(model)), torch.no_grad():
+        torch.manual_seed(seed)
+        for start in range(0, len(prompts), batch_size):
+            part = slice(start, start + batch_size)
+            inputs = processor(
+                images=[[picture] for picture in pictures[part]],
+                text=prompts_as_text(processor, prompts[part], pictures[part]),
+                padding=True,
+                padding_side="left",
+                return_tensors="pt",
+            ).to(model.device)
+            written = model.generate(
+                **inputs,
+                max_new_tokens=max_new_tokens,
+                pad_token_id=processor.tokenizer.pad_token_id,
+                **decoding,
+            )[:, inputs["input_ids"].shape[1] :]
+            completions += processor.tokenizer.batch_decode(written, skip_special_tokens=True)
+    model.train(was_training)
+    return completions
+
+
+class Looking(TrainerCallback):
+    """Adds to the history what a part of the holdout comes to with its pictures and without:
+    `holdout/sighted` and `holdout/blind`.
+
+    measure: a function without arguments that gives both accuracies, called after the first step
+        and after every `every` steps. Put this before `History` among the callbacks.
+    """
+
+    def __init__(self, measure: Callable[[], tuple[float, float]], every: int):
+        self.measure, self.every = measure, every
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Measure, if it is time, and add both to the row of the step."""
+        if "reward" in (logs or {}) and (
+            state.global_step == 1 or not state.global_step % self.every
+        ):
+            logs["holdout/sighted"], logs["holdout/blind"] = self.measure()

@@ -1,0 +1,160 @@
+"""Pictures of one's own beside the questions: how they are read, which are dropped, and how they
+are split.
+"""
+
+import io
+import json
+import random
+
+import datasets
+import pandas as pd
+import pytest
+from PIL import Image
+
+from helpers.data.pictures import opened
+from helpers.data.tasks import load_task
+
+COLUMNS = {"question": "asked", "image": "photo"}
+
+
+def noise(seed: int, size=(6, 4)) -> Image.Image:
+    return Image.frombytes("RGB", size, random.Random(seed).randbytes(3 * size[0] * size[1]))
+
+
+def file_of(picture: Image.Image, format="PNG", **options) -> bytes:
+    buffer = io.BytesIO()
+    picture.save(buffer, format, **options)
+    return buffer.getvalue()
+
+
+def rows_of(photos: list, asked="What is in picture {}?") -> pd.DataFrame:
+    """A question about each picture, its number the answer."""
+    questions = [asked.format(n) for n in range(len(photos))]
+    return pd.DataFrame({"asked": questions, "answer": range(len(photos)), "photo": photos})
+
+
+@pytest.fixture
+def load(tmp_path):
+    """load_task on a Parquet file of pictures."""
+
+    def load_rows(photos: list, asked="What is in picture {}?", **arguments):
+        rows_of(photos, asked).to_parquet(tmp_path / "rows.parquet")
+        given = {"columns": COLUMNS, "holdout_size": 1} | arguments
+        return load_task(str(tmp_path / "rows.parquet"), **given)
+
+    return load_rows
+
+
+def both(task) -> pd.DataFrame:
+    return pd.concat([task.train, task.holdout])
+
+
+def seen(table: pd.DataFrame) -> list[bytes]:
+    return [opened(image).tobytes() for image in table["image"]]
+
+
+@pytest.mark.parametrize("way", ["csv", "jsonl", "bytes", "Image feature", "folder", "pictures"])
+def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    folder, columns = tmp_path / "data", COLUMNS
+    folder.mkdir()
+    rows, file = rows_of([f"{n}.png" for n in range(5)]), folder / f"a.{way}"
+    for n, name in enumerate(rows["photo"]):
+        noise(n).save(folder / name)
+    if way == "csv":
+        rows.to_csv(file, index=False)
+    elif way == "jsonl":
+        rows.to_json(file, orient="records", lines=True)
+    elif way == "pictures":  # a folder of them, with a table
+        columns = COLUMNS | {"image": "image"}
+        rows.rename(columns={"photo": "file_name"}).to_csv(folder / "metadata.csv", index=False)
+        file = folder
+    else:
+        file = tmp_path / "stored" / "train.parquet"
+        rows["photo"] = [(folder / name).read_bytes() for name in rows["photo"]]
+        stored = datasets.Dataset.from_pandas(rows)
+        if way != "bytes":
+            stored = stored.cast_column("photo", datasets.Image())
+        file.parent.mkdir()
+        stored.to_parquet(file)
+        file = file.parent if way == "folder" else file
+    task = load_task(str(file), columns=columns, holdout_size=2)
+    found = dict(zip(both(task)["answer"], seen(both(task)), strict=True))
+    assert found == {str(n): noise(n).tobytes() for n in range(5)}
+    assert task.report["pictures"] == {"distinct": 5, "repeated": 0, "made_smaller": 0}
+    assert len(task.holdout) == 2 and "pixels" not in task.train
+
+
+@pytest.mark.parametrize(
+    ("bad", "reason"),
+    [
+        (file_of(noise(1))[:-30], "cannot be opened by Pillow"),
+        (file_of(noise(1), "JPEG")[:300], "cannot be opened by Pillow"),
+        (b"%PDF-1.7", "cannot be opened by Pillow"),
+        (b"", "cannot be opened by Pillow"),
+        ("gone.png", "cannot be read from its path"),
+        ("a\0b.png", "cannot be read from its path"),
+        (".", "cannot be read from its path"),
+        (None, "is blank"),
+        (float("nan"), "is blank"),
+        (7, "is a int, not a path or bytes"),
+    ],
+)
+def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reason):
+    rows = [{"question": f"q{n}", "answer": "1", "image": f"{n}.png"} for n in range(4)]
+    for n, row in enumerate(rows):
+        noise(n).save(tmp_path / row["image"])
+    if isinstance(bad, bytes):
+        (tmp_path / "2.png").write_bytes(bad)
+    else:
+        rows[2]["image"] = bad
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = load_task(str(tmp_path / "a.jsonl"), columns={"image": "image"}, holdout_size=1)
+    assert task.report["dropped"] == {f"picture {reason}": 1} and len(both(task)) == 3
+    name = f" ({rows[2]['image']})" if isinstance(rows[2]["image"], str) else ""
+    assert task.report["dropped_examples"][f"picture {reason}"] == [f"row 3{name}: 'q2' -> '1'"]
+
+
+def test_the_same_question_about_the_same_pixels_is_a_duplicate_in_any_file_format(load):
+    same = [file_of(noise(1)), file_of(noise(1), "BMP"), file_of(noise(1).convert("RGBA"))]
+    task = load([*same, file_of(noise(2)), file_of(noise(1, (4, 6)))], "How many?")
+    assert task.report["dropped"] == {"question with two answers": 3}
+
+
+def test_a_picture_over_the_limit_is_made_smaller_in_its_proportions_and_counted(load):
+    exif = Image.Exif()
+    exif[0x0112] = 6  # as a camera held upright stores it
+    photos = [file_of(noise(1, (40, 20))), file_of(noise(2, (40, 20)), "JPEG")]
+    photos += [file_of(noise(3, (20, 10))), file_of(noise(4, (12, 4)), "JPEG", exif=exif)]
+    task = load(photos, max_pixels=200)
+    found = dict(zip(both(task)["answer"], both(task)["image"], strict=True))
+    files = {answer: Image.open(io.BytesIO(image)) for answer, image in found.items()}
+    sizes = {"0": (20, 10), "1": (20, 10), "2": (20, 10), "3": (4, 12)}
+    assert {answer: file.size for answer, file in files.items()} == sizes
+    assert found["2"] == photos[2] and [files[n].format for n in "01"] == ["PNG", "JPEG"]
+    assert task.report["pictures"]["made_smaller"] == 2
+    assert task.line.endswith("; 2 pictures made smaller (max_pixels)")
+
+
+@pytest.mark.parametrize("held_out", [9, 10, 11])
+def test_no_picture_is_on_both_sides_and_the_sizes_are_those_asked_for(load, held_out):
+    """Three questions about each of 40 pictures, which is stored in another format each time."""
+    photos = [file_of(noise(n // 3), ("PNG", "BMP", "TIFF")[n % 3]) for n in range(120)]
+    task = load(photos, train_size=100, holdout_size=held_out)
+    assert (len(task.train), len(task.holdout)) == (100, held_out)
+    assert not set(seen(task.train)) & set(seen(task.holdout))
+    repeated = 100 + held_out - len(set(seen(both(task))))
+    assert task.report["pictures"]["repeated"] == repeated > 60
+    assert task.report["dropped"].get("picture is held out, too", 0) == -held_out % 3
+
+
+def test_a_picture_of_the_sources_own_test_split_is_not_trained_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    (tmp_path / "data").mkdir()
+    for split, numbers in (("train", range(6)), ("test", range(4, 8))):
+        rows = rows_of([file_of(noise(n)) for n in numbers], split + " {}?")
+        rows.to_parquet(tmp_path / "data" / f"{split}.parquet")
+    task = load_task(str(tmp_path / "data"), columns=COLUMNS)
+    assert sorted(task.train["question"]) == [f"train {n}?" for n in range(4)]
+    assert len(task.holdout) == 4
+    assert task.report["dropped"] == {"picture is held out, too": 2}

@@ -1,0 +1,76 @@
+"""The generator of pictures: what it draws is what it asks about, and the split keeps pictures
+apart.
+"""
+
+import itertools
+import random
+from collections import Counter
+
+import pytest
+
+from helpers.data import pictures
+from helpers.data.tasks import load_task
+
+
+def seen(picture, cell) -> set:
+    """The colours in a cell of a picture, by name."""
+    row, column = cell
+    side = pictures.CELL
+    box = (side * column, side * row, side * column + side, side * row + side)
+    names = {rgb: name for name, rgb in pictures.COLORS.items()}
+    return {names.get(rgb) for _, rgb in picture.crop(box).getcolors()} - {None}
+
+
+@pytest.mark.parametrize("kind", pictures.KINDS)
+def test_the_answer_is_in_the_picture(kind):
+    rng = random.Random(5)
+    for _ in range(200):
+        found = pictures.problem(rng, kind)
+        scene, asked, named = found["scene"], found["asked"], found["named"]
+        assert named in found["question"]
+        thing = [cell for cell, (color, shape) in scene.items() if named in (color, shape)]
+        assert sorted(thing) == sorted(asked), "the question is about these cells and no others"
+        if kind == "left":
+            ((row, column),) = asked
+            assert scene[row, column - 1][1] == found["answer"]
+        elif kind == "color":
+            assert scene[asked[0]][0] == found["answer"]
+        else:
+            assert str(len(asked)) == found["answer"]
+        picture = pictures.draw(scene)
+        assert picture.size == (32, 32)
+        for cell in itertools.product(range(pictures.GRID), repeat=2):
+            assert seen(picture, cell) == ({scene[cell][0]} if cell in scene else set())
+
+
+def test_shapes_look_different_in_every_color():
+    drawn = {
+        (color, shape): pictures.draw({(0, 0): (color, shape)}).tobytes()
+        for color in pictures.COLORS
+        for shape in pictures.SHAPES
+    }
+    assert len(set(drawn.values())) == 16
+
+
+def test_counts_are_unbalanced_and_the_other_answers_are_not():
+    rng = random.Random(1)
+    found = [pictures.problem(rng) for _ in range(3000)]
+    for kind, low, high in (("count", 0.65, 0.75), ("left", 0.22, 0.3), ("color", 0.22, 0.3)):
+        answers = Counter(one["answer"] for one in found if one["kind"] == kind)
+        (_, most), *_ = answers.most_common()
+        assert low < most / answers.total() < high and len(answers) == (3 if kind == "count" else 4)
+
+
+def test_the_source_is_seeded_and_no_picture_is_on_both_sides():
+    sizes = {"train_size": 300, "holdout_size": 60}
+    task = load_task("pictures/shapes", seed=1, **sizes)
+    again, other = (load_task("pictures/shapes", seed=seed, **sizes) for seed in (1, 2))
+    assert task.train.equals(again.train) and task.report == again.report
+    assert task.report["fingerprint"] != other.report["fingerprint"]
+    # one question is asked about many pictures, and is no duplicate
+    assert (len(task.train), len(task.holdout)) == (300, 60)
+    assert not set(task.train["image"]) & set(task.holdout["image"])
+    assert all(pictures.reserved(pictures.opened(image)) for image in task.holdout["image"])
+    first = task.train["prompt"][0]
+    assert [message["role"] for message in first] == ["system", "user"]
+    assert first[1]["content"] == task.train["question"][0]
