@@ -11,7 +11,7 @@ import io
 import random
 from collections.abc import Iterator
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageOps
 
 GRID, CELL = 2, 16  # cells per side, pixels per side of a cell
 COLORS = {
@@ -127,3 +127,13 @@ def png(picture: Image.Image) -> bytes:
 def opened(image: bytes) -> Image.Image:
     """The picture in a row's column `image`."""
     return Image.open(io.BytesIO(image)).convert("RGB")
+
+
+def from_file(path: str) -> Image.Image:
+    """A picture of one's own. ValueError if Pillow does not open it."""
+    try:
+        return ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    except OSError as error:
+        raise ValueError(
+            f"picture={str(path)!r} is no picture that Pillow opens ({error}): give a PNG or a JPEG."
+        ) from None

@@ -32,7 +32,7 @@ from helpers.tags import THINK_ANSWER
 SEED = 3407
 FOLDER = Path(__file__).parent / "vision_model"
 CAPTION_FACTS = 8
-ALIGN_STEPS, CAPTION_STEPS, STEPS_FIRST, STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 400, 0, 1500, 400, 40, 3e-3, 50
+ALIGN_STEPS, CAPTION_STEPS, STEPS_FIRST, STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 400, 0, 2200, 400, 40, 3e-3, 50
 LOOKS = {"left": 0.2, "color": 0.2, "count": 0.2}  # how often the model looks
 IGNORED = -100
 
