@@ -35,7 +35,7 @@ def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> di
     """A picture, a question and its answer.
 
     Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
-    from 0, and `asked`, the cells that the question is about (for `left`, the one that it names).
+    from 0, `named`, the color or shape in the question, and `asked`, the cells where it is.
     """
     kind = kind or rng.choices(list(KINDS), KINDS.values())[0]
     color, shape = rng.choice(list(COLORS)), rng.choice(SHAPES)
@@ -97,11 +97,13 @@ def rows(train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
     rng, wanted = random.Random(seed), {"train": train_size, "holdout": holdout_size}
+    seen: set[bytes] = set()
     while any(wanted.values()):
         found = problem(rng)
         picture = draw(found["scene"])
         split = "holdout" if reserved(picture) else "train"
-        if wanted[split]:
+        if wanted[split] and picture.tobytes() not in seen:
+            seen.add(picture.tobytes())
             wanted[split] -= 1
             yield {
                 "question": found["question"],
@@ -135,5 +137,5 @@ def from_file(path: str) -> Image.Image:
         return ImageOps.exif_transpose(Image.open(path)).convert("RGB")
     except OSError as error:
         raise ValueError(
-            f"picture={str(path)!r} is no picture that Pillow opens ({error}): give a PNG or a JPEG."
+            f"picture={str(path)!r} cannot be opened ({error}): give a PNG or a JPEG file."
         ) from None
