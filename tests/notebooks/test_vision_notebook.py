@@ -28,7 +28,7 @@ def test_each_policy_is_measured_sighted_blind_and_swapped(lesson):
 def test_the_merged_model_is_read_back_by_its_processor_and_completions_have_their_questions(
     lesson,
 ):
-    run, printed = lesson("11")
+    run, _ = lesson("11")
     assert run.manifest["merge"]["kept"] > 0.9
     assert AutoProcessor.from_pretrained(run.require("merged")).image_token == "<image>"
     completions = pd.read_parquet(run.require("completions.parquet"))
