@@ -21,7 +21,7 @@ COLORS = {
     "yellow": (240, 190, 0),
 }
 SHAPES = ("circle", "square", "triangle", "cross")
-KINDS = {"left": 3, "color": 3, "count": 2}  # how often each kind of question is asked
+KINDS = {"left": 3, "color": 3, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
 GREY = (128, 128, 128)
 
@@ -31,13 +31,12 @@ def blank() -> Image.Image:
     return Image.new("RGB", (GRID * CELL, GRID * CELL), GREY)
 
 
-def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> dict:
-    """A picture, a question and its answer.
+def problem(rng: random.Random, kind: str) -> dict:
+    """A picture, a question of this kind and its answer.
 
     Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
     from 0, `named`, the color or shape in the question, and `asked`, the cells where it is.
     """
-    kind = kind or rng.choices(list(KINDS), KINDS.values())[0]
     color, shape = rng.choice(list(COLORS)), rng.choice(SHAPES)
     colors, shapes = [c for c in COLORS if c != color], [s for s in SHAPES if s != shape]
     cells = [(row, column) for row in range(GRID) for column in range(GRID)]
@@ -58,7 +57,7 @@ def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> di
         asked, others = cells[: int(answer)], (colors, SHAPES)
         scene = {cell: (color, rng.choice(SHAPES)) for cell in asked}
     free = [cell for cell in cells if cell not in scene]
-    for cell in free[: rng.randint(*others_of)]:
+    for cell in free[: rng.randint(1, 2)]:
         scene[cell] = (rng.choice(others[0]), rng.choice(others[1]))
     return {
         "question": question,
@@ -99,7 +98,7 @@ def rows(train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
     rng, wanted = random.Random(seed), {"train": train_size, "holdout": holdout_size}
     seen: set[bytes] = set()
     while any(wanted.values()):
-        found = problem(rng)
+        found = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
         picture = draw(found["scene"])
         split = "holdout" if reserved(picture) else "train"
         if wanted[split] and picture.tobytes() not in seen:

@@ -41,6 +41,7 @@ ALIGN_STEPS, READ_STEPS, MIX_STEPS = 400, 2200, 400
 BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 40, 3e-3, 50
 LOOKS = 0.2  # how often the model looks
 FACTS = 8  # in a caption
+KINDS = {"left": 3, "color": 3, "count": 2}  # what it is asked here, counts more often
 IGNORED = -100  # the label that cross entropy skips
 CELLS = list(itertools.product(range(pictures.GRID), repeat=2))
 
@@ -131,7 +132,7 @@ def build_processor() -> LlavaProcessor:
     rng, corpus = random.Random(SEED), [THINK_ANSWER.system_prompt, "What is there?"]
     corpus += ["system\n", "user\n", "assistant\n", "\n"]
     for _ in range(400):
-        problem = pictures.problem(rng)
+        problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
         corpus += [problem["question"], looked(problem), guessed(problem, rng)]
         corpus.append(caption(problem, rng))
     trainer = trainers.BpeTrainer(
@@ -195,6 +196,8 @@ def build_model(processor: LlavaProcessor) -> LlavaForConditionalGeneration:
         image_token_index=processor.image_token_id,
         vision_feature_layer=-1,
         tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
     )
     return LlavaForConditionalGeneration(config)
 
@@ -206,7 +209,7 @@ def drawn(processor, rng: random.Random) -> tuple[list[dict], torch.Tensor]:
     """A batch of problems, none of them of a reserved picture, and their pictures as pixels."""
     problems, found = [], []
     while len(problems) < BATCH_SIZE:
-        problem = pictures.problem(rng)
+        problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
         picture = pictures.draw(problem["scene"])
         if not pictures.reserved(picture):
             problems.append(problem)

@@ -30,11 +30,11 @@ def check_kind(answer):
     name = str(answer).strip().casefold()
     if name == "count":
         message = (
-            "Right: the small model sees only the upper row when it counts, so a look is right less often than the most "
-            "frequent answer. Guessing earns more, and GRPO teaches what earns more."
+            "Right: it looks there, too, but it sees the upper row alone, and a guess was right as often. Most questions pay for a "
+            "look, and so it looks at all of them."
         )
     elif name in ("color", "left"):
-        message = "There it scores far better with its picture than without."
+        message = "There it is right far more often than before."
     else:
         message = f"There is no kind {answer!r}. There are: color, count, left."
     ### END HIDDEN TESTS

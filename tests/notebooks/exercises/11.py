@@ -11,8 +11,8 @@ WRONG = {
         ("'0.7'", "between 0 and 1"),
     ],
     "kind": [
-        ("'color'", "far better with its picture"),
-        ("'left'", "far better with its picture"),
+        ("'color'", "far more often than before"),
+        ("'left'", "far more often than before"),
         ("'shape'", "There is no kind 'shape'"),
     ],
 }
