@@ -30,8 +30,8 @@ def check_kind(answer):
     name = str(answer).strip().casefold()
     if name == "count":
         message = (
-            "Right: it looks there, too, but it sees the upper row alone, and a guess was right as often. Most questions pay for a "
-            "look, and so it looks at all of them."
+            "Right: it looks there, too, but it sees the upper row alone, and a guess was right as often. "
+            "Most questions pay for a look, and so it looks at all of them."
         )
     elif name in ("color", "left"):
         message = "There it is right far more often than before."
