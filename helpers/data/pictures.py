@@ -1,5 +1,5 @@
 """Small pictures with questions about them, drawn by a seeded generator: coloured shapes on a grid
-of four by four.
+of two by two.
 
 Three kinds of question. `left` (which shape is left of the blue one?) and `color` (which color is
 the circle?) have four equally frequent answers. `count` (how many red ones are there?) is
@@ -23,12 +23,7 @@ COLORS = {
 SHAPES = ("circle", "square", "triangle", "cross")
 KINDS = {"left": 3, "color": 3, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
-GREY = (128, 128, 128)
-
-
-def blank() -> Image.Image:
-    """The grey picture that a blind policy gets in place of each."""
-    return Image.new("RGB", (GRID * CELL, GRID * CELL), GREY)
+GREY = (128, 128, 128)  # what a blind policy sees
 
 
 def problem(rng: random.Random, kind: str) -> dict:
