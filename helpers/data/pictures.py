@@ -21,7 +21,7 @@ COLORS = {
     "yellow": (240, 190, 0),
 }
 SHAPES = ("circle", "square", "triangle", "cross")
-KINDS = {"left": 3, "color": 3, "count": 1}  # how often each kind of question is asked
+KINDS = {"left": 4, "color": 4, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
 GREY = (128, 128, 128)  # what a blind policy sees
 

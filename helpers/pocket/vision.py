@@ -37,7 +37,7 @@ from helpers.tags import THINK_ANSWER
 
 SEED = 3407
 FOLDER = Path(__file__).parent / "vision_model"
-ALIGN_STEPS, READ_STEPS, MIX_STEPS = 400, 1700, 400
+ALIGN_STEPS, READ_STEPS, MIX_STEPS = 400, 2200, 400
 BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 40, 3e-3, 50
 LOOKS = 0.13  # how often the model looks
 FACTS = 8  # in a caption
