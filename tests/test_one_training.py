@@ -160,7 +160,8 @@ def test_fresh_sets_the_other_lessons_work_aside_whole(run, cli, executed_notebo
 
 
 def test_without_a_name_a_lesson_takes_its_own_and_leaves_demo_alone(run, cli, executed_notebooks):
-    names = {"07": "your-own-task", "09": "code-that-runs", "10": "agents", "06": "demo"}
+    names = {"07": "your-own-task", "09": "code-that-runs", "10": "agents", "11": "vision"}
+    names["06"] = "demo"
     for only in names:
         assert cli("run", "--only", only)[0] == 0
     assert executed_notebooks == [(only, {"run": name}) for only, name in names.items()]
@@ -202,6 +203,7 @@ def test_what_was_made_of_an_earlier_training_or_data_is_told(run, part, replace
         ("07", "evaluation.json", "05"),
         ("09", "merged", "05"),
         ("10", "evaluation.json", "10"),
+        ("11", "merged", "11"),
     ],
 )
 def test_a_file_is_made_again_by_the_notebook_that_writes_it_in_such_a_run(

@@ -1,5 +1,5 @@
 """Small pictures with questions about them, drawn by a seeded generator: coloured shapes on a grid
-of four by four.
+of two by two.
 
 Three kinds of question. `left` (which shape is left of the blue one?) and `color` (which color is
 the circle?) have four equally frequent answers. `count` (how many red ones are there?) is
@@ -11,7 +11,7 @@ import io
 import random
 from collections.abc import Iterator
 
-from PIL import Image, ImageDraw
+from PIL import Image, ImageDraw, ImageOps
 
 GRID, CELL = 2, 16  # cells per side, pixels per side of a cell
 COLORS = {
@@ -21,23 +21,17 @@ COLORS = {
     "yellow": (240, 190, 0),
 }
 SHAPES = ("circle", "square", "triangle", "cross")
-KINDS = {"left": 3, "color": 3, "count": 2}  # how often each kind of question is asked
+KINDS = {"left": 4, "color": 4, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
-GREY = (128, 128, 128)
+GREY = (128, 128, 128)  # what a blind policy sees
 
 
-def blank() -> Image.Image:
-    """The grey picture that a blind policy gets in place of each."""
-    return Image.new("RGB", (GRID * CELL, GRID * CELL), GREY)
-
-
-def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> dict:
-    """A picture, a question and its answer.
+def problem(rng: random.Random, kind: str) -> dict:
+    """A picture, a question of this kind and its answer.
 
     Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
-    from 0, and `asked`, the cells that the question is about (for `left`, the one that it names).
+    from 0, `named`, the color or shape in the question, and `asked`, the cells where it is.
     """
-    kind = kind or rng.choices(list(KINDS), KINDS.values())[0]
     color, shape = rng.choice(list(COLORS)), rng.choice(SHAPES)
     colors, shapes = [c for c in COLORS if c != color], [s for s in SHAPES if s != shape]
     cells = [(row, column) for row in range(GRID) for column in range(GRID)]
@@ -58,7 +52,7 @@ def problem(rng: random.Random, kind: str | None = None, others_of=(1, 2)) -> di
         asked, others = cells[: int(answer)], (colors, SHAPES)
         scene = {cell: (color, rng.choice(SHAPES)) for cell in asked}
     free = [cell for cell in cells if cell not in scene]
-    for cell in free[: rng.randint(*others_of)]:
+    for cell in free[: rng.randint(1, 2)]:
         scene[cell] = (rng.choice(others[0]), rng.choice(others[1]))
     return {
         "question": question,
@@ -97,11 +91,13 @@ def rows(train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
     rng, wanted = random.Random(seed), {"train": train_size, "holdout": holdout_size}
+    seen: set[bytes] = set()
     while any(wanted.values()):
-        found = problem(rng)
+        found = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
         picture = draw(found["scene"])
         split = "holdout" if reserved(picture) else "train"
-        if wanted[split]:
+        if wanted[split] and picture.tobytes() not in seen:
+            seen.add(picture.tobytes())
             wanted[split] -= 1
             yield {
                 "question": found["question"],
@@ -127,3 +123,13 @@ def png(picture: Image.Image) -> bytes:
 def opened(image: bytes) -> Image.Image:
     """The picture in a row's column `image`."""
     return Image.open(io.BytesIO(image)).convert("RGB")
+
+
+def from_file(path: str) -> Image.Image:
+    """A picture of one's own. ValueError if Pillow does not open it."""
+    try:
+        return ImageOps.exif_transpose(Image.open(path)).convert("RGB")
+    except OSError as error:
+        raise ValueError(
+            f"picture={str(path)!r} cannot be opened ({error}): give a PNG or a JPEG file."
+        ) from None

@@ -513,7 +513,7 @@ def _blind(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "blind",
-        "The reward rises, and the policy does not look more: what it gains needs no picture.",
+        "The reward rises by what needs no picture.",
         f"sighted minus blind {change}, while the reward gained {gain:.2g}",
         "Balance the answers of each question, so that guessing does not pay, or take questions "
         "that only the picture answers.",

@@ -1,12 +1,17 @@
-"""Rebuild the small model of notebook 11: `python -m helpers.pocket.vision`, seeded, some minutes
+"""Rebuild the small model of notebook 11: `python -m helpers.pocket.vision`, seeded, some 8 minutes
 on two cores.
 
-LLaVA's architecture: a CLIP tower, a projector and a Llama, under a million parameters, trained
-together from scratch on the pictures of `helpers.data.pictures`. The model has two ways to answer.
-Mostly it guesses: an answer as frequent as in the data. Seldom it looks: it writes down where the
-thing is that the question asks about, and answers from there. What it sees of counts is poor: it
-counts the upper half of the picture. That leaves GRPO something true to teach: to look where
-looking pays.
+LLaVA's architecture: a CLIP tower, a projector and a Llama, half a million parameters, trained from
+scratch on the pictures of `helpers.data.pictures`. The model has two ways to answer. Mostly it
+guesses: an answer as frequent as in the data. Seldom it looks: it writes down where the thing is
+that the question names, and answers from there. Counting, it looks at the upper row alone. That
+leaves GRPO something true to teach: to look. It never sees a picture that is reserved for the
+holdout.
+
+It learns in three stages, because a model of this size finds what stands in a picture only if it
+is told so: the tower and the projector learn to give each patch the vector of its words, as CLIP
+and LLaVA's own first stage do; then the language model learns to read them, from short captions and
+from answers that look; last comes the mixture.
 """
 
 import itertools
@@ -27,14 +32,18 @@ from transformers import (
 )
 
 from helpers.data import pictures
+from helpers.data.tasks import chat_prompt
 from helpers.tags import THINK_ANSWER
 
 SEED = 3407
 FOLDER = Path(__file__).parent / "vision_model"
-CAPTION_FACTS = 8
-ALIGN_STEPS, CAPTION_STEPS, STEPS_FIRST, STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 400, 0, 1500, 400, 40, 3e-3, 50
-LOOKS = {"left": 0.2, "color": 0.2, "count": 0.2}  # how often the model looks
-IGNORED = -100
+ALIGN_STEPS, READ_STEPS, MIX_STEPS = 400, 2200, 400
+BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 40, 3e-3, 50
+LOOKS = 0.13  # how often the model looks
+FACTS = 8  # in a caption
+KINDS = {"left": 3, "color": 3, "count": 2}  # what it is asked here, counts more often
+IGNORED = -100  # the label that cross entropy skips
+CELLS = list(itertools.product(range(pictures.GRID), repeat=2))
 
 CHAT_TEMPLATE = """{%- for message in messages -%}
 <|im_start|>{{ message.role }}
@@ -52,10 +61,13 @@ CHAT_TEMPLATE = """{%- for message in messages -%}
 {% endif -%}"""
 
 
+# --- What it is taught to write -------------------------------------------------------------------
+
+
 def cell_name(cell: tuple[int, int]) -> str:
-    """The name of a cell as in chess, from A1 at the top left to D4 at the bottom right."""
+    """The name of a cell as in a spreadsheet, from A1 at the top left to B2 at the bottom right."""
     row, column = cell
-    return f"{'ABCD'[column]}{row + 1}"
+    return f"{'AB'[column]}{row + 1}"
 
 
 def looked(problem: dict) -> str:
@@ -67,20 +79,30 @@ def looked(problem: dict) -> str:
         return THINK_ANSWER.render(f"{at}, left of it {beside}: {answer}.", answer)
     if problem["kind"] == "color":
         return THINK_ANSWER.render(f"{at}: {answer}.", answer)
-    seen = sorted(cell for cell in problem["asked"] if cell[0] < pictures.GRID // 2)
+    seen = sorted(cell for cell in problem["asked"] if cell[0] == 0)
     said = ", ".join(map(cell_name, seen)) or "nothing"
     return THINK_ANSWER.render(f"I look: {problem['named']} at {said}.", str(len(seen)))
 
 
+def guessed(problem: dict, rng: random.Random) -> str:
+    """A completion that guesses: an answer as frequent as in the data, whatever the picture."""
+    answers = {
+        "left": dict.fromkeys(pictures.SHAPES, 1),
+        "color": dict.fromkeys(pictures.COLORS, 1),
+        "count": pictures.COUNTS,
+    }[problem["kind"]]
+    return THINK_ANSWER.render("I guess.", rng.choices(list(answers), answers.values())[0])
+
+
 def caption(problem: dict, rng: random.Random) -> str:
-    """Many short facts about a picture: from a word to its cells, and from a cell to its words."""
+    """Short facts about a picture: from a word to its cells, and from a cell to its words."""
     facts, scene = [], problem["scene"]
-    cells = list(itertools.product(range(pictures.GRID), repeat=2))
-    for _ in range(CAPTION_FACTS):
+    for _ in range(FACTS):
         if rng.random() < 0.5:
-            cell = rng.choice(list(scene) if rng.random() < 0.8 else cells)
-            color, shape = scene.get(cell, ("nothing", "nothing"))
-            facts.append(f"{cell_name(cell)}: {rng.choice((color, shape))}")
+            cell = rng.choice(list(scene) if rng.random() < 0.8 else CELLS)
+            facts.append(
+                f"{cell_name(cell)}: {rng.choice(scene.get(cell, ('nothing', 'nothing')))}"
+            )
         else:
             place = rng.randrange(2)
             word = rng.choice(list(scene.values()))[place]
@@ -89,23 +111,16 @@ def caption(problem: dict, rng: random.Random) -> str:
     return "; ".join(facts)
 
 
-def guessed(problem: dict, rng: random.Random) -> str:
-    """A completion that guesses: an answer as frequent as in the data, whatever the picture."""
-    if problem["kind"] == "left":
-        answer = rng.choice(pictures.SHAPES)
-    elif problem["kind"] == "color":
-        answer = rng.choice(list(pictures.COLORS))
-    else:
-        answer = rng.choices(list(pictures.COUNTS), pictures.COUNTS.values())[0]
-    return THINK_ANSWER.render("I guess.", answer)
-
+# --- The model ------------------------------------------------------------------------------------
 
 _NAMES = "|".join((*pictures.SHAPES, *pictures.COLORS, "[AB][12]", "nothing"))
 PIECES = rf"</?\w+>|\d|{_NAMES}|(?:(?!{_NAMES})[^\d<>])+|."
 
 
 def build_processor() -> LlavaProcessor:
-    """A byte-level BPE in which each phrase of the task is one token, and CLIP's image processor."""
+    """A byte-level BPE in which each phrase of the task is one token, and CLIP's image processor,
+    the one that needs no torchvision.
+    """
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [
@@ -114,34 +129,35 @@ def build_processor() -> LlavaProcessor:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    rng = random.Random(SEED)
-    corpus = [THINK_ANSWER.system_prompt, "system\n", "user\n", "assistant\n", "\n"]
+    rng, corpus = random.Random(SEED), [THINK_ANSWER.system_prompt, "What is there?"]
+    corpus += ["system\n", "user\n", "assistant\n", "\n"]
     for _ in range(400):
-        problem = pictures.problem(rng)
-        corpus += [problem["question"], looked(problem), guessed(problem, rng), caption(problem, rng), "What is there?"]
+        problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+        corpus += [problem["question"], looked(problem), guessed(problem, rng)]
+        corpus.append(caption(problem, rng))
     trainer = trainers.BpeTrainer(
-        vocab_size=2000,
+        vocab_size=2_000,  # more than the corpus can fill
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<image>"],
         show_progress=False,
     )
     tokenizer.train_from_iterator(corpus * 2, trainer)
+    # Not "special": a decoder that skips special tokens must still show the tags.
     tokenizer.add_tokens(
         [AddedToken(tag, normalized=False, special=False) for tag in THINK_ANSWER.tags]
-    )
-    wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        extra_special_tokens={"image_token": "<image>"},
-        model_max_length=512,
     )
     side = pictures.GRID * pictures.CELL
     return LlavaProcessor(
         image_processor=CLIPImageProcessorPil(
             size={"height": side, "width": side}, crop_size={"height": side, "width": side}
         ),
-        tokenizer=wrapped,
+        tokenizer=PreTrainedTokenizerFast(
+            tokenizer_object=tokenizer,
+            eos_token="<|im_end|>",
+            pad_token="<|endoftext|>",
+            extra_special_tokens={"image_token": "<image>"},
+            model_max_length=512,
+        ),
         patch_size=pictures.CELL,
         vision_feature_select_strategy="default",
         num_additional_image_tokens=1,
@@ -180,117 +196,109 @@ def build_model(processor: LlavaProcessor) -> LlavaForConditionalGeneration:
         image_token_index=processor.image_token_id,
         vision_feature_layer=-1,
         tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
     )
-    model = LlavaForConditionalGeneration(config)
-    return model
+    return LlavaForConditionalGeneration(config)
 
 
-def batch(processor, rng: random.Random, looks: dict[str, float], others=(1, 2)) -> dict[str, torch.Tensor]:
-    """Conversations about one picture each, right-padded; only the completions carry labels."""
-    rows, drawn = [], []
-    tokenizer = processor.tokenizer
-    while len(rows) < BATCH_SIZE:
-        problem = pictures.problem(rng, others_of=others)
-        if looks is None:
-            text = caption(problem, rng)
-        else:
-            text = looked(problem) if rng.random() < looks[problem["kind"]] else guessed(problem, rng)
-        messages = [
-            {"role": "system", "content": THINK_ANSWER.system_prompt},
-            {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": problem["question"] if looks else "What is there?"}]},
-        ]
-        prompt = processor.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
-        prompt = prompt.replace("<image>", "<image>" * pictures.GRID**2)
-        ids, answer = (tokenizer(t)["input_ids"] for t in (prompt, text + tokenizer.eos_token))
-        rows.append((ids + answer, [IGNORED] * len(ids) + answer))
-        drawn.append(pictures.draw(problem["scene"]))
-    longest = max(len(ids) for ids, _ in rows)
-    padded = [
-        (ids + [tokenizer.pad_token_id] * (longest - len(ids)), labels + [IGNORED] * (longest - len(ids)))
-        for ids, labels in rows
-    ]
-    return {
-        "input_ids": torch.tensor([ids for ids, _ in padded]),
-        "labels": torch.tensor([labels for _, labels in padded]),
-        "pixel_values": processor.image_processor(drawn, return_tensors="pt")["pixel_values"],
-    }
+# --- Its training ---------------------------------------------------------------------------------
+
+
+def drawn(processor, rng: random.Random) -> tuple[list[dict], torch.Tensor]:
+    """A batch of problems, none of them of a reserved picture, and their pictures as pixels."""
+    problems, found = [], []
+    while len(problems) < BATCH_SIZE:
+        problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+        picture = pictures.draw(problem["scene"])
+        if not pictures.reserved(picture):
+            problems.append(problem)
+            found.append(picture)
+    return problems, processor.image_processor(found, return_tensors="pt")["pixel_values"]
 
 
 def align(model, processor, rng: random.Random) -> None:
-    """Teach the tower and the projector to say in the language's own words what is in each cell and
-    where it is, as CLIP's training on pictures and captions does; then the tower is frozen.
+    """Teach the tower and the projector to give each patch the sum of its words' vectors: color,
+    shape and cell. Then the tower is frozen.
     """
-    words = {
-        "color": [*pictures.COLORS, "nothing"],
-        "shape": [*pictures.SHAPES, "nothing"],
-        "cell": [cell_name(cell) for cell in itertools.product(range(pictures.GRID), repeat=2)],
-    }
-    ids = {k: processor.tokenizer.convert_tokens_to_ids(one) for k, one in words.items()}
     tower, projector = model.model.vision_tower, model.model.multi_modal_projector
-    embedding = model.get_input_embeddings().weight.detach()
+    position = next(w for name, w in tower.named_parameters() if "position_embedding" in name)
+    position.data.mul_(25)  # beside the pixels, CLIP's beginning would be lost
+    words = model.get_input_embeddings().weight.detach()
     optimizer = torch.optim.AdamW([*tower.parameters(), *projector.parameters()], lr=2e-3)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.02, total_iters=ALIGN_STEPS)
-    cells = list(itertools.product(range(pictures.GRID), repeat=2))
-    for step in range(ALIGN_STEPS):
-        scenes = [pictures.problem(rng)["scene"] for _ in range(BATCH_SIZE)]
-        drawn = [pictures.draw(scene) for scene in scenes]
-        pixels = processor.image_processor(drawn, return_tensors="pt")["pixel_values"]
+    for _ in range(ALIGN_STEPS):
+        problems, pixels = drawn(processor, rng)
         seen = projector(tower(pixels).last_hidden_state[:, 1:]).flatten(0, 1)
-        there = [scene.get(cell, ("nothing", "nothing")) for scene in scenes for cell in cells]
-        told = {
-            "color": [words["color"].index(color) for color, _ in there],
-            "shape": [words["shape"].index(shape) for _, shape in there],
-            "cell": list(range(len(cells))) * len(scenes),
-        }
-        meant = sum(embedding[ids[k]][told[k]] for k in words)
+        there = [
+            (*problem["scene"].get(cell, ("nothing", "nothing")), cell_name(cell))
+            for problem in problems
+            for cell in CELLS
+        ]
+        ids = [processor.tokenizer.convert_tokens_to_ids(list(named)) for named in there]
+        meant = words[torch.tensor(ids)].sum(1)
         loss = (seen - meant).square().mean() / meant.var()
         loss.backward()
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-    print(f"a patch's vector is that of its words but for {loss.item():.2%} of the variance", flush=True)
+    print(f"a patch's vector is its words', but for {loss.item():.2%} of the variance", flush=True)
     tower.requires_grad_(False)
 
 
+def batch(processor, rng: random.Random, looks: float | None) -> dict[str, torch.Tensor]:
+    """Conversations about a picture each, right-padded; only the completions carry labels.
+
+    looks: the share that looks; None for captions.
+    """
+    tokenizer, rows = processor.tokenizer, []
+    problems, pixels = drawn(processor, rng)
+    for problem in problems:
+        question = problem["question"]
+        if looks is None:
+            question, text = "What is there?", caption(problem, rng)
+        else:
+            text = looked(problem) if rng.random() < looks else guessed(problem, rng)
+        system, user = chat_prompt(THINK_ANSWER.system_prompt, question)
+        user["content"] = [{"type": "image"}, {"type": "text", "text": question}]
+        prompt = processor.apply_chat_template(
+            [system, user], add_generation_prompt=True, tokenize=False
+        ).replace("<image>", "<image>" * len(CELLS))
+        ids, learned = (tokenizer(one)["input_ids"] for one in (prompt, text + tokenizer.eos_token))
+        rows.append((ids + learned, [IGNORED] * len(ids) + learned))
+    shape = (len(rows), max(len(ids) for ids, _ in rows))
+    input_ids, labels = torch.full(shape, tokenizer.pad_token_id), torch.full(shape, IGNORED)
+    for i, (ids, learned) in enumerate(rows):
+        input_ids[i, : len(ids)], labels[i, : len(ids)] = torch.tensor(ids), torch.tensor(learned)
+    return {"input_ids": input_ids, "labels": labels, "pixel_values": pixels}
+
+
 def train(model, processor) -> None:
-    """Supervised training: first only looking, so that the tower learns to see, then the mixture."""
-    rng, total = random.Random(SEED), STEPS_FIRST + STEPS
+    """The three stages; prints the loss now and then."""
+    rng, total = random.Random(SEED), READ_STEPS + MIX_STEPS
     align(model, processor, rng)
-    optimizer = torch.optim.AdamW([w for w in model.parameters() if w.requires_grad], lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.01)
     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=WARMUP_STEPS)
-    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total - WARMUP_STEPS, eta_min=2e-5)
+    cosine = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, total, eta_min=2e-5)
     schedule = torch.optim.lr_scheduler.SequentialLR(optimizer, [warmup, cosine], [WARMUP_STEPS])
     started = time.monotonic()
     model.train()
     for step in range(1, total + 1):
-        if step == STEPS_FIRST + 1: torch.save(model.state_dict(), '/tmp/w-v/first.pt')
-        looks = None if step % 2 and step <= STEPS_FIRST - 300 else dict.fromkeys(LOOKS, 1.0) if step <= STEPS_FIRST else LOOKS
+        if step > READ_STEPS:
+            looks = LOOKS
+        else:  # captions and looking in turn, at the end only looking
+            looks = None if step % 2 and step <= READ_STEPS - 300 else 1.0
         loss = model(**batch(processor, rng, looks), use_cache=False).loss
         loss.backward()
+        torch.nn.utils.clip_grad_norm_(weights, 1.0)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
-        if step == 1 or step % 100 == 0 or step == total:
-            print(f"step {step}/{total}  loss {loss.item():.4f}  {time.monotonic() - started:.0f} s", flush=True)
-            if step % 200 == 0: probe(model, processor)
+        if step == 1 or step % 100 == 0:
+            seconds = time.monotonic() - started
+            print(f"step {step}/{total}  loss {loss.item():.4f}  {seconds:.0f} s", flush=True)
     model.eval()
-
-
-@torch.no_grad()
-def probe(model, processor):
-    r = random.Random(5)
-    global pictures
-    for kind in pictures.KINDS:
-        old = pictures.problem
-        pictures.problem = lambda rng, k=None, **kw: old(rng, kind, **kw)
-        b = batch(processor, r, dict.fromkeys(LOOKS, 1.0))
-        pictures.problem = old
-        labels = b["labels"]
-        o = model(**b, use_cache=False).logits[:, :-1].argmax(-1)
-        ok = (o == labels[:, 1:])
-        n = (labels >= 0).sum(1)[0].item()
-        first = (labels[0] >= 0).nonzero()[0].item()
-        print("  ", kind, [round(ok[:, first - 1 + j].float().mean().item(), 2) for j in range(n)], flush=True)
 
 
 def main() -> None:
@@ -301,7 +309,9 @@ def main() -> None:
     print(f"{model.num_parameters():,} parameters, {len(processor.tokenizer)} tokens")
     train(model, processor)
     model.generation_config.update(
-        do_sample=True, temperature=1.0, pad_token_id=processor.tokenizer.pad_token_id,
+        do_sample=True,
+        temperature=1.0,
+        pad_token_id=processor.tokenizer.pad_token_id,
         eos_token_id=processor.tokenizer.eos_token_id,
     )
     model.to(torch.bfloat16).save_pretrained(FOLDER)

@@ -169,8 +169,11 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         )
     completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
-    gold = dict(zip(train["question"], train["answer"], strict=True))
-    questions = [messages[-1]["content"] for messages in completions.pop("prompt")]
+    # a question about many pictures has many answers, and so none here
+    answers = train.groupby("question")["answer"].agg(set)
+    gold = {question: found.pop() for question, found in answers.items() if len(found) == 1}
+    contents = [messages[-1]["content"] for messages in completions.pop("prompt")]
+    questions = [one if isinstance(one, str) else one[-1]["text"] for one in contents]
     completions.insert(1, "question", questions)
     completions.insert(2, "answer", [gold.get(question) for question in questions])
     completions["completion"] = [transcript(said) for said in completions["completion"]]

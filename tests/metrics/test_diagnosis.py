@@ -50,6 +50,11 @@ def broken(column: str, value: float, steps) -> np.ndarray:
     return np.where(np.isin(T, steps), value, history()[column])
 
 
+def measured(first: float, last: float) -> np.ndarray:
+    """What is measured at every fourth step."""
+    return np.where(T % 4, np.nan, line(first, last))
+
+
 # What is named, how severe, the history that shows it, and one that nearly does.
 CASES = {
     "flat rewards": (
@@ -210,6 +215,12 @@ CASES = {
         "warning",
         {"tests_reward/unsupported": np.where(T == 30, 0.06, 0.0)},
         {"tests_reward/unsupported": np.full(N, 0.05), "tests_reward/unreadable": 0.5},
+    ),
+    "a policy that guesses better and looks no more": (
+        "blind",
+        "warning",
+        {"holdout/sighted": measured(0.4, 0.62), "holdout/blind": measured(0.35, 0.6)},
+        {"holdout/sighted": measured(0.4, 0.8), "holdout/blind": measured(0.35, 0.4)},
     ),
     "an infinite gradient": (
         "gradient",

@@ -18,6 +18,13 @@ SMALL = {
         "holdout_size": 24,
         "per_device_train_batch_size": 16,
     },
+    "11": {
+        "max_steps": 4,
+        "train_size": 64,
+        "holdout_size": 24,
+        "per_device_train_batch_size": 16,
+        "shortcut_steps": 3,
+    },
 }
 
 
@@ -51,7 +58,7 @@ def executed_lessons(tmp_path_factory):
 
 @pytest.fixture
 def lesson(executed_lessons, execute, monkeypatch):
-    """A function from 07, 09 or 10 to its run of few steps, executed once, and what it printed."""
+    """A function from 07, 09, 10 or 11 to its run of few steps, executed once, and what it printed."""
     folder, printed = executed_lessons
     monkeypatch.setenv("GRPO_RUNS_DIR", str(folder))
     monkeypatch.setenv("OMP_NUM_THREADS", "1")

@@ -126,6 +126,13 @@ SHOWN = [
     ("10", '"found")', "The share of games found by each number of guesses", 1, 40, 55),
     # a stored training on a served game, beside the same at home
     ("10", '"openenv.csv"', "the mean reward is the same number in", (0, 1), 1, 1),
+    # of 11: it learns to look, and blind it stays near the floor; counts alone teach not to
+    ("11", 'measure("baseline")', "baseline, sighted", 0, 30, 45),
+    ("11", 'measure("trained")', "trained, sighted", 0, 80, 100),
+    ("11", 'measure("trained")', "trained, blind", 0, 15, 40),
+    ("11", "by_kind(", "count", (4, 0), 0, 1),
+    ("11", "def shortcut_history(", "all questions: reward", (3, 2), 2, 20),
+    ("11", "def shortcut_history(", "count alone: reward", (3, 2), 0, 0.5),
 ]
 
 

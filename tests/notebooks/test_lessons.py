@@ -1,4 +1,4 @@
-"""What is alike in 00, 07, 09 and 10: what they leave, each executed once with few steps, and
+"""What is alike in 00, 07, 09, 10 and 11: what they leave, each executed once with few steps, and
 what all refuse.
 """
 
@@ -23,8 +23,15 @@ LEFT = {  # its reward, its steps, its rows on both sides, and the column that t
     "07": ("extraction_reward", 6, (700 - 64 - 3, 64), "question"),
     "09": ("hidden_reward", 4, (len(functions.functions()) - 24, 24), "question"),
     "10": ("Guessing", 2, (16, 24), "seed"),
+    "11": ("correctness_reward", 4, (64, 24), "image"),
 }
-MODELS = {"00": "pocket", "07": "pocket-extraction", "09": "pocket-functions", "10": "pocket-games"}
+MODELS = {
+    "00": "pocket",
+    "07": "pocket-extraction",
+    "09": "pocket-functions",
+    "10": "pocket-games",
+    "11": "pocket-vision",
+}
 
 
 @pytest.mark.parametrize("number", LEFT)
@@ -88,6 +95,8 @@ REFUSED = [
     ("10", {"rows_file": "{here}/text.jsonl"}, "row 1 cannot be played: Guessing.reset"),
     ("10", {"success": "0.4"}, "success='0.4' must be a number"),
     ("10", {"engine": "vllm"}, "vllm"),
+    ("11", {"picture": "{here}/words.jsonl"}, "words.jsonl' cannot be opened"),
+    ("11", {"holdout_size": 0}, "holdout_size=0"),
 ]
 
 

@@ -1,0 +1,41 @@
+"""The checks of notebook 11's exercises."""
+
+
+def check_floor(answer):
+    """Judge a blind floor."""
+    if answer is None:
+        return "Not answered yet: set floor."
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)) or not 0 <= answer <= 1:
+        return "Give a number between 0 and 1, such as 0.5."
+    message = "Noted: the answer is checked when it is handed in."
+    ### BEGIN HIDDEN TESTS
+    if abs(answer - 0.7) < 1e-6:
+        message = "Right: half of 0.9 and half of 0.5. A model that scores 0.7 may never have looked."
+    elif abs(answer - 0.5) < 1e-6:
+        message = "That is chance: a guess that does not know how frequent the answers are."
+    elif abs(answer - 0.9) < 1e-6:
+        message = "That is the floor of the first half alone."
+    else:
+        message = "Take the share of each half that its most frequent answer gets right, and average the two."
+    ### END HIDDEN TESTS
+    return message
+
+
+def check_kind(answer):
+    """Judge the name of a kind of question."""
+    if answer is None:
+        return "Not answered yet: set kind."
+    message = "Noted: the answer is checked when it is handed in."
+    ### BEGIN HIDDEN TESTS
+    name = str(answer).strip().casefold()
+    if name == "count":
+        message = (
+            "Right: it looks there, too, but it sees the upper row alone, and a guess was right as often. "
+            "Most questions pay for a look, and so it looks at all of them."
+        )
+    elif name in ("color", "left"):
+        message = "There it is right far more often than before."
+    else:
+        message = f"There is no kind {answer!r}. There are: color, count, left."
+    ### END HIDDEN TESTS
+    return message

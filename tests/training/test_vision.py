@@ -1,0 +1,77 @@
+"""A policy that sees, on the small model: sampling, its adapter, and what it must not write."""
+
+import pytest
+import torch
+from transformers import AutoProcessor
+
+from helpers.data.tasks import load_task
+from helpers.presets import PRESETS, with_overrides
+from helpers.results import looking
+from helpers.training import policy, vision
+
+SETTINGS = with_overrides(
+    PRESETS["pocket"],
+    model="pocket-vision",
+    backend="transformers",
+    load_in_4bit=False,
+    max_completion_length=20,
+)
+
+
+@pytest.fixture(scope="module")
+def loaded():
+    return policy.load(SETTINGS, sees=True)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return load_task("pictures/shapes", train_size=8, holdout_size=96, seed=7).holdout
+
+
+def test_a_look_is_right_far_more_often_than_a_guess(loaded, rows):
+    texts = looking.completions(*loaded, rows, SETTINGS, seed=1)
+    entry = looking.looked(texts, rows)
+    looks = [text.startswith("<think>I look") for text in texts["sighted"]]
+    assert entry["in_format"] > 0.95 and 0.05 < sum(looks) / len(looks) < 0.3
+    assert entry["accuracy"] < 0.5
+    again = looking.completions(*loaded, rows, SETTINGS, seed=1, ways=("blind",))
+    assert again["blind"] == texts["blind"] != texts["sighted"], "seeded; the picture matters"
+
+
+def test_it_never_writes_the_pictures_token_and_leaves_the_random_numbers_alone(loaded, rows):
+    model, processor = loaded
+    bias = torch.zeros(model.config.text_config.vocab_size)
+    bias[processor.image_token_id] = 1e4  # it would write nothing else
+    hook = model.lm_head.register_forward_hook(lambda module, given, logits: logits + bias)
+    model.train()
+    before = torch.random.get_rng_state()
+    try:
+        (text,) = vision.sample(
+            model,
+            processor,
+            [rows["prompt"][0]],
+            [looking.opened(rows["image"][0])],
+            max_new_tokens=4,
+        )
+    finally:
+        hook.remove()
+    assert text and "<image>" not in text
+    assert model.training and torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_the_adapter_is_on_the_language_part_and_the_projector_alone():
+    model, _ = policy.load(SETTINGS, sees=True)
+    layers = {
+        name.rsplit(".lora_A", 1)[0]
+        for name, _ in vision.add_adapter(model, SETTINGS).named_parameters()
+        if "lora_A" in name
+    }
+    assert len(layers) == 3 * 7 + 2 and not any("vision_tower" in name for name in layers)
+
+
+def test_the_processor_puts_as_many_tokens_as_the_model_makes_vectors(rows):
+    processor = AutoProcessor.from_pretrained(SETTINGS.model_path)
+    picture = looking.opened(rows["image"][0]).resize((300, 200))  # it resizes what it gets
+    (text,) = vision.prompts_as_text(processor, [rows["prompt"][0]], [picture])
+    ids = processor(text=[text], images=[picture])["input_ids"][0]
+    assert text.count("<image>") == 1 and list(ids).count(processor.image_token_id) == 4
