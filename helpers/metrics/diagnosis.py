@@ -22,6 +22,7 @@ from helpers.metrics.signals import (
     NEARLY_ALL,
     SEVERITIES,
     SHORTEST,
+    Change,
     Finding,
     Signals,
     compare,
@@ -503,11 +504,12 @@ def _blind(signals: Signals) -> Finding | None:
     if sighted is None or blind is None or reward is None:
         return None
     sees = (sighted - blind).dropna()
-    part = max(1, len(sees) // 3)
-    first, last = slice(0, part), slice(-part, None)
-    # at the same steps: what the reward gained, and what the pictures gained
-    gain = compare(reward.reindex(sees.index), first, last).difference
-    change = compare(sees, first, last)
+
+    def change_of(series: pd.Series) -> Change:
+        third = max(1, len(series) // 3)
+        return compare(series, slice(0, third), slice(-third, None))
+
+    gain, change = change_of(reward).difference, change_of(sees)
     if gain < MOVE or change.difference >= gain / 4:
         return None
     return Finding(

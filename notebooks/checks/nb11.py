@@ -39,3 +39,23 @@ def check_kind(answer):
         message = f"There is no kind {answer!r}. There are: color, count, left."
     ### END HIDDEN TESTS
     return message
+
+
+def check_points(answer):
+    """Judge the points of a gain that came from the pictures."""
+    if answer is None:
+        return "Not answered yet: set points."
+    if isinstance(answer, bool) or not isinstance(answer, (int, float)):
+        return "Give a number of points, such as 5."
+    message = "Noted: the answer is checked when it is handed in."
+    ### BEGIN HIDDEN TESTS
+    if abs(answer + 7) < 1e-6:
+        message = "Right: sighted minus blind fell from 9 to 2. It gained 9 points, and looks less than before."
+    elif abs(answer - 9) < 1e-6:
+        message = "9 points is the whole gain. How much of it does the blind accuracy gain, too?"
+    elif abs(answer - 2) < 1e-6:
+        message = "2 points is what the pictures bring now. What did they bring before?"
+    else:
+        message = "Take sighted minus blind after the training, and subtract the same before it."
+    ### END HIDDEN TESTS
+    return message

@@ -15,7 +15,17 @@ WRONG = {
         ("'left'", "far more often than before"),
         ("'shape'", "There is no kind 'shape'"),
     ],
+    "points": [
+        ("9", "the whole gain"),
+        ("2", "before?"),
+        ("7", "subtract the same"),
+        ("'-7'", "a number of points"),
+    ],
 }
 
 # The right answer in other forms: each must pass.
-RIGHT = {"floor": ["0.5 * (0.9 + 0.5)", "7 / 10"], "kind": ["'Count'", "' count '"]}
+RIGHT = {
+    "floor": ["0.5 * (0.9 + 0.5)", "7 / 10"],
+    "kind": ["'Count'", "' count '"],
+    "points": ["-7.0", "2 - 9"],
+}
