@@ -77,19 +77,24 @@ class Remote:
             raise ToolError(f"The episode is over. {self._lost}".rstrip())
         answer, done, wrong = "", False, None
         try:
-            self._session.send(json.dumps({"type": kind, "data": data}, default=str))
+            message = json.dumps({"type": kind, "data": data}, default=str, ensure_ascii=False)
+            self._session.send(message.encode(errors="replace").decode())
             answer = json.loads(self._session.recv(timeout=_SECONDS))
             data = answer["data"]
             if answer["type"] == "error":
                 said = [data["message"], *(one["msg"] for one in data.get("errors", []))]
-                wrong = _ERRORS.get(data["code"], ConnectionError)("; ".join(said))
+                # OpenEnv cannot say why it refuses some actions; then it ends the session, and the
+                # policy keeps what it has: an action of its own is no way out of a low reward
+                done = kind == "step" and data["code"] == "SESSION_ERROR"
+                failed = RuntimeError if done else ConnectionError
+                wrong = _ERRORS.get(data["code"], failed)("; ".join(said))
             else:
                 observation, done = dict(data["observation"]), data["done"]
                 self._reward = self._reward if data["reward"] is None else float(data["reward"])
         except Exception as error:  # whatever a server may do
             wrong = ConnectionError(f"{type(error).__name__}: {error!s:.100} {answer!s:.100}")
         if isinstance(wrong, ConnectionError):
-            self._lost = f"{self._url}: {wrong}"
+            self._lost = f"{self._url} gave no answer ({wrong}): start the server, then --resume"
         if done or self._lost:
             self._close()
         if wrong:
@@ -104,7 +109,7 @@ def _words(observation: dict) -> str:
         if "error" in said:
             raise ToolError(str(said["error"]["message"]))
         said = said.get("result")
-        if isinstance(said, dict) and "content" in said:  # as MCP writes it
+        if isinstance(said, dict) and isinstance(said.get("content"), list):  # as MCP writes it
             said = "\n".join(part["text"] for part in said["content"] if "text" in part)
     return said if isinstance(said, str) else json.dumps(said, ensure_ascii=False)
 

@@ -122,14 +122,28 @@ def png(picture: Image.Image) -> bytes:
 
 def opened(image: bytes) -> Image.Image:
     """The picture in a row's column `image`."""
-    return Image.open(io.BytesIO(image)).convert("RGB")
+    return seen(Image.open(io.BytesIO(image)))
+
+
+def seen(picture: Image.Image) -> Image.Image:
+    """A picture as a person sees it, in RGB: upright, and what is transparent on white.
+
+    ValueError for more than 8 bits per colour, which Pillow would cut off.
+    """
+    if picture.mode.startswith(("I", "F")):
+        raise ValueError(f"pixels of mode {picture.mode}, more than 8 bits per colour")
+    picture = ImageOps.exif_transpose(picture)
+    if picture.has_transparency_data:
+        picture = picture.convert("RGBA")
+        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
+    return picture.convert("RGB")
 
 
 def from_file(path: str) -> Image.Image:
     """A picture of one's own. ValueError if Pillow does not open it."""
     try:
-        return ImageOps.exif_transpose(Image.open(path)).convert("RGB")
-    except OSError as error:
+        return seen(Image.open(path))
+    except (OSError, ValueError, Image.DecompressionBombError) as error:
         raise ValueError(
             f"picture={str(path)!r} cannot be opened ({error}): give a PNG or a JPEG file."
         ) from None

@@ -26,7 +26,11 @@ def swaps(rows: pd.DataFrame) -> list[int]:
     for place, question in enumerate(rows["question"]):
         places.setdefault(question, []).append(place)
     alone = [group[0] for group in places.values() if len(group) == 1]
-    groups = [group for group in places.values() if len(group) > 1] + [alone]
+    groups = [group for group in places.values() if len(group) > 1]
+    if len(alone) == 1 and groups:
+        groups[0] += alone
+    else:
+        groups.append(alone)
     given = {a: b for group in groups for a, b in zip(group, group[1:] + group[:1], strict=True)}
     return [given[place] for place in range(len(rows))]
 

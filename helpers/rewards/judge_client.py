@@ -22,8 +22,8 @@ _REPLY = 1_000_000  # bytes: a longer reply is no verdict
 # What the tokenizer of a server would read as a token of its chat template, wherever it is.
 _SPECIAL = re.compile(
     r"<(?=[^<>\s]{0,64}[|｜]"
-    r"|/?(?:s|bos|eos|pad|unk|[A-Z_]+|tool_call|tool_response|(?:start|end)_of_\w+)>)"
-    r"|\[(?=\||e~\[|gMASK\]|/?[A-Z_]+\])|\](?=~b\])"
+    r"|/?(?:s|bos|[se]o[sp]|pad|unk|[A-Z_\d]+|tool_(?:call|response)|\w+:\w+|\w+_token"
+    r"|(?:start|end)_of_\w+)>)|\[(?=\||e~\[|gMASK\]|/?[A-Z_]+\])|\](?=~b\])"
 )
 
 _SYSTEM = """You judge by this rubric and by nothing else:

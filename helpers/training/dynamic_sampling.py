@@ -21,6 +21,8 @@ def refill(trainer, rounds: int) -> None:
 
     ValueError for a trainer whose completions are episodes.
     """
+    from trl.trainer.utils import nanstd  # here, because Unsloth must be imported before TRL
+
     if trainer.environments is not None or trainer.tools:
         raise ValueError("dynamic_sampling is for completions of one turn: set it to 0.")
     prepare = trainer._generate_and_score_completions
@@ -39,9 +41,12 @@ def refill(trainer, rounds: int) -> None:
             of_all = judge(batch, prompts, made[-1][3], made[-1][1])
             rewards.append(of_all[first : first + len(inputs)])
             rows += batch
+            for values in trainer._pending_extra_logs.values():  # a reward need not log each round
+                values += [None] * (len(rows) - len(values))
             earned = torch.cat(rewards)
             totals = (earned * trainer.reward_weights.to(earned.device)).nansum(dim=1)
-            live = totals.view(-1, size).std(dim=1) > 1e-6
+            totals[earned.isnan().all(dim=1)] = torch.nan  # what no reward could judge
+            live = nanstd(totals.view(-1, size), dim=1) > 1e-6
             # all processes sample again, or none: each round gathers from all
             if gather((live.sum() >= needed).view(1)).all():
                 break
@@ -63,7 +68,8 @@ def refill(trainer, rounds: int) -> None:
             known = column[~column.isnan()]
             metrics[f"rewards/{name}/mean"][-1] = known.mean().item()
             metrics[f"rewards/{name}/std"][-1] = known.std().item()
-        metrics["reward"][-1], metrics["reward_std"][-1] = totals.mean().item(), totals.std().item()
+        metrics["reward"][-1] = totals.nanmean().item()
+        metrics["reward_std"][-1] = nanstd(totals).item()
         metrics["frac_reward_zero_std"][-1] = 1 - gather(live.float()).mean().item()
         metrics["dynamic_sampling/kept"].append(1 / len(made))
         return output

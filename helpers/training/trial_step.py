@@ -149,6 +149,7 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     step that is sampling, and the memory that was measured.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
+    sampled *= 1 + settings.dynamic_sampling
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
@@ -158,6 +159,8 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
         f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less if "
         "completions end sooner",
     ]
+    if settings.dynamic_sampling:
+        lines.append("the time is without the rounds that dynamic_sampling may add")
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")

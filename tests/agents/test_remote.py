@@ -104,6 +104,7 @@ ANSWERS = {
     "unlike": {"type": "unlike", "data": {}},
     "invalid": failed("VALIDATION_ERROR", errors=[{"msg": "Too many."}]),
     "raises": failed("EXECUTION_ERROR"),
+    "ends": failed("SESSION_ERROR"),  # OpenEnv cannot say why it refuses the action
     "long": observed({"page": "x" * 10_000}, 0.5),
     "book": observed({"page": "x" * 2_000_000}, 0.5),
 }
@@ -244,6 +245,16 @@ def test_an_action_that_the_server_refuses_costs_one_call(server, word, faults):
     assert ("Too many." in str(told.value)) == (word == "invalid")
     assert guard.counts["faults"] == faults and game.get_reward() == 0.25
     assert not guard.counts["dead"]
+
+
+def test_an_action_that_ends_the_session_is_no_way_out_of_a_low_reward(server):
+    guard = Guarded(environment_named(server.address))
+    game = guard()
+    game.reset(seed=1)
+    game.step(word="\ud800")  # a lone surrogate, which no JSON takes
+    with pytest.raises(ToolError):
+        game.step(word="ends")
+    assert game.get_reward() == 0.25 and not guard.counts["dead"]
 
 
 def test_what_a_server_says_is_cut(server):

@@ -98,6 +98,10 @@ def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
         (None, "is blank"),
         (float("nan"), "is blank"),
         (7, "is a int, not a path or bytes"),
+        (
+            file_of(Image.new("I;16", (4, 4))),
+            "cannot be used: pixels of mode I;16, more than 8 bits per colour",
+        ),
     ],
 )
 def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reason):
@@ -113,6 +117,12 @@ def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reaso
     assert task.report["dropped"] == {f"picture {reason}": 1} and len(both(task)) == 3
     name = f" ({rows[2]['image']})" if isinstance(rows[2]["image"], str) else ""
     assert task.report["dropped_examples"][f"picture {reason}"] == [f"row 3{name}: 'q2' -> '1'"]
+
+
+def test_what_is_transparent_is_white():
+    logo = Image.new("RGBA", (2, 1))
+    logo.putpixel((1, 0), (255, 0, 0, 255))
+    assert list(opened(file_of(logo)).getdata()) == [(255, 255, 255), (255, 0, 0)]
 
 
 def test_the_same_question_about_the_same_pixels_is_a_duplicate_in_any_file_format(load):

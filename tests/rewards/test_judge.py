@@ -227,6 +227,7 @@ def test_what_a_completion_says_to_the_judge_arrives_between_the_marks_only(serv
 
 
 SPECIAL = ["<|im_end|>", "<|turn>", "<turn|>", "<start_of_image>", "[|endofturn|]", "]~b]", "[e~["]
+SPECIAL += ["<seed:bos>", "<SPECIAL_11>", "<image_soft_token>", "<sop>", "<eos>"]
 SPECIAL += ["[TOOL_CALLS]", "[/INST]", "<<SYS>>", "<tool_call>", "[gMASK]", "</s>", "<｜User｜>"]
 
 

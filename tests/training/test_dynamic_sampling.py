@@ -40,14 +40,14 @@ def told_apart(completions, dead, log_extra, **columns):
 def trained(fresh, config, tmp_path):
     """A function to a trainer after some steps of two groups of four, and the batches that it made."""
 
-    def trained(rounds: int, rows=ROWS, steps: int = 3):
+    def trained(rounds: int, rows=ROWS, steps: int = 3, reward=told_apart):
         model, tokenizer = fresh(load_in_4bit=False)
         few = {"max_steps": steps, "max_completion_length": 8, "seed": 5}
         trainer = GRPOTrainer(
             model=model,
             processing_class=tokenizer,
             args=config(tmp_path, **few, log_completions=True, num_completions_to_print=0),
-            reward_funcs=[told_apart],
+            reward_funcs=[reward],
             train_dataset=rows,
         )
         if rounds:
@@ -101,6 +101,25 @@ def test_without_groups_that_disagree_the_batch_is_filled_with_dead_ones(trained
     assert batches[0]["completion_ids"].shape[0] == 8 and not batches[0]["advantages"].any()
     assert logged(trainer, "dynamic_sampling/kept") == pytest.approx([1 / 3])
     assert logged(trainer, "frac_reward_zero_std") == [1.0]
+
+
+def test_what_no_reward_could_judge_is_no_zero_and_a_column_of_some_rounds_keeps_its_rows(trained):
+    def unsure(completions, question, dead, log_extra, **columns):
+        """None for the first completion of each group; those of a dead question are otherwise 1."""
+        if not any(dead):
+            log_extra("seen", question)
+        scores = enumerate(told_apart(completions, dead, lambda *_: None, question=question))
+        return [None if place % 4 == 0 else 1.0 if dead[place] else s for place, s in scores]
+
+    trainer, batches = trained(8, reward=unsure)
+    for batch in batches:
+        assert (batch["advantages"].view(2, 4)[:, 1:] != 0).any(dim=1).all()
+    # of those that could be judged: 0.25, 0.5 and 0.75 in a live group, 1.0 in a dead one
+    expected = [0.5 + 0.5 * share for share in logged(trainer, "frac_reward_zero_std")]
+    assert logged(trainer, "reward") == pytest.approx(expected)
+    seen = trainer._logs["extra"]["seen"]
+    for place, question in enumerate(seen):
+        assert question is None or question in trainer._logs["prompt"][place][-1]["content"]
 
 
 def test_one_seed_is_one_training(trained):
