@@ -23,6 +23,7 @@ COLORS = {
 SHAPES = ("circle", "square", "triangle", "cross")
 KINDS = {"left": 4, "color": 4, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
+DEEP = ("I", "F")  # how Pillow's modes with more than 8 bits per colour begin
 GREY = (128, 128, 128)  # what a blind policy sees
 
 
@@ -130,8 +131,8 @@ def seen(picture: Image.Image) -> Image.Image:
 
     ValueError for more than 8 bits per colour, which Pillow would cut off.
     """
-    if picture.mode.startswith(("I", "F")):
-        raise ValueError(f"pixels of mode {picture.mode}, more than 8 bits per colour")
+    if picture.mode.startswith(DEEP):
+        raise ValueError(f"it has more than 8 bits per colour, mode {picture.mode}")
     picture = ImageOps.exif_transpose(picture)
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")

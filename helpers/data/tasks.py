@@ -23,7 +23,7 @@ from PIL import Image
 from PIL.ExifTags import Base as Exif
 
 from helpers.data.files import Broken, shortened
-from helpers.data.pictures import seen
+from helpers.data.pictures import DEEP, seen
 from helpers.data.sources import model_files, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
@@ -390,12 +390,13 @@ def _seen(row: dict, folder: Path, max_pixels: int, account: _Account) -> str | 
         return "picture cannot be read from its path"
     try:
         with Image.open(io.BytesIO(file)) as opened:
+            if opened.mode.startswith(DEEP):
+                return "picture has more than 8 bits per colour"
             changes = opened.mode != "RGB" or opened.getexif().get(Exif.Orientation, 1) != 1
             format = "JPEG" if opened.format in ("JPEG", "MPO") else "PNG"
             picture = seen(opened)
-    except Exception as error:  # whatever the bytes provoke in one of Pillow's decoders
-        more = isinstance(error, ValueError) and "8 bits" in str(error)
-        return f"picture cannot be used: {error}" if more else "picture cannot be opened by Pillow"
+    except Exception:  # whatever the bytes provoke in one of Pillow's decoders
+        return "picture cannot be opened by Pillow"
     shrunk = math.sqrt(max_pixels / (picture.width * picture.height))
     if shrunk < 1:
         account.made_smaller += 1

@@ -201,9 +201,9 @@ def learn_from(trainer, teacher, tokenizer) -> None:
     """Let a trainer take a teacher as the reference of its KL: on-policy distillation, if the
     rewards weigh 0 and `beta` is 1.
 
-    TRL's estimate of the KL is exp(d) - d - 1 with d = log q - log p, of the teacher q and the
-    policy p; sampled from p, its mean gradient is that of KL(q || p) at each token, so the policy
-    moves towards the teacher wherever it goes itself (arXiv 2306.13649, section 3).
+    With TRL's default, `use_bias_correction_kl`, the gradient is that of the reverse KL at each
+    token of the policy's own samples: KL(policy || teacher), the on-policy case of GKD (arXiv
+    2306.13649, section 3).
 
     Call this between the trainer's constructor and `train()`. ValueError if the teacher's tokenizer
     has other tokens: its probabilities would be of other texts.

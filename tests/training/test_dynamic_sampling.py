@@ -20,7 +20,7 @@ from trl import GRPOTrainer
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.training.dynamic_sampling import refill
+from helpers.training.dynamic_sampling import _others, refill
 from helpers.training.policy import learn_from, sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -122,8 +122,16 @@ def test_what_no_reward_could_judge_is_no_zero_and_a_column_of_some_rounds_keeps
         assert question is None or question in trainer._logs["prompt"][place][-1]["content"]
 
 
-def test_one_seed_is_one_training(trained):
-    assert logged(trained(8)[0], "loss") == logged(trained(8)[0], "loss")
+def test_the_questions_of_a_round_depend_on_the_step_and_the_round_alone(trained):
+    """So a resumed training draws those that it would have drawn."""
+    trainer, _ = trained(0, steps=1)
+    drawn = [row["question"] for row in _others(trainer, 8, 1)]
+    torch.manual_seed(99)
+    assert [row["question"] for row in _others(trainer, 8, 1)] == drawn
+    assert all(len(set(drawn[start : start + 4])) == 1 for start in range(0, 32, 4))
+    assert [row["question"] for row in _others(trainer, 8, 2)] != drawn
+    trainer.state.global_step += 1
+    assert [row["question"] for row in _others(trainer, 8, 1)] != drawn
 
 
 @pytest.mark.parametrize(
