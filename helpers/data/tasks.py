@@ -304,11 +304,14 @@ def _drawn(
             train.append(row)
     train = train[:most]
     if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
+        first = [account.examples[reason][0] for reason, _ in account.dropped.most_common(1)]
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
             f"holdout_size={holdout_size} were asked for. Bring more rows, or ask for fewer. "
-            f"Read {account.read}, dropped: {_counted(account.dropped)}."
+            f"Read {account.read}, dropped: {_counted(account.dropped)}"
+            + "".join(f" (such as {example})" for example in first)
+            + "."
         )
     return train, holdout
 
@@ -397,6 +400,8 @@ def _seen(row: dict, folder: Path, max_pixels: int, account: _Account) -> str | 
             picture = seen(opened)
     except Exception:  # whatever the bytes provoke in one of Pillow's decoders
         return "picture cannot be opened by Pillow"
+    if max(picture.size) > 200 * min(picture.size):
+        return "picture is over 200 times as long as wide, which Qwen's processor refuses"
     shrunk = math.sqrt(max_pixels / (picture.width * picture.height))
     if shrunk < 1:
         account.made_smaller += 1

@@ -48,26 +48,24 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     if settings.backend == "unsloth" or not on_gpu:
         from unsloth import FastLanguageModel, FastVisionModel
     if settings.backend == "unsloth":
-        given = {"max_seq_length": settings.context, "load_in_4bit": settings.load_in_4bit}
+        if sees and not on_gpu:
+            raise ValueError(
+                "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
+            )
+        shape = shape_of(settings.model_path) if sees else None
+        picture = shape.picture_tokens(settings.max_pixels) if shape else 0
         options = {
             "fast_inference": True,
             "max_lora_rank": settings.max_lora_rank,
             "gpu_memory_utilization": settings.gpu_memory_utilization,
         }
-        if sees and not on_gpu:
-            raise ValueError(
-                "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
-            )
-        if sees:
-            if shape := shape_of(settings.model_path):
-                given["max_seq_length"] += shape.picture_tokens(settings.max_pixels)
-            model, tokenizer = FastVisionModel.from_pretrained(
-                name, **given, **(options if unsloths_engine else {})
-            )
-        else:
-            model, tokenizer = FastLanguageModel.from_pretrained(
-                name, **given, **(options if unsloths_engine else {})
-            )
+        loader = FastVisionModel if sees else FastLanguageModel
+        model, tokenizer = loader.from_pretrained(
+            name,
+            max_seq_length=settings.context + picture,
+            load_in_4bit=settings.load_in_4bit,
+            **(options if unsloths_engine else {}),
+        )
         vllm_cpu.attach(model, settings)
     else:
         from transformers import AutoProcessor, AutoTokenizer

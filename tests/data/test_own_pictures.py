@@ -99,6 +99,10 @@ def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
         (float("nan"), "is blank"),
         (7, "is a int, not a path or bytes"),
         (file_of(Image.new("I;16", (4, 4))), "has more than 8 bits per colour"),
+        (
+            file_of(noise(1, (2, 402))),
+            "is over 200 times as long as wide, which Qwen's processor refuses",
+        ),
     ],
 )
 def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reason):

@@ -227,7 +227,7 @@ def test_a_fingerprint_tells_every_change():
         (
             [{"question": "", "answer": "1"}, {"question": "q", "answer": ""}],
             {},
-            "0 usable.*Read 2, dropped: 1 × question is blank, 1 × answer is blank",
+            "0 usable.*1 × question is blank, 1 × answer is blank .such as row 1: '' -> ",
         ),
         (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
         (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),

@@ -83,8 +83,13 @@ def notebook_03() -> str:
     return "\n".join(cell.source for cell in cells if cell.cell_type == "code")
 
 
-def policy_py() -> str:
-    return Path(policy.__file__).read_text(encoding="utf-8")
+def policy_py(loader: str = "FastLanguageModel") -> str:
+    """One call loads either a model of text or one that sees."""
+    return Path(policy.__file__).read_text(encoding="utf-8").replace("loader.", f"{loader}.")
+
+
+def policy_py_that_sees() -> str:
+    return policy_py("FastVisionModel")
 
 
 def vision_py() -> str:
@@ -144,6 +149,12 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
             policy_py,
             {
                 "FastLanguageModel.from_pretrained": {"gpu_memory_utilization"},
+                "load_lora": set(),
+            },
+        ),
+        (
+            policy_py_that_sees,
+            {
                 "FastVisionModel.from_pretrained": {"max_lora_rank", "max_seq_length"},
                 "load_lora": set(),
             },

@@ -13,7 +13,6 @@ SETTINGS = with_overrides(
     PRESETS["pocket"],
     model="pocket-vision",
     backend="transformers",
-    load_in_4bit=False,
     max_completion_length=20,
 )
 
