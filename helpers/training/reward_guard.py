@@ -171,12 +171,7 @@ class GuardedEpisodes(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Stop, with a checkpoint, if the environment would give up at the next episode."""
-        mine = ""
-        try:
-            self.environments.give_up_if_broken()
-        except BrokenEnvironment as error:
-            mine = str(error)
-        self.broken = next(filter(None, ranks.gathered(mine)), "")
+        self.broken = next(filter(None, ranks.gathered(self.environments.broken)), "")
         if self.broken:
             control.should_save = control.should_training_stop = True
 
