@@ -171,10 +171,8 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
     prompt = [dict(message) for message in row["prompt"]]
     prompt[-1]["content"] += said or ""
     tools = [getattr(environment, name) for name in tools_of(type(environment))]
-    text = tokenizer.apply_chat_template(
-        prompt, tools=tools, add_generation_prompt=True, tokenize=False
-    )
-    return Episode(environment, prompt, tokenizer(text, add_special_tokens=False)["input_ids"])
+    ids = tokenizer.apply_chat_template(prompt, tools=tools, add_generation_prompt=True)
+    return Episode(environment, prompt, ids["input_ids"])
 
 
 def answer(

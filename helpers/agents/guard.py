@@ -153,15 +153,17 @@ class Guarded:
                 file.write(json.dumps(line) + "\n")
         return fault
 
-    def give_up_if_broken(self) -> None:
-        """BrokenEnvironment once too many episodes died."""
+    @property
+    def broken(self) -> str:
+        """Why the training should end, once too many episodes died; empty before."""
         dead, episodes = self.counts["dead"], self.counts["episodes"]
-        if dead >= _MANY and dead > _MOST_DEAD * episodes:
-            raise BrokenEnvironment(
-                f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal} Correct "
-                f"that call, or give it more than {self.seconds:g} seconds; then run the training "
-                "again: it goes on from its last checkpoint."
-            )
+        if dead < _MANY or dead <= _MOST_DEAD * episodes:
+            return ""
+        return (
+            f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal} Correct "
+            f"that call, or give it more than {self.seconds:g} seconds; then run the training "
+            "again: it goes on from its last checkpoint."
+        )
 
 
 # --- Calls that may never return ------------------------------------------------------------------
@@ -199,7 +201,8 @@ class _Play:
         call says so.
         """
         guard = self.guard
-        guard.give_up_if_broken()
+        if guard.broken:
+            raise BrokenEnvironment(guard.broken)
         guard.counts["episodes"] += 1
         self.dead, self.calls = "", 0
 

@@ -18,7 +18,6 @@ import pandas as pd
 
 from helpers.agents import players
 from helpers.agents.guard import BrokenEnvironment, Guarded
-from helpers.agents.players import Player
 from helpers.agents.protocol import Environment, called
 from helpers.rewards.lab.verdicts import Verdict
 
@@ -57,23 +56,21 @@ class Laboratory:
     """A guarded environment on the bench, played and checked at once.
 
     rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
-    oracle: a player that knows how to win and needs the text of `reset` alone, by default the
-    environment's `_oracle`, as `guessing.py` has one; without, nobody shows that the game can be
-    won. An episode that dies ends all with BrokenEnvironment.
+    The environment's `_oracle`, if it has one as `guessing.py` does, is a player that knows how to
+    win and needs the text of `reset` alone; without, nobody shows that the game can be won. An
+    episode that dies ends all with BrokenEnvironment.
 
     played: a row a player, with the mean reward, the calls of an episode, and the share that
     failed. checks: a row a check, with whether it `holds` and what was `found` if not, with what to
     change. verdict: go or no go, from all checks.
     """
 
-    def __init__(
-        self, guard: Guarded, rows: list[dict] | None = None, oracle: Player | None = None
-    ):
+    def __init__(self, guard: Guarded, rows: list[dict] | None = None):
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
         # TRL passes a prompt, too
         rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
         self.guard, self.rows = guard, rows
-        oracle = oracle or getattr(type(guard.factory()), "_oracle", None)
+        oracle = getattr(type(guard.factory()), "_oracle", None)
         self.players = {ORACLE: lambda asked, *_: oracle(asked)} if oracle else {}
         self.players |= {name: player for name, (player, _) in (_WINNING | _PAYING).items()}
         self.players[NOTHING] = players.nothing

@@ -76,9 +76,10 @@ def _numbers(signals: Signals) -> Finding | None:
             finite &= np.isfinite(pd.to_numeric(rows[column], errors="coerce").to_numpy())
     if finite.all():
         return None
-    first, last = span(rows[~finite])
+    steps = rows.index[~finite]
     evidence = (
-        f"{np.sum(~finite)} of {len(rows)} rows, the first at step {first}, the last at step {last}"
+        f"{len(steps)} of {len(rows)} rows, the first at step {int(steps[0])}, the last at step "
+        f"{int(steps[-1])}"
     )
     if not finite[-1]:
         return Finding(
@@ -112,13 +113,12 @@ def _sampling(signals: Signals) -> Finding | None:
     # Rounding to bf16 alone makes 0.01 to 0.04 nats per token (huggingface/trl issue 6789).
     if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= 0.08:
         return None
-    first, end = span(last)
     return Finding(
         "warning",
         "sampling",
         "The engine that samples and the model that trains differ by more than rounding.",
         f"their log-probabilities of a token differ by {last.mean():.2g} nats in the mean, at "
-        f"steps {first} to {end}",
+        f"{span(last)}",
         "See that the engine gets the new weights after each step, compare precision and "
         "temperature, and sample with top_p=1, top_k=0 and no min_p.",
     )
@@ -136,13 +136,13 @@ def _kl(signals: Signals) -> Finding | None:
         # 7 times less likely: what is written is no longer the reference's language
         runaway = now > 2.0
         # after the last row that was not high
-        first, last = span(level[level.where(level <= KL_HIGH).bfill().isna()])
+        high = level[level.where(level <= KL_HIGH).bfill().isna()]
         return Finding(
             "critical" if runaway else "warning",
             "kl",
             "The policy has run away from the reference model." if runaway else "The KL is high.",
-            f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at steps "
-            f"{first} to {last}",
+            f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at "
+            f"{span(high)}",
             "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
             "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
             "less likely.",
@@ -168,12 +168,11 @@ def _clipped(signals: Signals) -> Finding | None:
     if series is None or surely(signals.last(series)) < MOST:
         return None
     last = signals.last(series)
-    first, end = span(last)
     return Finding(
         "critical" if last.mean() >= NEARLY_ALL else "warning",
         "clipped",
         "Most completions are cut off at the limit, before an answer can be read.",
-        f"{last.mean():.0%} at steps {first} to {end}",
+        f"{last.mean():.0%} at {span(last)}",
         "Raise max_completion_length or reward brevity; if the text is noise, lower the learning "
         "rate.",
     )
@@ -198,12 +197,10 @@ def _dead_groups(signals: Signals) -> Finding | None:
             "With a teacher as the reference this is meant; otherwise give a reward a weight.",
         )
     last, right = signals.last(share), signals.share_right
-    start, now, steps = share.iloc[:SHORTEST].mean(), last.mean(), span(last)
+    start, now = share.iloc[:SHORTEST].mean(), last.mean()
     if surely(last) < MOST:
         return None
-    evidence = (
-        f"{now:.0%} of the groups at steps {steps[0]} to {steps[1]}, {start:.0%} at the start"
-    )
+    evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
     # At least so many dead groups are right: all but those that hold the wrong completions.
     if right is None:
         good = signals.risen(signals.series("reward"))
@@ -258,12 +255,11 @@ def _constant(signals: Signals) -> Finding | None:
     for name in reward_names(signals.rows):
         mean, std = (signals.series(f"rewards/{name}/{kind}", MIN_ROWS) for kind in ("mean", "std"))
         if mean is not None and std is not None and max(std.max(), np.ptp(mean)) < 1e-6:
-            first, last = span(mean)
             return Finding(
                 "warning",
                 "constant",
                 "A reward gives every completion the same number, and teaches nothing.",
-                f"{name} is {mean.iloc[0]:g} for all completions at steps {first} to {last}",
+                f"{name} is {mean.iloc[0]:g} for all completions at {span(mean)}",
                 "If nothing can earn it, take easier questions. If it should differ: completions "
                 "are lists of messages, `completion_text` gives the text.",
             )

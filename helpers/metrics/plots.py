@@ -8,7 +8,6 @@ as well as in colour.
 
 from itertools import cycle
 
-import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -28,11 +27,10 @@ LOOKS = (
 _PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
 
 
-def _figure(rows: int, columns: int, **options):
-    """A figure and its panels. The caller shows it; left open, Jupyter would draw it twice."""
-    figure, panels = plt.subplots(rows, columns, layout="constrained", **options)
-    plt.close(figure)
-    return figure, panels
+def _figure(rows: int, columns: int, size: tuple[float, float], **options):
+    """A figure and its panels, unknown to pyplot, with which Jupyter would draw it twice."""
+    figure = Figure(size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
 
 
 def _panel(
@@ -46,7 +44,7 @@ def _panel(
     beginning, and a dotted line where one follows another.
     """
     if axes is None:
-        _, axes = _figure(1, 1, figsize=(7.0, 3.6))
+        _, axes = _figure(1, 1, (7.0, 3.6))
     axes.set_title(title, loc="left", fontsize=10)
     axes.set(xlabel=xlabel, ylabel=ylabel)
     axes.grid(alpha=0.25)
@@ -230,10 +228,8 @@ def dashboard(history: pd.DataFrame) -> Figure:
     """
     panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
     panels += [["tools", "tools"]] if has_tools(history) else []
-    figure, grid = plt.subplot_mosaic(
-        panels, figsize=(_PAGE, 2.8 * len(panels)), layout="constrained"
-    )
-    plt.close(figure)
+    figure = Figure((_PAGE, 2.8 * len(panels)), layout="constrained")
+    grid = figure.subplot_mosaic(panels)
     for draw in (reward, each_reward, spread, completion_length, kl, loss, tools)[: len(grid)]:
         axes = grid[draw.__name__]
         draw(history, axes)
@@ -245,7 +241,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     """Several runs over one another, by name: reward, KL, completion length, and the share of
     dead groups.
     """
-    figure, grid = _figure(2, 2, figsize=(_PAGE, 6.2))
+    figure, grid = _figure(2, 2, (_PAGE, 6.2))
     panels = {
         "reward": "reward",
         "kl": "KL, nats per token",
@@ -265,7 +261,7 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     be sick.
     """
     figure, grid = _figure(
-        len(histories), 4, figsize=(_PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
+        len(histories), 4, (_PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
     )
     lines = {
         "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
@@ -308,7 +304,7 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     `helpers.data.arithmetic.is_careful`.
     history: with `correctness_reward` among its rewards.
     """
-    figure, (left, right) = _figure(1, 2, figsize=(_PAGE, 3.5))
+    figure, (left, right) = _figure(1, 2, (_PAGE, 3.5))
     _panel("Right answers, and careful workings", "share of completions", left)
     _line(left, history, "rewards/correctness_reward/mean", "right", BLUE)
     left.plot(
@@ -384,7 +380,7 @@ def stored_changes(change, stored: dict) -> Figure:
 
     change: a matrix. stored: for each format the matrix of changes read back.
     """
-    figure, panels = _figure(1, len(stored), figsize=(_PAGE, 3.0), sharex=True, sharey=True)
+    figure, panels = _figure(1, len(stored), (_PAGE, 3.0), sharex=True, sharey=True)
     for axes, (name, read_back) in zip(panels, stored.items(), strict=True):
         _panel(name, "", axes, xlabel="change by training")
         dots = {"s": 2, "alpha": 0.4, "color": BLUE, "linewidths": 0, "rasterized": True}
@@ -400,7 +396,7 @@ def reward_signal(signal: dict) -> Figure:
 
     signal: what `rewards.lab.Lab.signal` returns.
     """
-    figure, (shares, passes, ranks) = _figure(1, 3, figsize=(_PAGE, 3.5), width_ratios=[1.1, 1, 1])
+    figure, (shares, passes, ranks) = _figure(1, 3, (_PAGE, 3.5), width_ratios=[1.1, 1, 1])
     rewards = signal["rewards"]
     names = list(rewards)
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]

@@ -63,14 +63,14 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """The means of two spans of a series, the standard error of their difference, and the first and
-    last step of each.
+    """The means of two spans of a series, the standard error of their difference, and the steps of
+    each in words.
     """
 
     before: float
     after: float
     error: float
-    spans: tuple[tuple[int, int], tuple[int, int]]
+    spans: tuple[str, str]
 
     @property
     def difference(self) -> float:
@@ -85,8 +85,8 @@ class Change:
         return -self.difference > errors * self.error and -self.difference >= least
 
     def __str__(self) -> str:
-        (a, b), (c, d) = self.spans
-        return f"{self.before:.3g} at steps {a} to {b}, {self.after:.3g} at steps {c} to {d}"
+        first, last = self.spans
+        return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
 
 
 def compare(series: pd.Series, before: slice, after: slice) -> Change:
@@ -107,9 +107,9 @@ def compare(series: pd.Series, before: slice, after: slice) -> Change:
     return Change(float(one.mean()), float(two.mean()), error, (span(one), span(two)))
 
 
-def span(series: pd.Series) -> tuple[int, int]:
-    """The first and the last step of a series."""
-    return int(series.index[0]), int(series.index[-1])
+def span(series: pd.Series) -> str:
+    """The first and the last step of a series, in words."""
+    return f"steps {int(series.index[0])} to {int(series.index[-1])}"
 
 
 def surely(shares: pd.Series) -> float:

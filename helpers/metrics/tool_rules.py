@@ -91,13 +91,12 @@ def _most(
         signals.success is not None and signals.risen(signals.success.iloc[-rows:])
     )
     last = signals.last(share)
-    first, end = span(last)
     critical = last.mean() >= NEARLY_ALL and not signals.better
     return Finding(
         "info" if improves else "critical" if critical else "warning",
         rule,
         what + (", but the training is still getting better." if improves else "."),
-        f"{last.mean():.0%} of {of} at steps {first} to {end}",
+        f"{last.mean():.0%} of {of} at {span(last)}",
         advice,
     )
 

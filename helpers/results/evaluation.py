@@ -5,6 +5,7 @@ scored here is `answering.py`'s work.
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -35,12 +36,10 @@ def right(
         with them: by `question`, a sum that is copied from it is no answer, and `kind` says how
         an answer is judged.
     """
+    judge = judge or partial(correctness_reward, tags=tags)
     columns = {}
     if rows is not None:
         columns = rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
-    if judge is None:
-        rewards = correctness_reward(completions, answers, tags, **columns)
-        return [reward == 1.0 for reward in rewards]
     messages = [[{"role": "assistant", "content": text}] for text in completions]
     scores, faults = checked_scores(judge, messages, columns | {"answer": answers})
     if faults:

@@ -15,7 +15,7 @@ _T975 = (
 )  # fmt: skip
 
 
-def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, float]:
+def wilson_interval(successes: float, n: int) -> tuple[float, float]:
     """The Wilson score interval of a proportion; honest at 0 and at 1, unlike mean ± z·se.
 
     E. B. Wilson, Journal of the American Statistical Association 22, 1927.
@@ -30,9 +30,9 @@ def wilson_interval(successes: float, n: int, z: float = _Z95) -> tuple[float, f
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n} is not a proportion.")
-    p, z2 = successes / n, z * z
+    p, z2 = successes / n, _Z95 * _Z95
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
-    half = z / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
+    half = _Z95 / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     # Rounding may push the bounds of 0/n and n/n past the point itself by 1e-17.
     return min(p, max(0.0, centre - half)), max(p, min(1.0, centre + half))
 
@@ -81,7 +81,7 @@ def student_interval(values: list[float]) -> tuple[float, float]:
     if len(values) < 2:
         return math.nan, math.nan
     freedom = len(values) - 1
-    t = _T975[freedom - 1] if freedom <= len(_T975) else statistics.NormalDist().inv_cdf(0.975)
+    t = _T975[freedom - 1] if freedom <= len(_T975) else _Z95
     mean, half = statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half
 

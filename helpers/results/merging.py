@@ -148,8 +148,9 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     """
     logits = []
     for prompt in prompts:
-        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-        ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"]
+        ids = tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, return_tensors="pt"
+        )["input_ids"]
         logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
     return logits
 

@@ -60,8 +60,8 @@ class GuardedRewards(TrainerCallback, ExportableState):
         self.run = run
         self.rewards = dict(zip(names, functions, strict=True))
         self.functions = [
-            self._checked(name) if ours_to_call(reward) else reward
-            for name, reward in self.rewards.items()
+            watched(function, checked_scores, lambda *judged: self.news.append(judged))
+            for function in functions
         ]
         self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
@@ -74,15 +74,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
             for name, state in mine.get("attributes", {}).get("rewards", {}).items():
                 if reward := stateful(self.rewards.get(name)):
                     reward.load_state_dict(state)
-
-    def _checked(self, name: str) -> Callable:
-        def reward(completions: list, **columns) -> list[float | None]:
-            scores, faults = checked_scores(self.rewards[name], completions, columns)
-            self.news.append((name, scores, faults))
-            return scores
-
-        reward.__name__ = name
-        return reward
 
     def _failing(self, enough: int) -> list[str]:
         return [
@@ -171,12 +162,7 @@ class GuardedEpisodes(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Stop, with a checkpoint, if the environment would give up at the next episode."""
-        mine = ""
-        try:
-            self.environments.give_up_if_broken()
-        except BrokenEnvironment as error:
-            mine = str(error)
-        self.broken = next(filter(None, ranks.gathered(mine)), "")
+        self.broken = next(filter(None, ranks.gathered(self.environments.broken)), "")
         if self.broken:
             control.should_save = control.should_training_stop = True
 
@@ -186,6 +172,20 @@ class GuardedEpisodes(TrainerCallback):
             raise BrokenEnvironment(self.broken)
 
 
-def ours_to_call(reward: object) -> bool:
-    """TRL itself calls models, and loads what is named by a string."""
-    return callable(reward) and not isinstance(reward, nn.Module)
+def watched(reward: Callable | str, score: Callable, hear: Callable) -> Callable | str:
+    """The reward as TRL calls it, without raising; what TRL itself calls, models and names of
+    models, comes back as it is.
+
+    score: `checked_scores` or `tried`. hear: is told of each batch the reward's name, its scores
+    and their faults.
+    """
+    if isinstance(reward, (str, nn.Module)):
+        return reward
+
+    def called(completions: list, **columns) -> list[float | None]:
+        scores, faults = score(reward, completions, columns)
+        hear(called.__name__, scores, faults)
+        return scores
+
+    called.__name__ = reward_name(reward)
+    return called

@@ -7,6 +7,7 @@ will take in time and tokens.
 import copy
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,10 +20,9 @@ from transformers import PrinterCallback
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import constant, tried
-from helpers.rewards.shaping import reward_name
 from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
-from helpers.training.reward_guard import ours_to_call
+from helpers.training.reward_guard import watched
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def trial_step(
     length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
     longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
-    on_gpu, scores = model.device.type == "cuda", {}
+    on_gpu, scores = model.device.type == "cuda", defaultdict(list)
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
@@ -82,7 +82,10 @@ def trial_step(
                 model=model,
                 processing_class=tokenizer,
                 args=few,
-                reward_funcs=[_only_tried(function, scores) for function in reward_functions],
+                reward_funcs=[
+                    watched(function, tried, lambda name, given, _: scores[name].extend(given))
+                    for function in reward_functions
+                ],
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
@@ -167,17 +170,3 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     # a constant 0 may be right here: no completion comes to its end
     alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
     return lines + [f"note: {said}" for said in alike if said]
-
-
-def _only_tried(function, scores: dict):
-    """The reward as the training would call it, without raising; `scores` gets what it gives."""
-    if not ours_to_call(function):
-        return function
-
-    def reward(completions, **columns):
-        given = tried(function, completions, columns)[0]
-        scores.setdefault(reward.__name__, []).extend(given)
-        return given
-
-    reward.__name__ = reward_name(function)
-    return reward

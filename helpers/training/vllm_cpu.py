@@ -161,11 +161,7 @@ def rollout(model, tokenizer) -> Callable | None:
 
     def sampled(prompts: list, trainer) -> dict:
         args = trainer.args
-        texts = [
-            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
-            for prompt in prompts
-        ]
-        ids = tokenizer(texts, add_special_tokens=False)["input_ids"]
+        ids = tokenizer.apply_chat_template(prompts, add_generation_prompt=True)["input_ids"]
         parameters = SamplingParams(
             temperature=args.temperature,
             top_p=args.top_p,

@@ -89,10 +89,8 @@ def served(openenv, tmp_path_factory):
 def test_the_laboratory_finds_of_a_served_game_what_it_finds_at_home(served):
     kind = environment_named(served)
     assert get_json_schema(kind().guess) == get_json_schema(Guessing().guess)
-    labs = [
-        Laboratory(Guarded(factory), oracle=Guessing._oracle)
-        for factory in (kind, partial(Guessing, span=63))
-    ]
+    kind._oracle = Guessing._oracle
+    labs = [Laboratory(Guarded(factory)) for factory in (kind, partial(Guessing, span=63))]
     assert labs[0].episodes == labs[1].episodes and labs[0].verdict.go
     pd.testing.assert_frame_equal(labs[0].checks, labs[1].checks)
 

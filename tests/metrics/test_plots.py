@@ -1,8 +1,7 @@
-"""Figures: whatever a history lacks, each is drawn from the data it was given, and left closed."""
+"""Figures: whatever a history lacks, each is drawn from the data it was given."""
 
 import warnings
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -13,7 +12,6 @@ from matplotlib.figure import Figure
 from helpers.metrics import plots
 from helpers.metrics.history import joined, smoothed
 
-plt.switch_backend("agg")
 CURVES = [
     plots.reward,
     plots.spread,
@@ -65,13 +63,6 @@ HISTORIES = {
     "tools all nan": of_tools().assign(**dict.fromkeys(TOOLS, np.nan)),
     "one row of nan": history(1).assign(**dict.fromkeys([*REQUIRED[1:], *COLUMNS], np.nan)),
 }
-
-
-@pytest.fixture(autouse=True)
-def no_figure_stays_open():
-    assert plt.get_fignums() == []
-    yield
-    assert plt.get_fignums() == []
 
 
 @each_figure

@@ -43,12 +43,6 @@ def real(test):
 # --- A server that answers ------------------------------------------------------------------------
 
 
-def share_that_differs(answers: list[str], model, tokenizer) -> float:
-    limit = POCKET.max_completion_length
-    groups = sample(model, tokenizer, PROMPTS, max_new_tokens=limit, temperature=0, progress=False)
-    return sum(a != e for a, (e,) in zip(answers, groups, strict=True)) / len(PROMPTS)
-
-
 @real
 def test_a_model_is_served_until_the_block_ends(model, tokenizer):
     this, limit = psutil.Process(), POCKET.max_completion_length
