@@ -13,8 +13,9 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers import Number, judged, parse_number, quick_verdict, symbolic
-from helpers.rewards.answers.kinds import KINDS, NAMES, checked
+from helpers.rewards.answers import symbolic
+from helpers.rewards.answers.kinds import KINDS, NAMES, checked, judged, quick_verdict
+from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
