@@ -19,7 +19,7 @@ from trl.rewards import accuracy_reward
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards import answers, correctness_reward
+from helpers.rewards import correctness_reward
 from helpers.rewards.answers import numbers, symbolic
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
@@ -42,7 +42,7 @@ def number_completions(
     completions, golds = [], []
     for row in rows:
         gold = row["answer"]
-        number = answers.parse_number(gold)
+        number = numbers.parse_number(gold)
         for _ in range(GROUP):
             value = int(number.value) if rng.random() < 0.5 else rng.randrange(-200, 10_000)
             spelt = rng.choice(spellings).format(value, 2 * value)

@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psutil
 
+from benchmarks.escapes import attempt
 from helpers import PROJECT
 from helpers.rewards.code import Job, Limits, run_code
-from helpers.rewards.lab.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
 BODIES = [

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
-from helpers.rewards.answers import quick_verdict
+from helpers.rewards.answers.kinds import quick_verdict
 from helpers.rewards.correctness import correctness_reward, judged_answer
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.structure import format_reward

@@ -11,7 +11,8 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 
-from helpers.rewards.answers import parse_number, same_answer
+from helpers.rewards.answers.kinds import same_answer
+from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.programs import (
     executes_reward,
     output_match_reward,

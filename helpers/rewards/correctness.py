@@ -3,6 +3,7 @@
 What is judged is the last complete answer block outside the reasoning.
 """
 
+import importlib.util
 import json
 import re
 import unicodedata
@@ -13,8 +14,9 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers import Number, judged, parse_number, quick_verdict, symbolic
-from helpers.rewards.answers.kinds import KINDS, NAMES, checked
+from helpers.rewards.answers import symbolic
+from helpers.rewards.answers.kinds import KINDS, NAMES, checked, judged, quick_verdict
+from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
@@ -210,6 +212,11 @@ def task_reward(
             requests[len(scores)] = (str(name), given[:_LONGEST_TEXT], data)
         scores.append(0.0 if name and data else None)
     _warn_missing("task_reward", scores, "no reasoning-gym entry")
+    if requests and importlib.util.find_spec("reasoning_gym") is None:
+        raise LookupError(
+            "reasoning-gym is not installed: `pip install reasoning-gym` "
+            "(requirements-optional.txt has its version)."
+        )
     verdicts = symbolic.judged("task", list(requests.values()))
     for position, score in zip(requests, verdicts, strict=True):
         scores[position] = min(1.0, max(0.0, score or 0.0))

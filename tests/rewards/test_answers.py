@@ -8,14 +8,9 @@ from pathlib import Path
 import pytest
 
 from helpers.rewards import correctness_reward
-from helpers.rewards.answers import (
-    kind_of,
-    kinds,
-    mathematics,
-    quick_verdict,
-    same_answer,
-    unboxed,
-)
+from helpers.rewards.answers import kinds, mathematics
+from helpers.rewards.answers.kinds import kind_of, quick_verdict, same_answer
+from helpers.rewards.answers.spelling import unboxed
 
 HERE = Path(__file__).parent
 GSM8K = HERE.parents[2] / "shared" / "data" / "gsm8k"

@@ -4,6 +4,7 @@ raise, hang or run code.
 
 import json
 import random
+import sys
 from functools import partial
 
 import pytest
@@ -256,6 +257,14 @@ def test_rows_of_other_sources_score_none_with_one_warning(entries):
             [given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]
         )
     assert scores == [1.0, None, None] and len(caught) == 1
+
+
+def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
+    row = {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]}
+    assert task_reward(["no answer block"], **row) == [0.0]
+    with pytest.raises(LookupError, match=r"not installed.*requirements-optional\.txt"):
+        task_reward([said("4")], **row)
 
 
 # --- Hostile completions --------------------------------------------------------------------------

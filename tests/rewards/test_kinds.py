@@ -9,7 +9,8 @@ import sys
 import pytest
 
 from helpers.rewards import correctness_reward
-from helpers.rewards.answers import kind_of, kinds, quick_verdict, same_answer
+from helpers.rewards.answers import kinds
+from helpers.rewards.answers.kinds import kind_of, quick_verdict, same_answer
 
 FILES = {kind: sys.modules[judge.__module__] for kind, judge in kinds.JUDGES.items()}
 

@@ -4,7 +4,8 @@ from fractions import Fraction
 
 import pytest
 
-from helpers.rewards.answers import Number, parse_number, same_answer
+from helpers.rewards.answers.kinds import same_answer
+from helpers.rewards.answers.numbers import Number, parse_number
 
 VALUES = [
     ("42", 42),

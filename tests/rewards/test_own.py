@@ -1,5 +1,6 @@
 """A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
 
+import math
 import sys
 
 import pytest
@@ -95,7 +96,9 @@ def test_a_copy_still_finds_what_its_file_imports(typed, monkeypatch):
 
 
 def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason():
-    assert "brevity gave 1.0 to each of 3 completions; " in constant("brevity", [1.0, None, 1.0])
+    assert "brevity gave 1.0 to each of 3 completions; " in constant(
+        "brevity", [1.0, None, math.nan]
+    )
     assert constant("brevity", [1.0] * 64) == (
         "brevity gave 1.0 to each of 64 completions; completions are lists of messages, "
         "`completion_text` gives the text."

@@ -10,7 +10,7 @@ from fractions import Fraction
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from helpers.rewards.answers import same_answer
+from helpers.rewards.answers.kinds import same_answer
 
 pick = st.sampled_from
 FRAMES = ["{}", " {} ", "{}.", "\\boxed{{{}}}", "${}$"]

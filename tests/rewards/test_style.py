@@ -128,8 +128,8 @@ def test_a_source_that_is_not_there_costs_the_row(sources, text, earned):
 
 
 def test_each_row_has_its_own_sources():
-    sources = [["a"], ["a", "b"], [], None, 0]
-    assert citation_reward(["[2]"] * 5, sources=sources) == [0.0, 1.0, 0.0, 1.0, 0.0]
+    sources = [["a"], ["a", "b"], [], None, 0, "one text"]
+    assert citation_reward(["[2]"] * 6, sources=sources) == [0.0, 1.0, 0.0, 1.0, 0.0, 0.0]
     everything = "".join(f"[{n}]" for n in range(1, 101))
     assert citation_reward([everything], sources=[["a", "b"]]) == [0.0]
 

@@ -257,17 +257,6 @@ def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
     assert workers() == before
 
 
-@linux
-def test_without_reasoning_gym_it_says_what_to_install(tmp_path, monkeypatch):
-    (tmp_path / "reasoning_gym.py").write_text("raise ModuleNotFoundError(name='reasoning_gym')")
-    kill_the_workers()
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    with pytest.raises(
-        LookupError, match=r"reasoning_gym is not installed.*requirements-optional\.txt"
-    ):
-        symbolic.judged("task", [("gcd", "never asked", "{}")])
-
-
 @pytest.mark.parametrize(
     "code",
     [

@@ -19,7 +19,7 @@ such as primes, with which the spelling must be the same.
   `\{1\}` ≠ `\{1,2\}`, `2, 3` ≠ `2`
 - `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`
 - `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `40+2` ≠ `42`, `5 km` ≠ `5 m`, `4 2x` ≠ `8x`,
-  `\boxed{1}\boxed{2}` ≠ `2`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
+  `\boxed{1}\boxed{2}` ≠ `12`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
 """
 
 import re

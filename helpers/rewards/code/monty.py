@@ -77,13 +77,9 @@ def input(prompt="", print=print, lines={_INPUTS}):
 
 
 class MontySandbox:
-    """Programs in workers of pydantic-monty. ValueError where the package is not installed."""
+    """Programs in workers of pydantic-monty."""
 
     def __init__(self, workers: int | None = None):
-        if importlib.util.find_spec("pydantic_monty") is None:
-            raise ValueError(
-                "the sandbox 'monty' is not installed: `pip install pydantic-monty==1.4.0`."
-            )
         self.workers = workers or os.cpu_count() or 1
         # pydantic-monty looks for it in every call, which takes 60 of 76 us
         if importlib.util.find_spec("opentelemetry") is None:

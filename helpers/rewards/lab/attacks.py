@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from helpers.rewards.answers import parse_number, quick_verdict
+from helpers.rewards.answers.kinds import quick_verdict
+from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.asserts import Test, read_tests
 from helpers.rewards.code.programs import program_of
 from helpers.rewards.lab.verdicts import RIGHT, WRONG

@@ -3,8 +3,8 @@ sandbox.
 
 Each attack (escapes.txt) is a program that is asked for `solve(20)` and does not know the answer.
 It wins where its value is counted as the answer, where it learns what only we know, or where it
-leaves a trace outside. `attempt` lays out the bait and says which attacks won: none may. Notebook
-02 shows the table; the attacks on the text of a completion are in `attacks`.
+leaves a trace outside. `attempt` lays out the bait and says which attacks won: none may. The tests
+run them all; the attacks on the text of a completion are in `helpers.rewards.lab.attacks`.
 
 Sources: the harnesses in use (an exit code of 0 counted as passed; exec in the trainer's process),
 published reward hacks of coding models (always-equal objects, patched test runners, tests read from
@@ -61,7 +61,6 @@ class Attempt:
 
 def attempt(
     backend: str | Backend = "monty",
-    limits: Limits = _LIMITS,
     workers: int | None = None,
     battery: Sequence[Escape] | None = None,
 ) -> list[Attempt]:
@@ -74,7 +73,7 @@ def attempt(
         job = Job(source, "solve", ((20,),) * escape.count) if escape.count else Job(source)
         began = time.monotonic()
         for _ in range(1 + escape.twice):
-            [outcomes] = run_code([job], limits, backend, workers)
+            [outcomes] = run_code([job], _LIMITS, backend, workers)
         seconds = time.monotonic() - began
         return Attempt(escape, tuple(outcomes), touched() or _won(outcomes), seconds)
 
