@@ -133,7 +133,8 @@ def execute(
         elif fresh:
             if any(map(folder.is_of_another_lesson, numbers)):
                 print(f"set aside, whole: {folder.set_aside()}")
-            arguments.set_training_aside(folder, numbers)
+            if "03" in numbers:
+                arguments.give_up_training(folder)
         else:
             usual = defaults([number for number in numbers if number in ("01", "03")])
             arguments.refuse_to_lose(folder, numbers, given, usual)
