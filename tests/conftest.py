@@ -135,6 +135,17 @@ def cli(capsys):
     return call
 
 
+@pytest.fixture
+def executions(monkeypatch):
+    """In place of execution: what each notebook was given, and `outcomes` to say which fail."""
+    from executions import Executions
+
+    from helpers.commands import pipeline
+
+    monkeypatch.setattr(pipeline, "_execute", Executions())
+    return pipeline._execute
+
+
 @pytest.fixture(scope="module")
 def one_thread():
     """So small a model is fastest on one thread, and many times slower on two that other processes
