@@ -114,9 +114,9 @@ def execute(
 
     Everything that can be refused is refused before the first notebook starts and before anything
     is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
-    that would give up an interrupted training. fresh: such a training is set aside, in
-    `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. resumed: the call to
-    go on with. how: another way to execute one notebook, a function as `_execute` is.
+    that would give up an interrupted training. fresh: such a training is given up, and all that
+    another lesson made is set aside, in `set_aside/`. resumed: the call to go on with. how: another
+    way to execute one notebook, a function as `_execute` is.
     """
     folder, how = Run(name), how or _execute
     check(name, numbers, given, fresh)
