@@ -164,11 +164,17 @@ def python():
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine without a GPU, whatever this one has, and a runs folder of each test's own."""
+def runs(tmp_path, monkeypatch):
+    """A runs folder of each test's own."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def machine(runs, monkeypatch):
+    """A machine without a GPU, whatever this one has, and `runs`."""
     from helpers import environment
 
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     environment.this_machine.cache_clear()
     yield
