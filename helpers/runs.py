@@ -27,7 +27,7 @@ _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
 ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
-_MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
+_REMEDY = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 # Notebooks that prepare data of their own and train on it, and those whose work they do or replace.
 LESSONS = {
     "00": ("01", "03"),
@@ -342,7 +342,7 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
         with contextlib.suppress(OSError):  # Windows: nobody may write or read a locked file
             who = (folder / name).read_text(encoding="utf-8").strip()
         raise ValueError(
-            f"{what} is being executed by {who or 'another process'}. {_MEND}"
+            f"{what} is being executed by {who or 'another process'}. {_REMEDY}"
         ) from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     who = f"process {os.getpid()} on {platform.node()} since {since}"

