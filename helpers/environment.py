@@ -410,11 +410,8 @@ def unsloth_switches() -> dict[str, str]:
     }
 
 
-def doctor(machine: Machine, runs: Path) -> list[str]:
-    """What is wrong with the machine's set-up, one sentence each, and the command that repairs it.
-
-    runs: the folder of the runs, whose disk must have room.
-    """
+def doctor(machine: Machine) -> list[str]:
+    """What is wrong with the machine's set-up, one sentence each, and how to repair it."""
     problems = [
         f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
         for name, pin, have in mismatches(machine)
@@ -427,11 +424,4 @@ def doctor(machine: Machine, runs: Path) -> list[str]:
         and (obstacle := vllm_obstacle(machine))
     ):
         problems.append(f"{obstacle}.")
-    there = next(folder for folder in (runs, *runs.parents) if folder.exists())
-    free = shutil.disk_usage(there).free / 1e9
-    if free < 2:
-        problems.append(
-            f"only {free:.1f} GB of disk are free for the runs; a pocket run needs 0.1 GB, the "
-            "install 3 GB. Delete old runs."
-        )
     return problems
