@@ -246,9 +246,6 @@ def install(machine: Machine | None = None) -> None:
         f"{len(listed)} pinned packages",
         flush=True,
     )
-    library, version = platform.libc_ver()
-    if "vllm" in listed and library == "glibc" and version < "2.31":
-        print(f"glibc {version} is below 2.31: pip compiles vLLM's llguidance, which needs Rust")
     unsloth = [listed.pop(name) for name in _WITHOUT_DEPENDENCIES]
     if machine.gpu:
         # pip would keep a build without CUDA that is installed, and prefer one that an index offers

@@ -253,13 +253,9 @@ def test_what_a_user_has_asked_of_vllms_logging_stays(monkeypatch, asked, logs):
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_unsloth_is_installed_last_and_without_its_dependencies(
-    versions, pip, machine, monkeypatch, capsys
-):
+def test_unsloth_is_installed_last_and_without_its_dependencies(versions, pip, machine):
     versions(trl=None)
-    monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.28"))
     install(machine)
-    assert ("glibc 2.28 is below 2.31" in capsys.readouterr().out) == (machine is GPU)
     stack, unsloth, project = (line.replace(";", " ").split() for line in pip())
     pinned = listed(requirements_file(machine).name).items()
     own = {f"{name}=={pins()[name]}" for name in WITHOUT_DEPENDENCIES}
