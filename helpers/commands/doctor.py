@@ -67,11 +67,6 @@ def main(parsed: argparse.Namespace) -> int:
         presets.check_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
-    except ImportError as error:
-        problems.append(
-            f"there is no estimate for {preset.model} before the install: {error.name} fetches "
-            "its shape."
-        )
     if parsed.imports or machine.gpu:
         problems += environment.broken_imports(machine)
     print("\n".join(["", *estimate, ""]))
