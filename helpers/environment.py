@@ -231,12 +231,11 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     return sorted(found)
 
 
-def install(machine: Machine | None = None) -> None:
+def install(machine: Machine) -> None:
     """Install what this machine needs into the running interpreter, and this project in place.
 
     Two steps: the machine's list, then Unsloth without its dependencies. ValueError on failure.
     """
-    machine = machine or this_machine()
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
         return
@@ -314,7 +313,7 @@ def set_up_hosted() -> None:
     packages = metadata.packages_distributions()
     imported = {name for module in list(sys.modules) for name in packages.get(module, ())}
     before = {name: installed_version(name) for name in imported}
-    install()
+    install(this_machine())
     replaced = sorted(name for name in before if installed_version(name) != before[name])
     if replaced:
         print(
@@ -372,7 +371,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
+def broken_imports(machine: Machine) -> list[str]:
     """What is installed as pinned and cannot be imported all the same, one sentence each.
 
     Each package is tried in a process of its own, so that one that crashes is reported like any
@@ -385,7 +384,7 @@ def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
     for name in filter(names.__contains__, _TRIALS):
         command = [sys.executable, "-c", _TRIALS[name][machine.gpu is not None]]
         tried = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=seconds
+            command, capture_output=True, text=True, errors="replace", timeout=300
         )
         if tried.returncode:
             # a crash says nothing: -11 is a segmentation fault

@@ -420,7 +420,8 @@ def test_the_first_cell_asks_for_a_restart_where_a_loaded_package_was_replaced(
     secrets("colab", SECRETS)
     installed = {"pytest": "1.0", "ruff": "1.0"}
     monkeypatch.setattr(environment, "installed_version", installed.get)
-    monkeypatch.setattr(environment, "install", lambda: installed.update(pytest="2.0", ruff="2.0"))
+    new = {"pytest": "2.0", "ruff": "2.0"}
+    monkeypatch.setattr(environment, "install", lambda machine: installed.update(new))
     set_up_hosted()
     out = capsys.readouterr().out
     assert "RESTART NEEDED: pytest had been imported before" in out, "ruff has not"
