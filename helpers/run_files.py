@@ -1,66 +1,33 @@
 """The two JSON files of a run that every later stage reads, manifest.json and evaluation.json: a
 pydantic model each, with what their readers rely on.
 
-Fields that a file may lack have a default; fields that a model does not name are kept as they are.
+Fields that a model does not name are kept as they are.
 """
 
 import json
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, RootModel, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, RootModel, ValidationError
 
 
-class _Record(BaseModel):
-    # strict: "3" is no number. A default stands for a missing field, so it may be None where null
-    # in the file is refused.
-    model_config = ConfigDict(strict=True, extra="allow")
-
-
-class Settings(_Record):
-    """A preset as it was recorded; `presets.from_manifest` checks the other fields."""
-
-    name: str
-    model: str
-
-
-class Section(_Record):
-    """A section of the manifest, with when it was written; that of the training names its rewards
-    and their weights.
-    """
-
-    written: AwareDatetime = None
-    settings: Settings = None
-    rewards: list[str] = []
-    weights: list[float] = []
-
-
-class Manifest(_Record):
+class Manifest(BaseModel):
     """manifest.json. Every entry but the name is a section."""
 
-    __pydantic_extra__: dict[str, Section] = Field(init=False)
+    model_config = ConfigDict(extra="allow")
+    __pydantic_extra__: dict[str, dict] = Field(init=False)
 
     name: str = ""
 
 
-class Proportion(_Record):
-    """A share of n answers with its 95 % interval."""
+class Measured(BaseModel):
+    """What was measured of one model: a share of n answers with its 95 % interval."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
 
     accuracy: float
     ci95: tuple[float, float]
     n: Annotated[int, Field(ge=1)]
-
-
-class Measured(Proportion):
-    """What was measured of one model."""
-
-    greedy: Proportion | None = None
-    by_difficulty: dict[str, Proportion] = {}
-    pass_at_k: dict[str, dict] = {}
-    majority: Proportion = None
-    other: Proportion = None
-    blind: Proportion = None
-    swapped: Proportion = None
 
 
 MODELS: dict[str, type[BaseModel]] = {

@@ -27,7 +27,7 @@ _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
 ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
-_MEND = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
+_REMEDY = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 # Notebooks that prepare data of their own and train on it, and those whose work they do or replace.
 LESSONS = {
     "00": ("01", "03"),
@@ -331,35 +331,28 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     process, however that ends. Between machines it holds on a disk that passes locks on (NFS 4,
     Lustre mounted with `flock`, CephFS, GPFS).
     """
-    from filelock import SoftFileLock, Timeout  # missing before the install, unlike this module
+    from filelock import FileLock, SoftFileLock, Timeout  # missing before the install
 
-    lock = _file_lock(folder / name)
+    # one object per file in this process, whatever the thread: so it may be taken twice
+    lock = FileLock(folder / name, is_singleton=True, thread_local=False)
     try:
         lock.acquire(timeout=0.25)  # some take it for a moment, to see who has it
     except Timeout:
-        raise ValueError(f"{what} is being executed by {_named_in(lock)}. {_MEND}") from None
+        who = ""
+        with contextlib.suppress(OSError):  # Windows: nobody may write or read a locked file
+            who = (folder / name).read_text(encoding="utf-8").strip()
+        raise ValueError(
+            f"{what} is being executed by {who or 'another process'}. {_REMEDY}"
+        ) from None
     since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
     who = f"process {os.getpid()} on {platform.node()} since {since}"
     try:
         if not isinstance(lock, SoftFileLock):  # on a disk without locks; it writes who itself
-            with contextlib.suppress(OSError):  # Windows: nobody may write or read a locked file
+            with contextlib.suppress(OSError):
                 (folder / name).write_text(who, encoding="utf-8")
         yield
     finally:
         lock.release()
-
-
-def _file_lock(path: Path):
-    from filelock import FileLock
-
-    # one object per file in this process, whatever the thread: so it may be taken twice
-    return FileLock(path, is_singleton=True, thread_local=False)
-
-
-def _named_in(lock) -> str:
-    with contextlib.suppress(OSError):  # see `held`
-        return Path(lock.lock_file).read_text(encoding="utf-8").strip() or "another process"
-    return "another process"
 
 
 @contextlib.contextmanager

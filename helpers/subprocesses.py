@@ -61,30 +61,24 @@ def end(processes: list[subprocess.Popen], patience: float = PATIENCE) -> None:
         process.wait()
 
 
-def end_with_parent(patience: float = PATIENCE) -> None:
-    """In a child: end soon after the process that started it with `start`, however that one ends.
+def end_with_parent() -> None:
+    """In a child: end as by SIGTERM soon after the process that started it with `start` is gone,
+    however that one ended, and as by SIGKILL if it is still there `PATIENCE` seconds later.
 
-    A sweep that is killed then leaves nothing behind that would write where the next one does.
+    A parent that is killed then leaves nothing behind that would write where the next one does.
     """
     # taken out, because it is not meant for this process's own children
     parent = os.environ.pop(_PARENT, None)
-    if parent is not None:
-        end_with(int(parent), patience)
-
-
-def end_with(parent: int, patience: float) -> None:
-    """End this process as by SIGTERM soon after its parent process is gone, and as by SIGKILL if it
-    is still there `patience` seconds later.
-    """
 
     def watch() -> None:
-        while os.getppid() == parent:
+        while os.getppid() == int(parent):
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(patience)
+        time.sleep(PATIENCE)
         os.kill(os.getpid(), signal.SIGKILL)
 
-    threading.Thread(target=watch, daemon=True).start()
+    if parent is not None:
+        threading.Thread(target=watch, daemon=True).start()
 
 
 def last_error(log: Path, pattern: re.Pattern = RUN_ERROR) -> str:

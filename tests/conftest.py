@@ -135,6 +135,17 @@ def cli(capsys):
     return call
 
 
+@pytest.fixture
+def executions(monkeypatch):
+    """In place of execution: what each notebook was given, and `outcomes` to say which fail."""
+    from executions import Executions
+
+    from helpers.commands import pipeline
+
+    monkeypatch.setattr(pipeline, "_execute", Executions())
+    return pipeline._execute
+
+
 @pytest.fixture(scope="module")
 def one_thread():
     """So small a model is fastest on one thread, and many times slower on two that other processes
@@ -153,11 +164,17 @@ def python():
 
 
 @pytest.fixture
-def machine(tmp_path, monkeypatch):
-    """A machine without a GPU, whatever this one has, and a runs folder of each test's own."""
+def runs(tmp_path, monkeypatch):
+    """A runs folder of each test's own."""
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    return tmp_path / "runs"
+
+
+@pytest.fixture
+def machine(runs, monkeypatch):
+    """A machine without a GPU, whatever this one has, and `runs`."""
     from helpers import environment
 
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     environment.this_machine.cache_clear()
     yield

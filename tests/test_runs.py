@@ -23,12 +23,7 @@ from helpers.runs import (
     write_json,
 )
 
-
-@pytest.fixture(autouse=True)
-def runs(tmp_path, monkeypatch) -> Path:
-    """Every test has its own runs folder."""
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    return tmp_path / "runs"
+pytestmark = pytest.mark.usefixtures("runs")
 
 
 def names(folder: Path) -> list[str]:

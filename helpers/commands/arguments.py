@@ -8,7 +8,6 @@ import argparse
 import ast
 import json
 import os
-import shutil
 
 from helpers.runs import Run
 
@@ -156,11 +155,9 @@ def refuse_to_lose(run: Run, chosen: list[str], given: dict, usual: dict) -> Non
         )
 
 
-def set_training_aside(run: Run, chosen: list[str]) -> None:
-    """Before a new training: move an interrupted one to `checkpoints_previous/`, in place of what
-    was set aside before.
+def give_up_training(run: Run) -> None:
+    """Mark an interrupted training as over: notebook 03 then sets it aside, in
+    `checkpoints_previous/`, and begins anew.
     """
-    if "03" in chosen and interrupted_training(run) is not None:
-        previous = run.folder / "checkpoints_previous"
-        shutil.rmtree(previous, ignore_errors=True)
-        os.replace(run.folder / _CHECKPOINTS, previous)
+    if interrupted_training(run) is not None:
+        run.path(f"{_CHECKPOINTS}/finished").touch()

@@ -9,7 +9,6 @@ import argparse
 import io
 import json
 import tarfile
-from datetime import UTC, datetime
 
 from helpers import PROJECT
 from helpers.commands import arguments
@@ -73,18 +72,12 @@ def fetch(name: str, last: str) -> None:
                 content = content.replace(_HERE, _PROJECT)
             stored[member.name] = content
 
-    # The demo's manifest under the run's name, without the sections of later notebooks, and with
-    # when it was put there.
+    # the demo's manifest under the run's name, without the sections of later notebooks
     demo = json.loads(stored["manifest.json"])
     writers = {section: number for number, section in FILES.values()} | {"served": "05"}
     manifest = {key: value for key, value in demo.items() if writers.get(key, "01") in numbers}
     manifest["name"] = run.name
     manifest["data"]["notebook"] = "01"  # which the stored demo may not say
-    manifest["demo"] = {
-        "what": "the run that travels with the project, put here by `checkpoint`",
-        "notebooks": numbers,
-        "written": datetime.now(UTC).isoformat(timespec="seconds"),
-    }
     with (
         named_if_full(run.folder),
         held(run.folder, f"run {run.name!r}"),

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from helpers import environment, presets
 from helpers.commands import arguments
-from helpers.runs import runs_folder
 from helpers.training import memory
 
 
@@ -58,7 +57,7 @@ def main(parsed: argparse.Namespace) -> int:
             print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
-    problems, estimate = environment.doctor(machine, runs_folder()), []
+    problems, estimate = environment.doctor(machine), []
     # for a machine that is too small, what it would take on the smallest card it is meant for
     card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
     try:
@@ -68,11 +67,6 @@ def main(parsed: argparse.Namespace) -> int:
         presets.check_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
-    except ImportError as error:
-        problems.append(
-            f"there is no estimate for {preset.model} before the install: {error.name} fetches "
-            "its shape."
-        )
     if parsed.imports or machine.gpu:
         problems += environment.broken_imports(machine)
     print("\n".join(["", *estimate, ""]))

@@ -114,9 +114,9 @@ def execute(
 
     Everything that can be refused is refused before the first notebook starts and before anything
     is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
-    that would give up an interrupted training. fresh: such a training is set aside, in
-    `checkpoints_previous/`, and all that another lesson made, in `set_aside/`. resumed: the call to
-    go on with. how: another way to execute one notebook, a function as `_execute` is.
+    that would give up an interrupted training. fresh: such a training is given up, and all that
+    another lesson made is set aside, in `set_aside/`. resumed: the call to go on with. how: another
+    way to execute one notebook, a function as `_execute` is.
     """
     folder, how = Run(name), how or _execute
     check(name, numbers, given, fresh)
@@ -133,7 +133,8 @@ def execute(
         elif fresh:
             if any(map(folder.is_of_another_lesson, numbers)):
                 print(f"set aside, whole: {folder.set_aside()}")
-            arguments.set_training_aside(folder, numbers)
+            if "03" in numbers:
+                arguments.give_up_training(folder)
         else:
             usual = defaults([number for number in numbers if number in ("01", "03")])
             arguments.refuse_to_lose(folder, numbers, given, usual)

@@ -111,18 +111,15 @@ def first_difference(before: Path, after: Path) -> str | None:
     difference.
     """
     one, other = (
-        pd.read_csv(path, index_col="step", float_precision="round_trip")
+        pd.read_csv(path, index_col="step", float_precision="round_trip").stack().dropna()
         for path in (before, after)
     )
-    steps = one.index.union(other.index)
-    columns = [name for name in dict.fromkeys([*one, *other]) if not name.endswith(_TIMES)]
-    one, other = (table.reindex(index=steps, columns=columns) for table in (one, other))
-    differ = (one != other) & ~(one.isna() & other.isna())
-    if not differ.any(axis=None):
-        return None
-    step = differ.any(axis=1).idxmax()
-    column = differ.loc[step].idxmax()
-    return f"step {step}, {column}: {one.at[step, column]} there, {other.at[step, column]} here"
+    both = pd.concat({"there": one, "here": other}, axis="columns")
+    both = both.sort_index(level="step", sort_remaining=False)
+    for (step, name), (there, here) in both.iterrows():
+        if there != here and not name.endswith(_TIMES):
+            return f"step {step}, {name}: {there} there, {here} here"
+    return None
 
 
 def circumstances(training: dict) -> dict:

@@ -108,8 +108,8 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
 
 
 def _slideshow(kind: str, place: str, figure: str = "below") -> NotebookNode:
-    """Of a cell on a slide; its page shows `data-place` in a corner, and its style goes by
-    `data-figure`.
+    """The metadata of a cell on a slide: the page shows `data-place` in a corner, and its style
+    depends on `data-figure`.
     """
     return NotebookNode(
         slideshow=NotebookNode(slide_type=kind, data=NotebookNode(place=place, figure=figure))

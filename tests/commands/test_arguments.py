@@ -107,8 +107,10 @@ def test_a_training_to_go_on_with_is_the_one_that_notebook_03_goes_on_with():
         write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
     assert checkpoints.begin(run, pocket, 3407).name == "checkpoint-20"
     assert arguments.interrupted_training(run) == 20
-    run.path("checkpoints/finished").touch()
+    arguments.give_up_training(run)
     assert arguments.interrupted_training(run) is None
+    assert checkpoints.begin(run, pocket, 3407) is None
+    assert (run.folder / "checkpoints_previous/checkpoint-20").exists()
 
 
 SAME = ["--preset", "pocket", "-p", "max_steps=30", "-p", "tags=reasoning/answer"]
@@ -157,6 +159,5 @@ def test_a_call_that_gives_up_an_interrupted_training_needs_fresh(cli, execution
     assert "interrupted after step 20, and this call would give it up: " in err
     assert why in err and "--run a --resume`" in err and "give --fresh" in err
     assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executions
-    aside = "03" in dict(executions)
-    assert (run.folder / "checkpoints_previous/checkpoint-20").exists() == aside
-    assert (run.folder / "checkpoints/checkpoint-20").exists() != aside
+    given_up = "03" in dict(executions)
+    assert (arguments.interrupted_training(run) is None) == given_up

@@ -79,7 +79,7 @@ def test_it_is_a_run_like_any_other_with_the_paths_of_this_machine(cli):
     code, out, _ = cli("checkpoint", "--from-demo", "05", "--run", "late")
     assert code == 0 and "is now the demo as notebook 05 left it" in out and "--only 06" in out
     run = Run("late")
-    assert run.manifest["name"] == "late" and len(run.manifest["demo"]["notebooks"]) == 5
+    assert run.manifest["name"] == "late"
     config = (run.require("adapter") / "adapter_config.json").read_text(encoding="utf-8")
     model = (PROJECT / "helpers/pocket/model").as_posix()
     assert json.loads(config)["base_model_name_or_path"] == model
@@ -88,7 +88,7 @@ def test_it_is_a_run_like_any_other_with_the_paths_of_this_machine(cli):
     assert cli("report", "--run", "late")[0] == 0
 
 
-# --- Mending --------------------------------------------------------------------------------------
+# --- In place of a broken run ---------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("last", ["02", "03"])
@@ -107,9 +107,7 @@ def test_a_broken_run_becomes_the_demo_after_a_notebook_and_what_it_was_is_kept(
     assert code == 0 and "set_aside/1/" in out and f"as notebook {last} left it" in out
     kept = run.folder / "set_aside/1"
     assert {name: (kept / name).read_text() for name in broken} == broken
-    assert {section for section in run.manifest if section not in ("name", "demo")} == SECTIONS[
-        last
-    ]
+    assert run.manifest.keys() == {"name"} | SECTIONS[last]
     there = {path.name for path in run.folder.iterdir()}
     assert ("adapter" in there) == (last >= "03")
     assert not {"merged", "evaluation.json", "checkpoints"} & there

@@ -76,8 +76,8 @@ def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
     for name in ("papermill", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, name, None)
     assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
-    code, out, _ = cli("doctor", "--model", "me/mine")
-    assert code == 1 and "no estimate for me/mine before the install: huggingface_hub" in out
+    code, _, err = cli("doctor", "--model", "me/mine")
+    assert code == 2 and "huggingface_hub is not installed" in err and "helpers install" in err
 
 
 def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(

@@ -24,11 +24,10 @@ QUESTIONS = [f"What is {a} + {b}?" for a, b in ((1, 2), (45, 36), (9, 9), (20, 3
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Run:
+def run(runs) -> Run:
     """A run whose merged model is the pocket model itself, trained in a way that today's rules
     would refuse.
     """
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     run = Run("a")
     shutil.copytree(POCKET.model_path, run.path("merged"))
     run.path("adapter").mkdir()

@@ -84,8 +84,9 @@ def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answe
 # --- They run -------------------------------------------------------------------------------------
 
 
-def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(cli, tmp_path, monkeypatch):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(
+    cli, runs, tmp_path, monkeypatch
+):
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
     cli("teach", "--edition", "student", "--to", str(tmp_path / "student"), "--only", "01")
     notebook = nbformat.read(tmp_path / "student" / "01_data_preparation.ipynb", as_version=4)

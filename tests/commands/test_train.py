@@ -25,12 +25,6 @@ OF_03 = [
 TIMES = ["step_time"]
 
 
-@pytest.fixture
-def runs(tmp_path, monkeypatch) -> Path:
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
-    return tmp_path / "runs"
-
-
 # --- The cells of a notebook, in a process --------------------------------------------------------
 
 

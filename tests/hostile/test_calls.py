@@ -13,7 +13,6 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 RUN_01 = ["run", "--run", "a", "--preset", "pocket", "--only", "01"]
 RUN = ["run", "--run", "a", "--preset", "pocket"]
-SWEEP = ["sweep", "--grid", "{here}/grid.yaml"]
 COMMANDS = [
     *(
         (["run", "--only", only], f"there is no notebook {shown}. There are: 00, 01, 02, 03")
