@@ -308,7 +308,8 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
-_TOLD = ("step ", "data: ", "note: ")  # lines that begin so are shown on the terminal, too
+# Lines that begin so are shown on the terminal, too; NOT is what 03 says of untested rewards.
+_TOLD = ("step ", "data: ", "note: ", "NOT ")
 
 
 class _Client(PapermillNotebookClient):

@@ -3,14 +3,13 @@ exception.
 """
 
 import asyncio
-import copy
 import inspect
 import math
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from helpers.rewards.shaping import printable, reward_name, stateful
+from helpers.rewards.shaping import printable, reward_name
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
@@ -65,20 +64,6 @@ def checked_scores(
         if what
     ]
     return [score for score, _ in found], faults
-
-
-def tried(
-    reward: Callable, completions: list, columns: dict
-) -> tuple[list[float | None], list[Fault]]:
-    """`checked_scores` of completions that are no training batch: a reward that keeps a state over
-    a training is afterwards in the state that it was in.
-    """
-    learner = stateful(reward)
-    state = copy.deepcopy(learner.state_dict()) if learner else None
-    found = checked_scores(reward, completions, columns)
-    if learner:
-        learner.load_state_dict(state)
-    return found
 
 
 def constant(name: str, scores: list[float | None]) -> str | None:

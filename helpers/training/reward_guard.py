@@ -3,20 +3,17 @@
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from torch import nn
 from transformers import TrainerCallback
-from transformers.trainer_callback import ExportableState
 
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
-from helpers.rewards.shaping import reward_name, stateful
+from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
 from helpers.training import ranks
-from helpers.training.checkpoints import TRAINER_STATE
 
 _FAULTS = "reward_faults.jsonl"
 _MOST_FAULTS = 0.01  # of the completions
@@ -30,8 +27,8 @@ class RewardError(RuntimeError):
     """
 
 
-class GuardedRewards(TrainerCallback, ExportableState):
-    """Rewards that cannot end a run at step 400, and whose state is part of every checkpoint.
+class GuardedRewards(TrainerCallback):
+    """Rewards that cannot end a run at step 400.
 
     `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. If a
     reward raises, or returns anything but one finite number (or None) for a completion, the
@@ -49,7 +46,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
     weight such as 0.3 rounding hides every dead group.
     """
 
-    def __init__(self, run: Run, functions: list, resumed_from: Path | None = None):
+    def __init__(self, run: Run, functions: list):
         names = [reward_name(function) for function in functions]
         for name in names:
             if names.count(name) > 1:
@@ -58,22 +55,14 @@ class GuardedRewards(TrainerCallback, ExportableState):
                     "function of its own."
                 )
         self.run = run
-        self.rewards = dict(zip(names, functions, strict=True))
         self.functions = [
-            watched(function, checked_scores, lambda *judged: self.news.append(judged))
-            for function in functions
+            watched(function, lambda *judged: self.news.append(judged)) for function in functions
         ]
         self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
         # of each batch in this step: the reward, its scores, their faults
         self.news: list[tuple[str, list, list[Fault]]] = []
         self.dead: list[float] = []  # the share of dead groups in each round of sampling
-        if resumed_from:
-            saved = json.loads((resumed_from / TRAINER_STATE).read_text(encoding="utf-8"))
-            mine = saved.get("stateful_callbacks", {}).get(type(self).__name__, {})
-            for name, state in mine.get("attributes", {}).get("rewards", {}).items():
-                if reward := stateful(self.rewards.get(name)):
-                    reward.load_state_dict(state)
 
     def _failing(self, enough: int) -> list[str]:
         return [
@@ -104,7 +93,7 @@ class GuardedRewards(TrainerCallback, ExportableState):
                         f"step {state.global_step}: {faults[0]}; it scores None. All such "
                         f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
                     )
-            if len(earned) == len(self.rewards):  # a whole round; never if TRL calls some itself
+            if len(earned) == len(self.functions):  # a whole round; never if TRL calls some itself
                 # what no reward scored counts in no group, as in TRL
                 totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(
                     axis=1, min_count=1
@@ -126,14 +115,6 @@ class GuardedRewards(TrainerCallback, ExportableState):
         if logs and "frac_reward_zero_std" in logs and self.dead:
             logs["frac_reward_zero_std"] = float(np.mean(self.dead))
             self.dead = []
-
-    def state(self) -> dict:
-        """What Trainer writes into a checkpoint's trainer_state.json: the state of the rewards that
-        have one.
-        """
-        kept = {name: stateful(reward) for name, reward in self.rewards.items()}
-        states = {name: reward.state_dict() for name, reward in kept.items() if reward}
-        return {"args": {}, "attributes": {"rewards": states}}
 
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, if a reward failed too often."""
@@ -172,18 +153,17 @@ class GuardedEpisodes(TrainerCallback):
             raise BrokenEnvironment(self.broken)
 
 
-def watched(reward: Callable | str, score: Callable, hear: Callable) -> Callable | str:
+def watched(reward: Callable | str, hear: Callable) -> Callable | str:
     """The reward as TRL calls it, without raising; what TRL itself calls, models and names of
     models, comes back as it is.
 
-    score: `checked_scores` or `tried`. hear: is told of each batch the reward's name, its scores
-    and their faults.
+    hear: is told of each batch the reward's name, its scores and their faults.
     """
     if isinstance(reward, (str, nn.Module)):
         return reward
 
     def called(completions: list, **columns) -> list[float | None]:
-        scores, faults = score(reward, completions, columns)
+        scores, faults = checked_scores(reward, completions, columns)
         hear(called.__name__, scores, faults)
         return scores
 

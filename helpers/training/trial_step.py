@@ -19,7 +19,7 @@ from transformers import PrinterCallback
 
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import constant, tried
+from helpers.rewards.faults import constant
 from helpers.training import policy, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
@@ -83,7 +83,7 @@ def trial_step(
                 processing_class=tokenizer,
                 args=few,
                 reward_funcs=[
-                    watched(function, tried, lambda name, given, _: scores[name].extend(given))
+                    watched(function, lambda name, given, _: scores[name].extend(given))
                     for function in reward_functions
                 ],
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),

@@ -102,7 +102,7 @@ sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 
 
 STEPS = """
-print("data: 3 of 4 rows usable", "no data: 4", "note: brevity gave 1.0", sep="\\n")
+print("data: 3 of 4 rows usable", "no data: 4", "note: brevity gave 1.0", "NOT TESTED: it", sep="\\n")
 from types import SimpleNamespace
 from helpers.metrics.plots import dashboard
 from helpers.training.callbacks import Watch
@@ -126,6 +126,7 @@ def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(no
     assert told == [
         "    data: 3 of 4 rows usable",
         "    note: brevity gave 1.0",
+        "    NOT TESTED: it",
         *(f"    step    {step}/3  reward 0.{step}00" for step in (1, 2, 3)),
     ]
     assert "no data" not in done.stdout

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.rewards.faults import checked_scores, tried
+from helpers.rewards.faults import checked_scores
 
 
 def gives(returned):
@@ -152,25 +152,6 @@ def test_each_completion_keeps_its_columns_and_logs_nothing_when_it_is_scored_al
         (["b"], ["2"], {"step": 3}, ["y"], few),
         (["c"], ["3"], {"step": 3}, ["z"], few),
     ]
-
-
-def test_a_reward_that_is_only_tried_keeps_its_state():
-    class Counting:
-        __name__, seen = "counting_reward", 0
-
-        def __call__(self, completions, **columns):
-            self.seen += len(completions)
-            return [1.0] * len(completions)
-
-        def state_dict(self):
-            return {"seen": self.seen}
-
-        def load_state_dict(self, state):
-            self.seen = state["seen"]
-
-    reward = Counting()
-    checked_scores(reward, ["a", "b"], {})
-    assert tried(reward, ["c"], {}) == ([1.0], []) and reward.seen == 2
 
 
 # --- The fault itself -----------------------------------------------------------------------------

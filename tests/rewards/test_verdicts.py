@@ -384,9 +384,8 @@ def test_a_no_go_is_said_again_and_a_missing_report_too(tested):
         tested.path("reward_report.json"),
         report | {"verdict": {"go": False, "stops": ["It pays to copy."]}},
     )
-    assert "NO GO: It pays to copy." in against_report(
-        tested, [correctness_reward, format_reward], [1.0, 0.5]
-    )
+    said = against_report(tested, [correctness_reward, format_reward], [1.0, 0.5])
+    assert said.startswith("NOT APPROVED: ") and said.endswith("NO GO: It pays to copy.")
     assert against_report(Run("new"), [format_reward], [1.0]).startswith(
         f"NOT TESTED: {tested.folder.parent}/new/reward_report.json is"
     )

@@ -33,7 +33,7 @@ def train(run, policy, config):
     saved = {"save_strategy": "steps", "save_steps": 2}
 
     def train(functions: list, max_steps=2, checkpoint=None, weights=None):
-        rewards = GuardedRewards(run, functions, resumed_from=checkpoint)
+        rewards = GuardedRewards(run, functions)
         options = shape | saved | {"max_steps": max_steps, "reward_weights": weights}
         trainer = GRPOTrainer(
             model=model,
@@ -185,39 +185,3 @@ def test_two_rewards_of_one_name_are_refused(run):
 @pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1)], ids=["name", "module"])
 def test_what_trl_calls_itself_is_handed_through(run, reward):
     assert GuardedRewards(run, [reward]).functions == [reward]
-
-
-# --- Rewards with a state -------------------------------------------------------------------------
-
-
-class Counting:
-    """A reward that knows how often it was called."""
-
-    calls = 0
-
-    def __call__(self, completions, **columns):
-        self.calls += 1
-        return certain_reward(completions)
-
-    def state_dict(self):
-        return {"calls": self.calls}
-
-    def load_state_dict(self, state):
-        self.calls = state["calls"]
-
-
-def test_a_reward_with_a_state_goes_on_where_the_checkpoint_left_it(run, train):
-    counting, again = Counting(), Counting()
-    train([functools.partial(counting, some="option")], max_steps=3)
-    checkpoint = run.path("checkpoints/checkpoint-2")
-    callbacks = json.loads((checkpoint / "trainer_state.json").read_text())["stateful_callbacks"]
-    (saved,) = callbacks["GuardedRewards"]["attributes"]["rewards"].values()
-    train([functools.partial(again, some="option")], max_steps=3, checkpoint=checkpoint)
-    assert 0 < saved["calls"] < counting.calls == again.calls
-
-
-def test_a_checkpoint_without_a_state_leaves_a_reward_as_it_is(run, tmp_path):
-    (tmp_path / "trainer_state.json").write_text("{}")
-    counting = Counting()
-    GuardedRewards(run, [counting], resumed_from=tmp_path)
-    assert counting.calls == 0

@@ -21,7 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.faults import Fault, constant, tried
+from helpers.rewards.faults import Fault, checked_scores, constant
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.shaping import reward_name
@@ -92,7 +92,7 @@ class Lab:
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
-            scored, faults = tried(function, messages, given)
+            scored, faults = checked_scores(function, messages, given)
             table[name] = pd.Series(scored, dtype=float)
             self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.

@@ -65,7 +65,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
         )
     if not report["verdict"]["go"]:
         return (
-            "These are the rewards that notebook 2 tested, and its verdict was NO GO: "
+            "NOT APPROVED: notebook 2 tested these rewards, and its verdict was NO GO: "
             + " ".join(report["verdict"]["stops"])
         )
     return "These are the rewards and weights that notebook 2 tested and approved."
