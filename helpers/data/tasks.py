@@ -304,14 +304,14 @@ def _drawn(
             train.append(row)
     train = train[:most]
     if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
-        first = [account.examples[reason][0] for reason, _ in account.dropped.most_common(1)]
+        such = ""
+        for reason, _ in account.dropped.most_common(1):
+            such = f" (such as {account.examples[reason][0]})"
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
             f"holdout_size={holdout_size} were asked for. Bring more rows, or ask for fewer. "
-            f"Read {account.read}, dropped: {_counted(account.dropped)}"
-            + "".join(f" (such as {example})" for example in first)
-            + "."
+            f"Read {account.read}, dropped: {_counted(account.dropped)}{such}."
         )
     return train, holdout
 
@@ -400,12 +400,12 @@ def _seen(row: dict, folder: Path, max_pixels: int, account: _Account) -> str | 
             picture = seen(opened)
     except Exception:  # whatever the bytes provoke in one of Pillow's decoders
         return "picture cannot be opened by Pillow"
-    if max(picture.size) > 200 * min(picture.size):
-        return "picture is over 200 times as long as wide, which Qwen's processor refuses"
     shrunk = math.sqrt(max_pixels / (picture.width * picture.height))
     if shrunk < 1:
-        account.made_smaller += 1
         picture = picture.resize([max(1, int(side * shrunk)) for side in picture.size])
+    if max(picture.size) > 200 * min(picture.size):
+        return "picture is over 200 times as long as wide, which Qwen's processor refuses"
+    account.made_smaller += shrunk < 1
     if shrunk < 1 or changes:
         buffer = io.BytesIO()
         picture.save(buffer, format, quality=95)

@@ -28,7 +28,7 @@ _PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float], **options):
-    """A figure and its panels, unknown to pyplot, with which Jupyter would draw it twice."""
+    """A figure and its panels. pyplot does not know it, or Jupyter would show it twice."""
     figure = Figure(size, layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 

@@ -109,7 +109,8 @@ def compare(series: pd.Series, before: slice, after: slice) -> Change:
 
 def span(series: pd.Series) -> str:
     """The first and the last step of a series, in words."""
-    return f"steps {int(series.index[0])} to {int(series.index[-1])}"
+    first, last = int(series.index[0]), int(series.index[-1])
+    return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def surely(shares: pd.Series) -> float:

@@ -27,7 +27,7 @@ from helpers.training.base import describe
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
 _locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
-TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
+_TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
 
 
 class History(TrainerCallback):
@@ -105,7 +105,7 @@ def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
         if checkpoint_step(path) < before:
             # a kill may leave Trainer's last file out, or half written
             with contextlib.suppress(FileNotFoundError, ValueError):
-                json.loads((path / TRAINER_STATE).read_text(encoding="utf-8"))
+                json.loads((path / _TRAINER_STATE).read_text(encoding="utf-8"))
                 return path
     return None
 

@@ -157,7 +157,7 @@ def watched(reward: Callable | str, hear: Callable) -> Callable | str:
     """The reward as TRL calls it, without raising; what TRL itself calls, models and names of
     models, comes back as it is.
 
-    hear: is told of each batch the reward's name, its scores and their faults.
+    hear: called after each batch with the reward's name, its scores and their faults.
     """
     if isinstance(reward, (str, nn.Module)):
         return reward

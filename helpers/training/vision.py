@@ -121,7 +121,7 @@ def sample(
 
 
 class Looking(TrainerCallback):
-    """Adds to the history what a part of the holdout comes to with its pictures and without:
+    """Adds to the history the accuracy on the holdout with its pictures and without:
     `holdout/sighted` and `holdout/blind`.
 
     measure: a function without arguments that gives both accuracies, called after the first step

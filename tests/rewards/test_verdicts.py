@@ -131,7 +131,9 @@ def test_what_was_left_out_is_said():
     lab.cases()
     verdict = lab.verdict()
     assert verdict.go
-    assert verdict.notes == [f"{step} was not run." for step in ("attacks", "signal", "speed")]
+    assert verdict.notes == [
+        f"The laboratory's part {step!r} was not run." for step in ("attacks", "signal", "speed")
+    ]
 
 
 def test_half_of_the_groups_may_be_flat():

@@ -114,7 +114,10 @@ class _Worker:
         )
         if not self.line(_START_SECONDS):
             self.stop()
-            raise LookupError("a process that judges answers did not start.")
+            raise LookupError(
+                "a process that judges answers did not start; `python "
+                f"helpers/rewards/answers/symbolic.py {self.kind}` says why."
+            )
 
     def line(self, seconds: float) -> str:
         """The next line of the process; "" if it ended, or was killed after so many seconds."""

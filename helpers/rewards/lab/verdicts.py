@@ -132,7 +132,7 @@ def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
         verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
     else:
         left_out = [step for step in STEPS if step not in results]
-        verdict.notes += [f"{step} was not run." for step in left_out]
+        verdict.notes += [f"The laboratory's part {step!r} was not run." for step in left_out]
     return verdict
 
 
