@@ -1,11 +1,9 @@
 """Calls against the schemas that Transformers makes of signatures."""
 
-import doctest
 from typing import Literal
 
 import pytest
 
-from helpers.agents import episodes, guessing, tool_calls
 from helpers.agents.protocol import schema_of
 from helpers.agents.tool_calls import misfit
 
@@ -106,9 +104,3 @@ def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
     assert misfit("tool", SCHEMA, {"share": 1}) == "tool needs count: a whole number."
     schema = {"type": "object", "properties": {}}
     assert misfit("look", schema, {"at": 1}) == "look takes no 'at'; it takes nothing."
-
-
-@pytest.mark.parametrize("module", [tool_calls, guessing, episodes])
-def test_docstring_examples(module):
-    result = doctest.testmod(module)
-    assert result.attempted and not result.failed
