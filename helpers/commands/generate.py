@@ -66,9 +66,10 @@ def main(parsed: argparse.Namespace) -> int:
         raise ValueError(
             f"--output {target}: answers are written as JSON lines; name a .jsonl file."
         )
-    if run.manifest.get("data", {}).get("notebook") == "10":
+    maker = run.manifest.get("data", {}).get("notebook")
+    if needs := {"10": "calls tools", "11": "reads pictures"}.get(maker):
         raise ValueError(
-            f"run {run.name!r} is notebook 10's: its policy calls tools, and generate has none."
+            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, and generate has none."
         )
     merged = run.require("merged")
     if why := run.outdated("merged"):

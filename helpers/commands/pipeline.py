@@ -242,6 +242,11 @@ def check(
     elif "data" in folder.manifest:
         read = ranks.from_manifest if "03" in numbers else presets.for_sampling
         settings = read(folder.manifest["data"]["settings"], **overrides)
+    if "05" in numbers and folder.manifest.get("data", {}).get("notebook") == "11":
+        raise ValueError(
+            f"run {name!r} is notebook 11's, which measures and merges its policy itself: notebook "
+            "05 reads no pictures."
+        )
     check_parameters(given, settings.backend if settings else "unsloth")
     # 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}

@@ -306,7 +306,7 @@ def _drawn(
     if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
         such = ""
         for reason, _ in account.dropped.most_common(1):
-            such = f" (such as {account.examples[reason][0]})"
+            such = f". For example, {reason}: {account.examples[reason][0]}"
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
@@ -324,7 +324,8 @@ def _validated(
     max_pixels: int,
 ) -> list[dict]:
     """Rows with a question and its one answer, each once; the account has all the others."""
-    alike: dict[int, list[dict]] = {}  # the rows of each question, by its hash
+    # the rows of each question, by its hash, each with its number in the source
+    alike: dict[int, list[tuple[int, dict]]] = {}
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
@@ -341,16 +342,20 @@ def _validated(
                 question = unicodedata.normalize("NFKC", question)
                 question = "".join(c for c in question if unicodedata.category(c) != "Cf")
             key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
-            alike.setdefault(key, []).append(row)
+            alike.setdefault(key, []).append((account.read, row))
     kept = []
-    for first, *others in alike.values():
-        if all(row["answer"] == first["answer"] for row in others):
+    for group in alike.values():
+        _, first = group[0]
+        if all(row["answer"] == first["answer"] for _, row in group):
             kept.append(first)
-            for row in others:
-                account.drop("duplicate question", row["question"])
+            for number, row in group[1:]:
+                account.drop("duplicate question", f"row {number}: {row['question']}")
         else:  # nobody knows which is right
-            for row in (first, *others):
-                account.drop("question with two answers", f"{row['question']} -> {row['answer']}")
+            for number, row in group:
+                account.drop(
+                    "question with two answers",
+                    f"row {number}: {row['question']} -> {row['answer']}",
+                )
     return kept
 
 

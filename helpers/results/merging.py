@@ -257,7 +257,8 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     if size == 0:
         raise ValueError(
             "the adapter does nothing to the logits of its base, as one that was never trained: "
-            "there is nothing to merge. Train it in notebook 03."
+            "there is nothing to merge. Train it for several steps: at the first, the learning "
+            "rate is 0."
         )
     return {
         "kept": kept / size,

@@ -165,10 +165,13 @@ def test_answers_of_another_run_model_or_prompt_are_not_mixed(answer, run, tmp_p
     assert "5 answers written" in answer()[1], "what made a file that is gone does not matter"
 
 
-def test_an_agents_run_answers_no_file_of_questions(answer, run):
-    change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook="10"))
+@pytest.mark.parametrize(
+    ("notebook", "needs"), [("10", "calls tools"), ("11", "reads pictures")]
+)
+def test_a_run_of_agents_or_pictures_answers_no_file_of_questions(answer, run, notebook, needs):
+    change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook=notebook))
     code, _, err = answer()
-    assert code == 2 and "run 'a' is notebook 10's: its policy calls tools" in err
+    assert code == 2 and f"run 'a' is notebook {notebook}'s: its policy {needs}" in err
 
 
 @pytest.mark.parametrize(

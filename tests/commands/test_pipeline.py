@@ -59,6 +59,12 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert code == 0 and executions == [] and "run 'a' is finished" in out
 
 
+def test_notebook_05_does_not_merge_a_policy_that_sees(cli, executions):
+    Run("a").record("data", settings=asdict(PRESETS["pocket"]), notebook="11")
+    code, _, err = cli("run", "--run", "a", "--only", "05")
+    assert code == 2 and "run 'a' is notebook 11's" in err and executions == []
+
+
 def test_what_is_asked_for_once_is_done_once(cli, executions):
     call = ("run", "--once", "--fresh", "--run", "a", "--only", "01,03", "-p", "seed=1")
     executions.outcomes["03"] = False

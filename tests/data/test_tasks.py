@@ -108,9 +108,9 @@ def test_a_question_with_two_answers_loses_all_its_rows_and_is_named(load):
     assert sorted(both(task)["answer"]) == ["1", "2", "3"]
     assert task.report["dropped"] == {"question with two answers": 3}
     assert task.report["dropped_examples"]["question with two answers"] == [
-        "What is 0 + 0? -> 0",
-        "what is  0 + 0? -> 7",
-        "What is 0 + 0? -> 0",
+        "row 1: What is 0 + 0? -> 0",
+        "row 5: what is  0 + 0? -> 7",
+        "row 6: What is 0 + 0? -> 0",
     ]
 
 
@@ -227,7 +227,7 @@ def test_a_fingerprint_tells_every_change():
         (
             [{"question": "", "answer": "1"}, {"question": "q", "answer": ""}],
             {},
-            "0 usable.*1 × question is blank, 1 × answer is blank .such as row 1: '' -> ",
+            "0 usable.*1 × question is blank, 1 × answer is blank. For example, question is blank: row 1: '' -> ",
         ),
         (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
         (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),
