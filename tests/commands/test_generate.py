@@ -165,9 +165,7 @@ def test_answers_of_another_run_model_or_prompt_are_not_mixed(answer, run, tmp_p
     assert "5 answers written" in answer()[1], "what made a file that is gone does not matter"
 
 
-@pytest.mark.parametrize(
-    ("notebook", "needs"), [("10", "calls tools"), ("11", "reads pictures")]
-)
+@pytest.mark.parametrize(("notebook", "needs"), [("10", "calls tools"), ("11", "reads pictures")])
 def test_a_run_of_agents_or_pictures_answers_no_file_of_questions(answer, run, notebook, needs):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook=notebook))
     code, _, err = answer()
