@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from helpers import presets
-from helpers.data import arithmetic, pictures
+from helpers.data import arithmetic
 from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
@@ -32,6 +32,8 @@ def read_source(
     if kind == "arithmetic":
         return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
     if source == "pictures/shapes":
+        from helpers.data import pictures  # imports Pillow, which is missing before the install
+
         return pictures.rows(train_size or _GENERATED_ROWS, holdout_size, seed)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)

@@ -305,7 +305,8 @@ def _drawn(
     train = train[:most]
     if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
         such = ""
-        for reason, _ in account.dropped.most_common(1):
+        if account.dropped:
+            reason = max(account.dropped, key=account.dropped.get)
             such = f". For example, {reason}: {account.examples[reason][0]}"
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "

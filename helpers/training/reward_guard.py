@@ -155,11 +155,11 @@ class GuardedEpisodes(TrainerCallback):
 
 def watched(reward: Callable | str, hear: Callable) -> Callable | str:
     """The reward as TRL calls it, without raising; what TRL itself calls, models and names of
-    models, comes back as it is.
+    models, comes back as it is, and so does what TRL refuses.
 
     hear: called after each batch with the reward's name, its scores and their faults.
     """
-    if isinstance(reward, (str, nn.Module)):
+    if isinstance(reward, nn.Module) or not callable(reward):
         return reward
 
     def called(completions: list, **columns) -> list[float | None]:

@@ -2,6 +2,7 @@
 
 import os
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -78,6 +79,12 @@ def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
     assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
     code, _, err = cli("doctor", "--model", "me/mine")
     assert code == 2 and "huggingface_hub is not installed" in err and "helpers install" in err
+
+
+def test_it_starts_without_any_package():
+    command = [sys.executable, "-S", "-m", "helpers", "doctor", "--preset", "pocket"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 1 and "unsloth is not installed" in done.stdout and not done.stderr
 
 
 def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(
