@@ -5,15 +5,10 @@ given width.
 import html
 import json
 import re
-import shutil
 import subprocess
 
-import pytest
+from needed import program
 
-BROWSER = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
-)
-in_a_browser = pytest.mark.skipif(BROWSER is None, reason="no Chromium on this machine")
 OPTIONS = [
     "--headless",
     "--no-sandbox",
@@ -64,7 +59,7 @@ def browse(page, profile, *options) -> tuple[str, list[str]]:
     wrote to the console.
     """
     command = [
-        BROWSER,
+        program("chromium"),
         *OPTIONS,
         f"--user-data-dir={profile}",
         *options,

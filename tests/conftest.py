@@ -21,6 +21,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # before torch, trl and transformers, as in every notebook
 import unsloth  # noqa: F401  # isort: skip
 import torch
+from needed import missing
 
 from helpers.presets import PRESETS
 
@@ -35,6 +36,14 @@ def pytest_collection_modifyitems(items):
     )
     first = next(iter(needing), None)
     items.sort(key=lambda item: (item.path != first, item.path in needing))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Skip a test if something that it is marked to need is missing."""
+    for mark in item.iter_markers("needs"):
+        for reason in filter(None, map(missing, mark.args)):
+            pytest.skip(reason)
 
 
 _left = 0  # how many slow tests were not chosen

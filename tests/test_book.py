@@ -3,7 +3,6 @@ searched.
 """
 
 import doctest
-import importlib.util
 import json
 import re
 import subprocess
@@ -11,20 +10,13 @@ import sys
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import browse, in_a_browser
+from browser import browse
 from bs4 import BeautifulSoup
+from needed import BOOK
 
 from helpers import PROJECT
 
-MISSING = [
-    name
-    for name in ("sphinx", "myst_nb", "furo", "latex2mathml", "ziamath")
-    if importlib.util.find_spec(name) is None
-]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(MISSING), reason=f"{', '.join(MISSING)} not installed (make book)"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs(*BOOK)]
 SOLUTION = "### BEGIN SOLUTION"
 
 
@@ -86,7 +78,7 @@ def test_a_docstring_becomes_paragraphs_code_and_examples(monkeypatch):
     assert doctest.testmod(pages).attempted and doctest.testmod(pages).failed == 0
 
 
-@in_a_browser
+@pytest.mark.needs("chromium")
 def test_the_search_finds_the_pages_of_a_word_from_the_disk(book, tmp_path):
     where = (book / "search.html").as_uri() + "?q=advantage"
     options = ("--dump-dom", "--virtual-time-budget=20000")

@@ -133,7 +133,7 @@ def test_the_command_line_answers_where_the_modules_of_posix_are_missing(command
 # --- Where the project is -------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not (PROJECT / ".git").exists(), reason="needs to know which files are ours")
+@pytest.mark.needs("git")  # which knows the files that are ours
 def test_every_copy_of_the_address_is_that_of_the_project():
     settings = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
     slug = settings["project"]["urls"]["Repository"].removeprefix("https://github.com/")
@@ -144,6 +144,7 @@ def test_every_copy_of_the_address_is_that_of_the_project():
     assert all(line.endswith(f"/{slug}") for line in found), found
 
 
+@pytest.mark.needs("make")
 def test_one_command_writes_the_address_wherever_a_copy_is_needed(tmp_path):
     (tmp_path / "notebooks").mkdir()
     for name in ("Makefile", "pyproject.toml", "CITATION.cff"):

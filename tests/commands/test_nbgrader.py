@@ -15,9 +15,7 @@ from helpers import PROJECT
 from helpers.__main__ import main
 from helpers.commands import teach
 
-nbgrader = pytest.importorskip("nbgrader", reason="nbgrader is not installed (make optional)")
-
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.needs("nbgrader")]
 
 NAME = "01_data_preparation.ipynb"
 POINTS = {"leak": 1, "repaired": 1}
@@ -52,6 +50,8 @@ def course(tmp_path_factory):
 @pytest.fixture(scope="module")
 def graded(course):
     """Four submissions, autograded: {student: {exercise: points, or None}}."""
+    from nbgrader.api import Gradebook
+
     notebook = nbformat.read(teach.NOTEBOOKS / NAME, as_version=4)
     solved = teach.made_for("solutions", notebook).cells
     answers = [cell.source for cell in solved if "exercise" in cell.metadata.get("tags", [])]
@@ -66,7 +66,7 @@ def graded(course):
     told = course("autograde", "grpo")
     assert "Warning" not in told and "WARNING" not in told, told
     assert (course.folder / "runs" / "demo" / "manifest.json").is_file()
-    with nbgrader.api.Gradebook(f"sqlite:///{course.folder}/gradebook.db") as book:
+    with Gradebook(f"sqlite:///{course.folder}/gradebook.db") as book:
         return {
             submission.student.id: {
                 grade.name.removeprefix("check_"): grade.auto_score

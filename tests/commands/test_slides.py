@@ -5,11 +5,10 @@ and bad tags.
 import html
 import json
 import re
-from importlib.util import find_spec
 
 import nbformat
 import pytest
-from browser import browse, in_a_browser
+from browser import browse
 from nbformat import v4
 from test_environment import OPTIONAL
 
@@ -17,9 +16,6 @@ from helpers.commands import slides
 from helpers.commands.slides import END, REVEAL, ROUTES, deck
 from helpers.commands.teach import NOTEBOOKS
 
-with_reveal = pytest.mark.skipif(
-    find_spec(REVEAL) is None, reason="reveal.js is optional: make optional"
-)
 each_route = pytest.mark.parametrize("route", ROUTES)
 COMMITTED = {
     path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -118,8 +114,7 @@ addEventListener("load", measure);</script>"""
 
 
 @pytest.mark.slow
-@with_reveal
-@in_a_browser
+@pytest.mark.needs(REVEAL, "chromium")
 @each_route
 def test_every_slide_fits_and_nothing_is_asked_of_a_network(cli, tmp_path, route):
     _, out, _ = cli("slides", "--route", route, "--to", str(tmp_path / "page.html"))
@@ -157,7 +152,7 @@ def test_every_slide_fits_and_nothing_is_asked_of_a_network(cli, tmp_path, route
     assert any(slide["tall"] for slide in measured["found"])
 
 
-@with_reveal
+@pytest.mark.needs(REVEAL)
 def test_the_command_writes_one_file_and_says_how_many_slides(cli, tmp_path):
     code, out, err = cli("slides", "--route", "90", "--to", str(tmp_path / "Folien für heute.html"))
     assert code == 0 and err == "" and re.search(r"Folien für heute\.html: \d\d slides;", out)

@@ -1,8 +1,8 @@
 """Where rows come from: their names, their columns, and a model's files."""
 
-import importlib.util
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,11 +18,9 @@ def read(source, columns=None, train_size=None, holdout_size=1, seed=1) -> list:
 
 # --- reasoning-gym --------------------------------------------------------------------------------
 
-has_gym = importlib.util.find_spec("reasoning_gym") is not None
 
-
-@pytest.mark.skipif(has_gym, reason="reasoning-gym is installed")
-def test_without_reasoning_gym_the_error_says_how_to_get_it():
+def test_without_reasoning_gym_the_error_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     with pytest.raises(
         ValueError,
         match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*requirements-optional\.txt",
@@ -30,7 +28,7 @@ def test_without_reasoning_gym_the_error_says_how_to_get_it():
         read("reasoning-gym/leg_counting")
 
 
-@pytest.mark.skipif(not has_gym, reason="reasoning-gym is not installed")
+@pytest.mark.needs("reasoning_gym")
 def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
     rows = read("reasoning-gym/leg_counting", train_size=5, holdout_size=2)
     assert len(rows) == 7

@@ -3,7 +3,6 @@ says, and resumed, ends as one never stopped.
 """
 
 import random
-import shutil
 import subprocess
 import time
 
@@ -30,7 +29,7 @@ def said(run: Run) -> list[str]:
     return run.path("killed.log").read_text().splitlines()
 
 
-@pytest.mark.skipif(shutil.which("pgrep") is None, reason="needs pgrep to find the kernel")
+@pytest.mark.needs("pgrep")
 def test_killed_in_training_and_after_a_random_line_a_run_ends_as_if_it_had_not_been(
     executed, python
 ):

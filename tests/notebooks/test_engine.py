@@ -6,14 +6,9 @@ from executions import SMALL
 from reading import cells, said
 
 from helpers.commands import pipeline
-from helpers.environment import this_machine, vllm_obstacle
 from helpers.runs import Run
 
-OBSTACLE = vllm_obstacle(this_machine())
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pandas as pd
 import pytest
-from browser import check_in_a_browser, in_a_browser
+from browser import check_in_a_browser
 from bs4 import BeautifulSoup
 from finished import change, compared, entry, proportion
 
@@ -256,7 +256,7 @@ def test_critical_findings_are_counted_where_nobody_overlooks_them(
 # --- In a browser ---------------------------------------------------------------------------------
 
 
-@in_a_browser
+@pytest.mark.needs("chromium")
 def test_the_report_of_the_executed_notebooks(executed, tmp_path):
     path = report.write(executed)
     text = text_of(written(executed))

@@ -36,8 +36,7 @@ PROMPTS = [
 
 def real(test):
     """A test that starts a server, which takes half a minute."""
-    why = vllm_obstacle(this_machine())
-    return pytest.mark.slow(pytest.mark.skipif(why is not None, reason=f"no server: {why}")(test))
+    return pytest.mark.slow(pytest.mark.needs("vllm")(test))
 
 
 # --- A server that answers ------------------------------------------------------------------------

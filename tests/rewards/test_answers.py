@@ -56,7 +56,7 @@ def test_the_pairs_of_math_verify(kind, most_refused):
     assert len([row for row, right in judged if not right and row["right"]]) <= most_refused
 
 
-@pytest.mark.skipif(not GSM8K.exists(), reason="GSM8K is not beside this checkout")
+@pytest.mark.needs("shared/data/gsm8k")
 def test_the_answers_of_gsm8k_are_numbers_however_they_are_spelt():
     golds = {
         json.loads(line)["answer"].rpartition("####")[2].strip()

@@ -332,10 +332,7 @@ UNREADABLE = {
     "HumanEval/53",
     "HumanEval/151",
 }
-humaneval = pytest.mark.skipif(
-    not HUMANEVAL.is_file(),
-    reason="HumanEval is not beside this checkout (../shared/data/humaneval)",
-)
+humaneval = pytest.mark.needs("shared/data/humaneval")
 
 
 @pytest.fixture(scope="module")

@@ -210,12 +210,17 @@ def test_what_the_others_give(reward, given, gold, earned):
 
 # --- reasoning-gym's verifiers --------------------------------------------------------------------
 
+needs_gym = pytest.mark.needs("reasoning_gym")
+
 
 @pytest.fixture(scope="module")
 def entries() -> list[dict]:
-    return list(pytest.importorskip("reasoning_gym").create_dataset("chain_sum", size=12, seed=1))
+    import reasoning_gym
+
+    return list(reasoning_gym.create_dataset("chain_sum", size=12, seed=1))
 
 
+@needs_gym
 def test_a_row_is_judged_by_its_own_verifier_on_the_judged_answer_alone(entries):
     given = [said(entry["answer"] if n % 2 else "no") for n, entry in enumerate(entries)]
     rows = {"entry": [json.dumps(entry) for entry in entries], "family": ["chain_sum"] * 12}
@@ -227,6 +232,7 @@ def test_a_row_is_judged_by_its_own_verifier_on_the_judged_answer_alone(entries)
     assert task_reward(hidden, **first) == [0.0] * 4
 
 
+@needs_gym
 @pytest.mark.parametrize(
     "code",
     [
@@ -250,6 +256,7 @@ def test_an_answer_that_is_code_is_never_evaluated(code, monkeypatch):
     assert task_reward([said("entry, open")], **row) == [1.0], "words are no code"
 
 
+@needs_gym
 def test_rows_of_other_sources_score_none_with_one_warning(entries):
     given, entry = said(entries[0]["answer"]), json.dumps(entries[0])
     with pytest.warns(UserWarning, match="2 of 3 rows have no reasoning-gym entry") as caught:

@@ -17,7 +17,6 @@ import pytest
 import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.results import serving
 from helpers.rewards import JudgeReward, judge_client, reward_name
@@ -330,12 +329,9 @@ def test_settings_that_cannot_be_are_refused(wrong, says):
     assert "hidden" not in str(refused.value)
 
 
-OBSTACLE = vllm_obstacle(this_machine())
-
-
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
-@pytest.mark.skipif(OBSTACLE is not None, reason=f"no server: {OBSTACLE}")
+@pytest.mark.needs("vllm")
 def test_vllm_itself_is_a_judge(tokenizer):
     """The pocket model cannot follow a rubric; the schema makes it answer with a score all the
     same.

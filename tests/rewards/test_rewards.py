@@ -61,7 +61,10 @@ COLUMNS = {
 }  # arguments that a row of the data is meant to fill
 # arguments whose names a source's column cannot have
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}
-each_name = pytest.mark.parametrize("name", NAMES)
+NEEDS = {"task_reward": pytest.mark.needs("reasoning_gym")}
+each_name = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in NAMES]
+)
 
 
 @pytest.fixture
@@ -74,8 +77,6 @@ def reward(name):
         repeated = {key: value * len(completions) for key, value in columns.items()}
         return function(completions, **(options | repeated | more))
 
-    if name == "task_reward":
-        pytest.importorskip("reasoning_gym")
     return call
 
 

@@ -229,15 +229,20 @@ def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schem
 
 # --- reasoning-gym --------------------------------------------------------------------------------
 
+needs_gym = pytest.mark.needs("reasoning_gym")
+
 
 def made(family: str, size: int = 3) -> list[dict]:
-    return list(pytest.importorskip("reasoning_gym").create_dataset(family, size=size, seed=1))
+    import reasoning_gym
+
+    return list(reasoning_gym.create_dataset(family, size=size, seed=1))
 
 
 def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
     return family, answer, json.dumps(entry, default=str)
 
 
+@needs_gym
 def test_a_verifier_that_fails_or_hangs_gives_nothing():
     (entry,) = made("countdown", 1)
     hangs = asked("countdown", "9**9**9**9", entry)
@@ -248,6 +253,7 @@ def test_a_verifier_that_fails_or_hangs_gives_nothing():
     assert symbolic.judged("task", [asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
 
 
+@needs_gym
 def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
     (entry,) = made("spiral_matrix", 1)  # whose verifier evaluates the answer
     right = asked("spiral_matrix", entry["answer"], entry)
@@ -257,6 +263,7 @@ def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
     assert workers() == before
 
 
+@needs_gym
 @pytest.mark.parametrize(
     "code",
     [

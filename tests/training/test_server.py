@@ -92,6 +92,7 @@ def test_what_does_not_go_with_a_server_is_refused_unasked(url, changes, machine
         server.check(url, replace(SETTINGS, **changes), machine)
 
 
+@pytest.mark.needs("vllm")
 def test_the_command_that_is_named_starts_the_server_as_trl_does():
     """Until TRL 2 takes its own command away."""
     from trl.scripts.vllm_serve import ScriptArguments, build_command

@@ -47,7 +47,7 @@ def test_a_tracker_that_is_unknown_or_not_installed_is_refused(run, monkeypatch,
         trackers.options(run, name)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("wandb") is None, reason="wandb is not installed")
+@pytest.mark.needs("wandb")
 @pytest.mark.parametrize(
     ("given", "logged_in", "mode"),
     [
@@ -73,10 +73,10 @@ KEPT = {"tensorboard": "events.out.tfevents.*", "wandb": "*.wandb", "trackio": "
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", KEPT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.needs(name)) for name in KEPT]
+)
 def test_a_training_is_tracked_in_the_run_folder(executed, name, monkeypatch, tmp_path):
-    if importlib.util.find_spec(name) is None:
-        pytest.skip(f"{name} is not installed (make optional)")
     run = Run(f"tracked-{name}")
     for part in ("data", "data_report.json", "manifest.json"):
         source = executed.folder / part

