@@ -20,7 +20,7 @@ optional: $(READY)
 run: $(READY)
 	@$(BIN)/python -m helpers run --run demo
 
-# What a change needs, in under ten minutes on two cores; the slow tests are left to `make test-all`.
+# What a change needs, in under ten minutes on two cores; the slow tests are left to `make test-all`. It needs nothing optional.
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
