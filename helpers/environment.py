@@ -16,6 +16,7 @@ import runpy
 import shutil
 import subprocess
 import sys
+import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -33,6 +34,11 @@ _QUIETLY = ("--quiet", "--disable-pip-version-check")
 # this torch and driver.
 _TRIALS = {
     "torch": ("import torch", "import torch; torch.ones(1, device='cuda') + 1"),
+    # not installed on a CPU; asked for its target, Triton compiles its first program
+    "triton": (
+        "import triton",
+        "from triton.runtime import driver; driver.active.get_current_target()",
+    ),
     "torchvision": ("import torchvision",) * 2,
     "bitsandbytes": (
         "import bitsandbytes",
@@ -420,4 +426,28 @@ def doctor(machine: Machine) -> list[str]:
         and (obstacle := vllm_obstacle(machine))
     ):
         problems.append(f"{obstacle}.")
+    if machine.gpu and machine.system.startswith("Linux"):
+        problems += compiler_obstacles()
     return problems
+
+
+def compiler_obstacles() -> list[str]:
+    """Return what Triton lacks to compile its kernels, one sentence each.
+
+    Triton compiles C at its first use on a GPU: with the compiler named by CC, else gcc or clang,
+    and with the headers of the running Python (triton/runtime/build.py).
+    """
+    found = []
+    named = os.environ.get("CC")
+    if not any(map(shutil.which, [named] if named else ["gcc", "clang"])):
+        found.append(
+            f"{f'CC={named} is not a program' if named else 'no C compiler was found'}, and Triton "
+            "compiles its kernels with one. On Ubuntu: sudo apt install gcc"
+        )
+    header = Path(sysconfig.get_path("include", "posix_prefix")) / "Python.h"
+    if not header.is_file():
+        found.append(
+            f"{header} is missing, and Triton compiles its kernels with it. On Ubuntu: sudo apt "
+            f"install {header.parent.name}-dev"
+        )
+    return found

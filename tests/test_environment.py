@@ -78,6 +78,22 @@ def versions(monkeypatch):
 
 
 @pytest.fixture
+def compiler(tmp_path, monkeypatch):
+    """Make PATH a folder with a gcc, and tmp_path/python3.12 the folder of Python.h; returns the
+    paths of both.
+    """
+    gcc, header = tmp_path / "compiler" / "gcc", tmp_path / "python3.12" / "Python.h"
+    for path in (gcc, header):
+        path.parent.mkdir()
+        path.write_text("")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(gcc.parent))
+    monkeypatch.delenv("CC", raising=False)
+    monkeypatch.setattr(environment.sysconfig, "get_path", lambda *names: str(header.parent))
+    return gcc, header
+
+
+@pytest.fixture
 def pip(tmp_path, monkeypatch):
     """An interpreter whose pip installs nothing, and fails for trackio; pip() is what it was called
     with, a line a call.
@@ -228,11 +244,36 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
         ),
     ],
 )
-def test_the_doctor_names_each_problem(versions, machine, installed, said):
+def test_the_doctor_names_each_problem(versions, compiler, machine, installed, said):
     versions(**installed)
     problems = doctor(machine)
     assert len(problems) == len(said)
     assert all(any(part in problem for problem in problems) for part in said)
+
+
+@pytest.mark.parametrize(
+    ("cc", "lacks", "said"),
+    [
+        (None, "", []),
+        (None, "gcc", ["no C compiler was found.*: sudo apt install gcc$"]),
+        (None, "Python.h", ["python3.12/Python.h is missing.*: sudo apt install python3.12-dev$"]),
+        (None, "gcc Python.h", ["no C compiler", "Python.h is missing"]),
+        ("gcc", "", []),
+        ("icc", "", ["CC=icc is not a program"]),
+    ],
+)
+def test_beside_a_gpu_the_doctor_asks_for_what_triton_compiles_with(
+    versions, compiler, monkeypatch, cc, lacks, said
+):
+    versions()
+    if cc:
+        monkeypatch.setenv("CC", cc)
+    for path in compiler:
+        if path.name in lacks.split():
+            path.unlink()
+    problems = doctor(GPU)
+    assert len(problems) == len(said) and all(map(re.search, said, problems))
+    assert doctor(CPU) == doctor(replace(GPU, system="Windows AMD64")) == []
 
 
 # --- What vLLM prints -----------------------------------------------------------------------------
@@ -352,6 +393,23 @@ def test_what_is_installed_as_pinned_and_breaks_is_told_of(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     found = environment.broken_imports(machine)
     assert len(found) == (said is not None) and re.match(said or "", "".join(found))
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_beside_a_gpu_triton_is_asked_for_its_target(versions, tmp_path, monkeypatch, fails):
+    versions()
+    monkeypatch.setattr(environment, "requirements", lambda machine: {"triton": "triton==3.7.1"})
+    (tmp_path / "triton").mkdir()
+    (tmp_path / "triton" / "__init__.py").write_text("")
+    (tmp_path / "triton" / "runtime.py").write_text(
+        "class driver:\n    class active:\n        def get_current_target():\n"
+        f"            if {fails}: raise RuntimeError('Failed to find C compiler.')\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    found = environment.broken_imports(GPU)
+    said = "triton is installed as pinned and .*: RuntimeError: Failed to find C compiler"
+    assert len(found) == fails and all(re.match(said, problem) for problem in found)
+    assert environment.broken_imports(CPU) == [], "there it has no target"
 
 
 # --- vLLM -----------------------------------------------------------------------------------------

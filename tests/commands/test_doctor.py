@@ -1,6 +1,5 @@
 """The command `doctor`: what it says of the machine, of the packages, and of settings."""
 
-import os
 import re
 import subprocess
 import sys
@@ -91,8 +90,12 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(
     cli, lists, tmp_path, monkeypatch
 ):
     program(tmp_path / "nvidia-smi", "echo 'GPU-0, NVIDIA L4, 23034, 8.9'")
+    program(tmp_path / "gcc", "")
+    (tmp_path / "Python.h").touch()
+    monkeypatch.setattr(environment.sysconfig, "get_path", lambda *names: str(tmp_path))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CC", raising=False)
     environment.this_machine.cache_clear()
     code, out, _ = cli("doctor", "--preset", "l4")
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
@@ -100,6 +103,9 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(
     assert re.search(r"at most, while \w+ +[\d.]+ GB of 24\.2 GB\n", out)
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out
+    (tmp_path / "gcc").unlink()
+    code, out, _ = cli("doctor", "--preset", "l4")
+    assert code == 1 and "no C compiler was found" in out and "all well" not in out
 
 
 @pytest.mark.parametrize("asked", [True, False])
