@@ -29,6 +29,23 @@ _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
 # build is CUDA, which makes `import unsloth` raise on a CPU torch, and for a certifi newer than
 # some indexes hold. Its real needs are in the lists.
 _WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo")
+# Neither installed nor replaced in Colab and Kaggle. No result depends on these versions, and the
+# host's kernel has imported some of them before the first cell, so another version would need a
+# restart. papermill brings nbformat and nbclient if they are missing.
+_TOOLS = (
+    "jupyterlab",
+    "ipykernel",
+    "ipywidgets",
+    "nbformat",
+    "nbclient",
+    "psutil",
+    "pytest",
+    "pytest-xdist",
+    "hypothesis",
+    "ruff",
+)
+# the version of each package that this process had imported when set_up_hosted first saw it
+_loaded: dict[str, str | None] = {}
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
 # What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled part fits
 # this torch and driver.
@@ -208,7 +225,7 @@ def requirements(machine: Machine) -> dict[str, str]:
     which the list without CUDA does not name.
 
     A card without bfloat16 (T4, V100) gets no vLLM: no preset uses it there, and it is by far the
-    largest part.
+    largest part. In Colab and Kaggle the tools for notebooks and development are left out.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
     without = ("vllm",) if machine.gpu and not machine.bf16 else ()
@@ -220,7 +237,10 @@ def requirements(machine: Machine) -> dict[str, str]:
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     }
     unsloth = pins().keys() & _WITHOUT_DEPENDENCIES
-    return found | {name: f"{name}=={pins()[name]}" for name in unsloth}
+    found |= {name: f"{name}=={pins()[name]}" for name in unsloth}
+    if {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & os.environ.keys():
+        found = {name: line for name, line in found.items() if name not in _TOOLS}
+    return found
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
@@ -308,25 +328,26 @@ def install_optional(machine: Machine) -> None:
 
 
 def set_up_hosted() -> None:
-    """The first cell in Colab and Kaggle: take tokens from the host's secrets, install, and say
-    whether to restart.
+    """The first cell in Colab and Kaggle: take tokens from the host's secrets, and install.
 
-    What the runtime ships stays if it has the pinned version; a second call changes nothing.
+    What the runtime ships stays if it has the pinned version, and so do its own tools. RuntimeError
+    if a package that this process has imported was replaced: the old one is still in its memory, so
+    the cells that follow must not run before a restart. After that, a call changes nothing.
     """
     if tokens := tokens_from_secrets():
         print(f"set from the secrets of this account: {', '.join(tokens)}")
     # The packages, by their own names, of which this process has imported a module.
     packages = metadata.packages_distributions()
-    imported = {name for module in list(sys.modules) for name in packages.get(module, ())}
-    before = {name: installed_version(name) for name in imported}
+    for module in list(sys.modules):
+        for name in packages.get(module, ()):
+            _loaded.setdefault(name, installed_version(name))
     install(this_machine())
-    replaced = sorted(name for name in before if installed_version(name) != before[name])
+    replaced = sorted(name for name, have in _loaded.items() if installed_version(name) != have)
     if replaced:
-        print(
+        raise RuntimeError(
             f"RESTART NEEDED: {', '.join(replaced)} had been imported before and were replaced. "
-            "Restart the session (Colab: "
-            "Runtime > Restart session; Kaggle: Run > Restart session), then run this cell again; "
-            "it will change nothing."
+            "Restart the session (Colab: Runtime > Restart session; Kaggle: Run > Restart session) "
+            "and run all cells again; nothing more will be installed."
         )
 
 

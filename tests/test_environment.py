@@ -472,17 +472,46 @@ def test_tokens_come_from_the_secrets_of_the_host(secrets, monkeypatch, host):
     assert os.environ["WANDB_API_KEY"] == "mine", "what is set stays"
 
 
-def test_the_first_cell_asks_for_a_restart_where_a_loaded_package_was_replaced(
-    secrets, monkeypatch, capsys
-):
+def test_the_first_cell_stops_where_a_loaded_package_was_replaced(secrets, monkeypatch, capsys):
     secrets("colab", SECRETS)
-    installed = {"pytest": "1.0", "ruff": "1.0"}
+    monkeypatch.setattr(environment, "_loaded", {})
+    installed = {"numpy": "1.0", "ruff": "1.0"}
     monkeypatch.setattr(environment, "installed_version", installed.get)
-    new = {"pytest": "2.0", "ruff": "2.0"}
+    new = {"numpy": "2.0", "ruff": "2.0"}
     monkeypatch.setattr(environment, "install", lambda machine: installed.update(new))
-    set_up_hosted()
+    stops = r"^RESTART NEEDED: numpy had been .*Restart session"  # ruff had not been imported
+    with pytest.raises(RuntimeError, match=stops):
+        set_up_hosted()
     out = capsys.readouterr().out
-    assert "RESTART NEEDED: pytest had been imported before" in out, "ruff has not"
     assert "secrets of this account: HF_TOKEN, WANDB_API_KEY" in out and "hf_" not in out
+    with pytest.raises(RuntimeError, match=stops):
+        set_up_hosted()  # in the same session, whose memory has the old one
+    monkeypatch.setattr(environment, "_loaded", {})  # as after a restart
     set_up_hosted()
     assert capsys.readouterr().out == ""
+
+
+TOOLS = ("jupyterlab", "ipykernel", "ipywidgets", "pytest", "ruff", "psutil")
+
+
+@pytest.mark.parametrize("host", ["colab", "kaggle", None])
+@pytest.mark.parametrize("machine", [CPU, T4, GPU], ids=["cpu", "t4", "gpu"])
+def test_a_host_keeps_its_own_tools_and_all_is_well(
+    secrets, versions, compiler, pip, machine, host
+):
+    """Older ones, or none: neither the install nor the doctor minds. What results depend on is
+    replaced there as elsewhere.
+    """
+    if host:
+        secrets(host, {})
+    tools = dict.fromkeys(TOOLS, "1.0") | {"ruff": None}
+    versions(cuda=bool(machine.gpu), **tools)
+    assert {name for name, *_ in mismatches(machine)} == (set() if host else set(TOOLS))
+    assert bool(doctor(machine)) is not bool(host)
+    if host:
+        install(machine)
+        assert pip() == []
+    versions(cuda=bool(machine.gpu), **tools | {"trl": "1.14.0"})
+    install(machine)
+    asked = re.findall(r"([\w-]+)==", pip()[0])
+    assert "trl" in asked and bool(set(TOOLS) & set(asked)) is not bool(host)
