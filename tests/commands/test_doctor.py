@@ -86,26 +86,54 @@ def test_it_starts_without_any_package():
     assert done.returncode == 1 and "unsloth is not installed" in done.stdout and not done.stderr
 
 
-def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(
-    cli, lists, tmp_path, monkeypatch
-):
+@pytest.fixture
+def card(tmp_path, monkeypatch):
+    """A machine with an L4, a gcc and Python.h, each in this folder, and no other program."""
     program(tmp_path / "nvidia-smi", "echo 'GPU-0, NVIDIA L4, 23034, 8.9'")
     program(tmp_path / "gcc", "")
-    (tmp_path / "Python.h").touch()
-    monkeypatch.setattr(environment.sysconfig, "get_path", lambda *names: str(tmp_path))
+    (headers := tmp_path / "python3.12").mkdir()
+    (headers / "Python.h").touch()
+    monkeypatch.setattr(environment.sysconfig, "get_path", lambda *names: str(headers))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     environment.this_machine.cache_clear()
+    return tmp_path
+
+
+def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, card):
     code, out, _ = cli("doctor", "--preset", "l4")
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
     assert re.search(r"frozen weights +2\.7 GB\n", out)
     assert re.search(r"at most, while \w+ +[\d.]+ GB of 24\.2 GB\n", out)
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out
-    (tmp_path / "gcc").unlink()
+
+
+@pytest.mark.parametrize(
+    ("cc", "lacks", "said"),
+    [
+        (None, [], []),
+        (None, ["gcc"], [r"no C compiler was found.*: sudo apt install gcc\n"]),
+        (None, ["python3.12/Python.h"], [r"3.12/Python.h is missing.* install python3.12-dev\n"]),
+        (None, ["gcc", "python3.12/Python.h"], ["no C compiler was found", "is missing"]),
+        ("gcc", [], []),
+        ("icc", [], ["CC=icc is not a program"]),
+    ],
+)
+def test_beside_a_card_what_triton_compiles_with_must_be_there(
+    cli, lists, card, monkeypatch, cc, lacks, said
+):
+    if cc:
+        monkeypatch.setenv("CC", cc)
+    for name in lacks:
+        (card / name).unlink()
     code, out, _ = cli("doctor", "--preset", "l4")
-    assert code == 1 and "no C compiler was found" in out and "all well" not in out
+    assert code == bool(said) and ("all well" in out) is not bool(said)
+    assert all(re.search(each, out) for each in said) and out.count("sudo apt") == len(said)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    environment.this_machine.cache_clear()
+    assert "all well" in cli("doctor", "--preset", "pocket")[1], "without a card nothing compiles"
 
 
 @pytest.mark.parametrize("asked", [True, False])
