@@ -91,6 +91,12 @@ def resume(name: str) -> int:
         # what is done took parameters that these need not know
         given = taken(last["parameters"], left)
         if given.get("rewards"):
+            for file in own.edited(given["rewards"], folder):
+                print(
+                    f"note: {file} has changed since this run began, which goes on with its copy, "
+                    f"{folder.show(f'rewards/{file.name}')}. To train with the file as it is now, "
+                    "call without --resume and --once."
+                )
             given["rewards"] = own.copies_of(given["rewards"], folder)
         return execute(name, left, given, resumed=last)
     print(

@@ -87,6 +87,30 @@ def own_rewards(run: Run, rewards: str, tags: TagFormat) -> tuple[list, list[flo
     return read_rewards(copies_of(rewards, run), tags)
 
 
+def located(rewards: str) -> str:
+    """Return the same list with each file as an absolute path, for a notebook that runs later."""
+    names = []
+    for name, weight in parsed(rewards):
+        file, _, function = name.rpartition(":")
+        if file.endswith(".py"):
+            name = f"{Path(file).resolve()}:{function}"
+        names.append(f"{name}*{weight:g}")
+    return ",".join(names)
+
+
+def edited(rewards: str, run: Run) -> list[Path]:
+    """Return the files of a list that are no longer equal to their copies in the run."""
+    files = []
+    for name, _ in parsed(rewards):
+        file = Path(name.rpartition(":")[0])
+        copy = run.folder / "rewards" / file.name
+        if file in files or file.suffix != ".py" or not (file.is_file() and copy.is_file()):
+            continue
+        if file.read_bytes() != copy.read_bytes():
+            files.append(file)
+    return files
+
+
 def copies_of(rewards: str, run: Run | None = None) -> str:
     """The same list, where each file is replaced by its copy in the run, if there is one; without a
     run, relative to its folder, as the manifest has it.

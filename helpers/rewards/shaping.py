@@ -1,6 +1,11 @@
 """What all rewards share."""
 
+import hashlib
+import inspect
 from collections.abc import Callable
+from pathlib import Path
+
+from helpers import PROJECT
 
 
 def reward_name(reward: Callable | str) -> str:
@@ -16,6 +21,27 @@ def reward_name(reward: Callable | str) -> str:
     config = getattr(reward, "config", None)
     path = reward if isinstance(reward, str) else getattr(config, "_name_or_path", None)
     return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
+
+
+def source_hash(reward: Callable) -> str | None:
+    """Return the SHA-256 of the file that defines a reward, or of the reward's own source if it was
+    typed into a notebook.
+
+    None for a reward of this package, whose version the manifest records, and for one without
+    source. The modules that the file imports are not read.
+    """
+    while hasattr(reward, "func"):
+        reward = reward.func
+    # an object with __call__ is defined where its class is
+    function = reward if hasattr(reward, "__code__") else type(reward).__call__
+    try:
+        file = Path(inspect.getsourcefile(function))
+        if file.is_relative_to(PROJECT / "helpers"):
+            return None
+        source = file.read_bytes() if file.is_file() else inspect.getsource(function).encode()
+    except (TypeError, OSError):  # written in C, or typed at a prompt
+        return None
+    return hashlib.sha256(source).hexdigest()
 
 
 def printable(text: str) -> str:

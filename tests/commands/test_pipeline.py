@@ -13,7 +13,9 @@ from filelock import FileLock
 
 from helpers import PROJECT
 from helpers.presets import PRESETS
+from helpers.rewards.own import own_rewards
 from helpers.runs import Run
+from helpers.tags import THINK_ANSWER
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -57,6 +59,26 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     executions.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and executions == [] and "run 'a' is finished" in out
+
+
+def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
+    cli, executions, tmp_path
+):
+    file, run = tmp_path / "mine.py", Run("a")
+    reward = "def brevity(completions, **columns):\n    return [1.0 for _ in completions]\n"
+    file.write_text(reward, encoding="utf-8")
+    executions.outcomes["03"] = False
+    listed = f"{file}:brevity*0.5,correctness"
+    assert cli("run", "--run", "a", "--preset", "pocket", "-p", f"rewards={listed}")[0] == 1
+    own_rewards(run, listed, THINK_ANSWER)  # as notebook 02 does
+    del executions.outcomes["03"]
+    executions.clear()
+    file.write_text(reward.replace("1.0", "0.0"), encoding="utf-8")
+    code, out, _ = cli("run", "--run", "a", "--resume")
+    copy = run.folder / "rewards" / "mine.py"
+    assert code == 0 and f"note: {file} has changed since this run began" in out
+    assert dict(executions)["03"]["rewards"] == f"{copy}:brevity*0.5,correctness*1"
+    assert copy.read_text("utf-8") == reward
 
 
 def test_notebook_05_does_not_merge_a_policy_that_sees(cli, executions):

@@ -1,6 +1,8 @@
 """A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
 
+import linecache
 import math
+import runpy
 import sys
 
 import pytest
@@ -8,7 +10,8 @@ import pytest
 from helpers.commands.arguments import value
 from helpers.rewards import reward_name
 from helpers.rewards.faults import constant
-from helpers.rewards.own import copies_of, own_rewards, parsed, read_rewards
+from helpers.rewards.own import copies_of, edited, located, own_rewards, parsed, read_rewards
+from helpers.rewards.shaping import source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
 
@@ -82,6 +85,48 @@ def test_the_run_keeps_the_file_and_reads_its_copy_when_the_file_has_changed(typ
     own_rewards(run, listed, FMT)  # asked for again, by the file
     assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == "brevity = len"
     assert parsed(recorded) == [("rewards/my_rewards.py:brevity", 0.5), ("correctness", 1.0)]
+
+
+def test_a_recorded_list_names_the_file_and_its_copy_only_if_the_file_is_gone(typed):
+    run, listed = Run("mine"), located("my_rewards.py:brevity*0.5, correctness")
+    assert listed == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
+    own_rewards(run, listed, FMT)
+    assert edited(listed, run) == []
+    (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
+    assert edited(listed, run) == [typed / "my_rewards.py"]
+    (brevity, _), _ = own_rewards(run, listed, FMT)
+    assert brevity(completions=[RIGHT]) == [7.0]
+    assert edited(listed, run) == [], "the copy is now the edited file's"
+    (typed / "my_rewards.py").unlink()
+    (brevity, _), _ = own_rewards(run, listed, FMT)
+    assert brevity(completions=[RIGHT]) == [7.0]
+    assert edited(listed, run) == []
+
+
+@pytest.mark.parametrize("written", ["def", "class", "partial", "cell"])
+def test_the_hash_of_a_source_changes_with_it(tmp_path, written):
+    def loaded(number: str):
+        text = f"def mine(completions, **columns):\n    return [{number} for _ in completions]\n"
+        if written == "class":
+            text = f"class Mine:\n    def __call__(self, completions): return [{number}]\n"
+            text += "mine = Mine()\n"
+        if written == "partial":
+            text += "from functools import partial\nmine = partial(mine, words=3)\n"
+        file = tmp_path / f"{number}.py"
+        if written == "cell":  # known to linecache alone, as IPython's cells are
+            linecache.cache[str(file)] = (len(text), None, text.splitlines(True), str(file))
+            exec(compile(text, str(file), "exec"), names := {})
+            return names["mine"]
+        file.write_text(text, encoding="utf-8")
+        return runpy.run_path(str(file))["mine"]
+
+    same, other = source_hash(loaded("1.0")), source_hash(loaded("2.0"))
+    assert same == source_hash(loaded("1.0")) and same is not None and other not in (same, None)
+
+
+def test_this_packages_rewards_and_those_without_source_have_no_hash():
+    (correctness,), _ = read_rewards("correctness", FMT)
+    assert source_hash(correctness) is None and source_hash(len) is None
 
 
 def test_a_copy_still_finds_what_its_file_imports(typed, monkeypatch):

@@ -22,6 +22,7 @@ from helpers.rewards import (
 )
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import against_report, differences, marked
+from helpers.rewards.own import located, own_rewards
 from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER, completion_text
 
@@ -126,7 +127,8 @@ def test_the_math_set_on_healthy_groups_may_train(math_lab):
 def test_what_was_left_out_is_said():
     lab = Lab([correctness_reward], [1.0])
     assert "nothing was tried yet" in stops(lab)
-    assert lab.report()["rewards"] == {"correctness_reward": {"weight": 1.0, "faults": 0}}
+    entry = {"weight": 1.0, "source": None, "faults": 0}
+    assert lab.report()["rewards"] == {"correctness_reward": entry}
     assert lab.report().keys() == {"rewards", "verdict"}
     lab.cases()
     verdict = lab.verdict()
@@ -309,7 +311,7 @@ def test_the_report_holds_everything(math_lab):
     assert report.keys() == {"rewards", "attacks", "signal", "verdict"}
     assert list(report["rewards"]) == math_lab.names
     for name, entry in report["rewards"].items():
-        assert entry.keys() == {"weight", "cases", "ms_per_1000", "faults"} | STATISTICS
+        assert entry.keys() == {"weight", "source", "cases", "ms_per_1000", "faults"} | STATISTICS
         assert entry["faults"] == 0 and entry["ms_per_1000"] > 0
         assert entry["cases"].keys() == set(math_lab.results["cases"].index)
         assert entry["mean"] == pytest.approx(math_lab.results["signal"]["rewards"][name]["mean"])
@@ -378,6 +380,49 @@ def test_rewards_that_differ_from_the_tested_ones_are_told_what_was_tested(
     tested, functions, weights, says
 ):
     assert re.search(says, against_report(tested, functions, weights))
+
+
+EDITED = """def brevity(completions, **columns):
+    return [1.0 for _ in completions]
+"""
+
+
+def test_a_reward_that_was_edited_under_the_same_name_is_not_what_was_tested(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
+    run, file = Run("edited"), tmp_path / "mine.py"
+    file.write_text(EDITED, encoding="utf-8")
+    functions, weights = own_rewards(run, f"{file}:brevity, correctness*0.5", THINK_ANSWER)
+    report = Lab(functions, weights, THINK_ANSWER).report() | {"verdict": {"go": True, "stops": []}}
+    write_json(run.path("reward_report.json"), report)
+    given = located(f"{file}:brevity, correctness*0.5")
+
+    functions, weights = own_rewards(run, given, THINK_ANSWER)
+    assert against_report(run, functions, weights).endswith("tested and approved.")
+
+    # the edited file is what trains, and it is not called tested
+    file.write_text(EDITED.replace("1.0", "0.0"), encoding="utf-8")
+    functions, weights = own_rewards(run, given, THINK_ANSWER)
+    assert functions[0](completions=["a"]) == [0.0]
+    said = against_report(run, functions, weights)
+    assert said.startswith("NOT WHAT NOTEBOOK 2 TESTED: the source of brevity has changed")
+
+    # a report of an earlier version has no hash: names and weights decide
+    for entry in report["rewards"].values():
+        del entry["source"]
+    write_json(run.path("reward_report.json"), report)
+    assert against_report(run, functions, weights).endswith("tested and approved.")
+
+
+def test_another_reward_under_the_name_of_the_librarys_is_not_what_was_tested(tested, tmp_path):
+    report = tested.read_object("reward_report.json")
+    report["rewards"] = Lab(BOTH, [1.0, 0.5]).report()["rewards"]
+    write_json(tested.path("reward_report.json"), report)
+    assert against_report(tested, BOTH, [1.0, 0.5]).endswith("tested and approved.")
+    file = tmp_path / "mine.py"
+    file.write_text(EDITED.replace("brevity", "format_reward"), encoding="utf-8")
+    functions, weights = own_rewards(tested, f"correctness, {file}:format_reward*0.5", THINK_ANSWER)
+    said = against_report(tested, functions, weights)
+    assert said.startswith("NOT WHAT NOTEBOOK 2 TESTED: the source of format_reward has changed")
 
 
 def test_a_no_go_is_said_again_and_a_missing_report_too(tested):

@@ -24,7 +24,7 @@ import pandas as pd
 from helpers.rewards.faults import Fault, checked_scores, constant
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import reward_name, source_hash
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
@@ -274,14 +274,14 @@ class Lab:
 
     def report(self) -> dict:
         """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
-        `verdict`.
+        `verdict`. An entry's `source` is the reward's `source_hash`.
         """
         cases, table, signal, taken = (
             self.results.get(step) for step in ("cases", "attacks", "signal", "speed")
         )
         found, verdict = {"rewards": {}}, self.verdict()
-        for name, weight in zip(self.names, self.weights, strict=True):
-            entry = found["rewards"][name] = {"weight": weight}
+        for name, weight, function in zip(self.names, self.weights, self.functions, strict=True):
+            entry = found["rewards"][name] = {"weight": weight, "source": source_hash(function)}
             if cases is not None:
                 entry["cases"] = {case: _finite(score) for case, score in cases[name].items()}
             if signal is not None:

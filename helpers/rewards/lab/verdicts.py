@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.faults import Fault
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
@@ -43,11 +43,12 @@ class Verdict:
 
 
 def against_report(run: Run, functions: list, weights: list[float]) -> str:
-    """Whether these rewards and weights are those of the run's `reward_report.json`, in one
-    sentence or two.
+    """Say in one sentence or two whether these rewards and weights are those of the run's
+    `reward_report.json`.
 
-    Names and weights are compared, not what the functions do. Whether there are as many weights as
-    functions is TRL's to say. ValueError where the report is damaged.
+    Names, weights and `source_hash` are compared. Reports of earlier versions have no hash; then
+    names and weights decide. TRL checks that there are as many weights as functions. Raise
+    ValueError if the report is damaged.
     """
     report = run.read_object("reward_report.json")
     if not report:
@@ -62,6 +63,17 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
         return (
             f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
             "training."
+        )
+    changed = []
+    for function in functions:
+        name = reward_name(function)
+        source = source_hash(function)
+        if report["rewards"][name].get("source", source) != source:
+            changed.append(name)
+    if changed:
+        return (
+            f"NOT WHAT NOTEBOOK 2 TESTED: the source of {', '.join(changed)} has changed since. "
+            "This training uses it as it is now, and the verdict says nothing about that."
         )
     if not report["verdict"]["go"]:
         return (
