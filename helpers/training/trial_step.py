@@ -18,6 +18,7 @@ import torch
 from datasets import Dataset
 from transformers import PrinterCallback
 
+from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import constant
@@ -177,10 +178,13 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
 # --- A notebook's own sampling --------------------------------------------------------------------
 
 FEWEST = 4  # questions of each table, however small the budget is
+# What "auto" is with a model of one's own, by notebook; 03 only shows one group, and looks at the
+# holdout while it trains.
+AUTO = {"00": 300, "02": 300, "03": 60, "05": 600, "07": 600, "09": 600}
 
 
 def questions_within(
-    seconds: float | None,
+    seconds: float | str | None,
     run: Run,
     notebook: str,
     model,
@@ -190,16 +194,20 @@ def questions_within(
 ) -> list[pd.DataFrame]:
     """The first rows of each table: all of them, or the share that `seconds` suffice to answer.
 
+    seconds: a notebook's budget; None keeps all rows. "auto" is AUTO's, and None for an embedded
+        model, so that the lessons' numbers are the same on the slowest machine. ValueError for
+        anything else.
+    notebook: its number, and more if it asks twice.
     tables: by what they are called in print, the rows, how many completions of each are sampled at
         a time, and how many times. All tables keep the same share, and at least FEWEST rows.
-    seconds: None keeps all rows. ValueError for what is no time.
 
     The rate is measured on the first prompts, every completion is taken to reach its limit, and
     what will be spent is printed first. The decision is kept in the run's `sampling.json`, by
     notebook: a rerun that asks for the same gets the same questions, on whatever machine.
     """
-    if seconds is not None and (type(seconds) not in (int, float) or not seconds > 0):
-        raise ValueError(f"sampling_seconds={seconds!r} must be a number above 0, or None.")
+    presets.check_sampling_seconds(seconds)
+    if seconds == "auto":
+        seconds = None if settings.model in presets.EMBEDDED else AUTO[notebook[:2]]
     asked = {
         "sampling_seconds": seconds,
         "model": settings.model,
@@ -240,25 +248,22 @@ def _share(
 
     A larger batch gives more tokens a second on a GPU, and costs more to try. So 16 completions are
     tried first. If not everything fits, the batch that the answer would make is tried next, as long
-    as a trial takes less than a tenth of the budget. A second trial is made in any case, so that a
-    moment in which the machine was busy leaves nothing out.
+    as it is much larger and a trial takes less than a tenth of the budget.
     """
     limit = settings.max_completion_length
     tokens = limit * sum(rows * samples * times for rows, samples, times in questions.values())
     largest = max(rows * samples for rows, samples, _ in questions.values())
     room = policy.batch_that_fits(model, settings.context)
-    rate, trials, batch = 0.0, 0, min(16, largest, room)
+    rate, batch = 0.0, min(16, largest, room)
     while True:
         begin = time.perf_counter()
         repeated = (prompts * -(-batch // len(prompts)))[:batch]
         whole = _seconds_of_a_batch(model, tokenizer, repeated, limit, settings.temperature)
         cost = time.perf_counter() - begin
-        rate, trials = max(rate, batch * limit / whole), trials + 1
+        rate = max(rate, batch * limit / whole)
         share = 1.0 if seconds is None else min(1.0, seconds * rate / tokens)
-        larger = max(batch, min(room, int(share * largest)))
-        if share == 1 or cost * larger / batch > seconds / 10:
-            return rate, share
-        if trials > 1 and larger < 2 * batch:
+        larger = min(room, int(share * largest))
+        if share == 1 or larger < 2 * batch or cost * larger / batch > seconds / 10:
             return rate, share
         batch = larger
 
