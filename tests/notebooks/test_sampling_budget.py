@@ -39,6 +39,7 @@ def test_without_a_budget_the_embedded_model_answers_all_and_the_cost_is_printed
         assert "sampling_seconds=" not in copy, "nothing was left out"
 
 
+@pytest.mark.slow
 def test_05_with_a_small_budget_measures_all_models_on_the_same_few_questions(small, execute):
     shutil.rmtree(small.folder / "evaluation")
     printed = execute("05", small, sampling_seconds=1e-3, samples=2, serve=False)
