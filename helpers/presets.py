@@ -249,6 +249,16 @@ def check_early_stopping(patience: int | None) -> None:
         )
 
 
+def check_sampling_seconds(seconds: float | str | None) -> None:
+    """ValueError unless this is "auto", a number of seconds above 0, or None for no limit."""
+    number = type(seconds) in (int, float) and seconds > 0
+    if not number and seconds not in ("auto", None):
+        raise ValueError(
+            f"sampling_seconds={seconds!r} is no time: give a number of seconds above 0, 'auto', "
+            "or None for no limit."
+        )
+
+
 def check_machine(preset: Preset, machine: Machine) -> Preset:
     """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
 

@@ -267,6 +267,7 @@ def check(
 _RULES = {
     "report_to": trackers.check,
     "seed": check_seed,
+    "sampling_seconds": presets.check_sampling_seconds,
     "early_stopping": presets.check_early_stopping,
     "tags": TagFormat.parse,
     "kind": kinds.checked,

@@ -1,5 +1,6 @@
-"""Two steps at full length before a training: whether the memory suffices, and what the training
-will take in time and tokens.
+"""What is tried before time is spent: two steps at full length before a training, for its memory,
+time and tokens; and a few tokens before a notebook samples, for how many questions fit into its
+seconds.
 
 `memory.check` says what can be said without loading anything.
 """
@@ -17,10 +18,12 @@ import torch
 from datasets import Dataset
 from transformers import PrinterCallback
 
+from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import constant
-from helpers.training import policy, vllm_cpu
+from helpers.runs import Run, write_json
+from helpers.training import policy, ranks, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
 
@@ -170,3 +173,151 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     # a constant 0 may be right here: no completion comes to its end
     alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
     return lines + [f"note: {said}" for said in alike if said]
+
+
+# --- A notebook's own sampling --------------------------------------------------------------------
+
+FEWEST = 4  # questions of each table, however small the budget is
+# What "auto" is with a model of one's own, by notebook; 03 only shows one group, and looks at the
+# holdout while it trains.
+AUTO = {"00": 300, "02": 300, "03": 60, "05": 600, "07": 600, "09": 600}
+
+
+def questions_within(
+    seconds: float | str | None,
+    run: Run,
+    notebook: str,
+    model,
+    tokenizer,
+    settings: Preset,
+    tables: dict[str, tuple[pd.DataFrame, int, int]],
+) -> list[pd.DataFrame]:
+    """The first rows of each table: all of them, or the share that `seconds` suffice to answer.
+
+    seconds: a notebook's budget; None keeps all rows. "auto" is AUTO's, and None for an embedded
+        model, so that the lessons' numbers are the same on the slowest machine. ValueError for
+        anything else.
+    notebook: its number, and more if it asks twice.
+    tables: by what they are called in print, the rows, how many completions of each are sampled at
+        a time, and how many times. All tables keep the same share, and at least FEWEST rows.
+
+    The rate is measured on the first prompts, every completion is taken to reach its limit, and
+    what will be spent is printed first. The decision is kept in the run's `sampling.json`, by
+    notebook: a rerun that asks for the same gets the same questions, on whatever machine.
+    """
+    presets.check_sampling_seconds(seconds)
+    if seconds == "auto":
+        seconds = None if settings.model in presets.EMBEDDED else AUTO[notebook[:2]]
+    asked = {
+        "sampling_seconds": seconds,
+        "model": settings.model,
+        "engine": policy.engine_of(model),
+        "max_completion_length": settings.max_completion_length,
+        "questions": {name: [len(rows), *counts] for name, (rows, *counts) in tables.items()},
+    }
+
+    def decide() -> dict:
+        before = run.read_object("sampling.json")
+        if before.get(notebook, {}).get("asked") == asked:
+            return before[notebook]
+        prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
+        rate, share = _share(seconds, model, tokenizer, settings, prompts, asked["questions"])
+        kept = {
+            name: max(min(FEWEST, number), int(share * number))
+            for name, (number, *_) in asked["questions"].items()
+        }
+        decision = {"asked": asked, "tokens_per_second": rate, "kept": kept}
+        write_json(run.path("sampling.json"), before | {notebook: decision})
+        return decision
+
+    # several processes must sample the same
+    decision = ranks.from_first(decide)
+    print("\n".join(_told(decision)))
+    return [rows.iloc[: decision["kept"][name]] for name, (rows, *_) in tables.items()]
+
+
+def _share(
+    seconds: float | None,
+    model,
+    tokenizer,
+    settings: Preset,
+    prompts: list[list[dict]],
+    questions: dict[str, list[int]],
+) -> tuple[float, float]:
+    """The tokens a second that were measured, and the share of the questions that fits, at most 1.
+
+    A larger batch gives more tokens a second on a GPU, and costs more to try. So 16 completions are
+    tried first. If not everything fits, the batch that the answer would make is tried next, as long
+    as it is much larger and a trial takes less than a tenth of the budget.
+    """
+    limit = settings.max_completion_length
+    tokens = limit * sum(rows * samples * times for rows, samples, times in questions.values())
+    largest = max(rows * samples for rows, samples, _ in questions.values())
+    room = policy.batch_that_fits(model, settings.context)
+    rate, batch = 0.0, min(16, largest, room)
+    while True:
+        begin = time.perf_counter()
+        repeated = (prompts * -(-batch // len(prompts)))[:batch]
+        whole = _seconds_of_a_batch(model, tokenizer, repeated, limit, settings.temperature)
+        cost = time.perf_counter() - begin
+        rate = max(rate, batch * limit / whole)
+        share = 1.0 if seconds is None else min(1.0, seconds * rate / tokens)
+        larger = min(room, int(share * largest))
+        if share == 1 or larger < 2 * batch or cost * larger / batch > seconds / 10:
+            return rate, share
+        batch = larger
+
+
+def _seconds_of_a_batch(model, tokenizer, prompts: list, limit: int, temperature: float) -> float:
+    """What one completion of each prompt takes if the longest reaches the limit: extrapolated from
+    the time of the prompt and two tokens, and the time of 16 tokens more.
+    """
+    few, many = min(2, limit), min(18, limit)
+    how = {"batch_size": len(prompts), "temperature": temperature, "progress": False}
+
+    def timed(new_tokens: int) -> tuple[float, int]:
+        begin = time.perf_counter()
+        groups = policy.sample(model, tokenizer, prompts, max_new_tokens=new_tokens, **how)
+        took = time.perf_counter() - begin
+        texts = [text for (text,) in groups]
+        # the end token is not in the text
+        steps = 1 + max(map(len, tokenizer(texts, add_special_tokens=False)["input_ids"]))
+        return took, min(new_tokens, steps)
+
+    timed(few)  # with what is done once
+    begun, first = timed(few)
+    ended, last = timed(many)
+    # all may have come to their end sooner
+    step = max(0.0, ended - begun) / max(1, last - first)
+    return begun + step * (limit - few)
+
+
+def _told(decision: dict) -> list[str]:
+    """A decision as lines of text: what will be sampled and how long that takes, and what of it was
+    left out.
+    """
+    asked, kept, rate = decision["asked"], decision["kept"], decision["tokens_per_second"]
+    parts, left_out, completions = [], [], 0
+    for name, (number, samples, times) in asked["questions"].items():
+        now = kept[name]
+        completions += now * samples * times
+        part = f"{now} {name}" + (f" × {samples} completions" if samples > 1 else "")
+        parts.append(part + (f", {times} times" if times > 1 else ""))
+        if now < number:
+            # half the 95 % interval of a share of one half, the widest
+            wide, narrow = 98 / now**0.5, 98 / number**0.5
+            left_out.append(
+                f"{now} of {number} {name} (95 % interval: up to ±{wide:.0f} points, with all "
+                f"±{narrow:.0f})"
+            )
+    whole = completions * asked["max_completion_length"] / rate
+    lines = [
+        f"to sample: {'; '.join(parts)}: at most about {whole:,.0f} s, at {rate:,.0f} tokens a "
+        "second"
+    ]
+    if left_out:
+        lines.append(
+            f"note: sampling_seconds={asked['sampling_seconds']} has room for "
+            f"{'; '.join(left_out)}. sampling_seconds=None lifts the limit."
+        )
+    return lines

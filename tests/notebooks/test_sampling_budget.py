@@ -1,0 +1,86 @@
+"""A notebook with a small budget for its sampling: it answers fewer questions, says so, and keeps
+its decision.
+"""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from helpers.runs import Run, runs_folder
+
+FEW = "note: sampling_seconds=0.001 has room for 4 of {} (95 % interval: up to ±49 points"
+
+
+@pytest.fixture
+def small(executed):
+    """A copy of the executed run, in which nothing is decided yet."""
+    shutil.copytree(executed.folder, runs_folder() / "small", dirs_exist_ok=True)
+    run = Run("small")
+    run.path("sampling.json").unlink()
+    return run
+
+
+def test_without_a_budget_the_embedded_model_answers_all_and_the_cost_is_printed(executed):
+    decided = executed.read_object("sampling.json")
+    assert {number: entry["kept"] for number, entry in decided.items()} == {
+        "02": {"questions": 32},
+        "03": {"questions": 16},
+        "05": {
+            "held-out questions": 128,
+            "questions for pass@k": 16,
+            "questions of another kind": 128,
+        },
+    }
+    for name in ("02_reward_functions", "03_grpo_training", "05_merge_and_inference"):
+        copy = executed.require(f"notebooks/{name}.ipynb").read_text(encoding="utf-8")
+        assert re.search(r"to sample: .* at most about [\d,]+ s, at [\d,]+ tokens a second", copy)
+        assert "sampling_seconds=" not in copy, "nothing was left out"
+
+
+@pytest.mark.slow
+def test_05_with_a_small_budget_measures_all_models_on_the_same_few_questions(small, execute):
+    shutil.rmtree(small.folder / "evaluation")
+    printed = execute("05", small, sampling_seconds=1e-3, samples=2, serve=False)
+    assert FEW.format("128 held-out questions") in printed
+    assert "4 of 32 questions for pass@k" in printed
+    assert "sampling_seconds=None lifts the limit" in printed
+    for entry in small.evaluation.values():
+        assert entry["n"] == entry["greedy"]["n"] == 4
+    baseline = small.evaluation["baseline"]
+    assert (baseline["pass_at_k_questions"], baseline["other"]["n"]) == (4, 4)
+    assert json.loads(small.require("comparison.json").read_text())["sampled"]["n"] == 4
+    assert len(small.table("evaluation/trained-sampled.parquet")) == 4
+
+
+@pytest.mark.slow
+def test_02_and_03_with_a_small_budget_sample_few_groups(small, execute):
+    printed = execute("02", small, sampling_seconds=1e-3)
+    assert FEW.format("32 questions") in printed and "4 groups of 8" in printed
+    printed = execute("03", small, sampling_seconds=1e-3, max_steps=2, early_stopping=2)
+    assert FEW.format("16 questions") in printed
+    assert FEW.format("128 questions for early stopping") in printed
+    assert re.search(r"an ordinary batch: \d+ tokens on average, \d+ at most; \d+% of", printed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("number", "left_out"),
+    [
+        ("00", ["16 held-out questions"]),
+        ("07", ["32 questions for a group", "64 held-out questions"]),
+        ("09", ["24 held-out tasks"]),
+    ],
+)
+def test_a_lesson_with_a_small_budget_measures_before_and_after_on_few(
+    execute, tmp_path, monkeypatch, number, left_out
+):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    run = Run("few")
+    printed = execute(number, run, sampling_seconds=1e-3)
+    assert all(f"4 of {what}" in printed for what in left_out), printed
+    if number == "00":
+        assert re.findall(r"of (\d+) right", printed) == ["4", "4"]
+    if number == "07":
+        assert [entry["n"] for entry in run.evaluation.values()] == [4, 4]
