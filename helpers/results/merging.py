@@ -21,6 +21,7 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
+from helpers.templates import options_of, set_thinking
 from helpers.training.base import Base
 from helpers.training.policy import model_class, nf4, release, without_bf16
 
@@ -149,7 +150,7 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     logits = []
     for prompt in prompts:
         ids = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, return_tensors="pt"
+            prompt, add_generation_prompt=True, return_tensors="pt", **options_of(tokenizer)
         )["input_ids"]
         logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
     return logits
@@ -275,6 +276,7 @@ def verify(
     base: Base,
     dtype: torch.dtype,
     dequantised: bool = False,
+    thinking: bool | None = None,
 ) -> dict[str, float]:
     """Prove, in a fresh process, that the model saved in `folder` is the adapter on its base.
 
@@ -285,7 +287,7 @@ def verify(
 
     Every adapted matrix is compared, whichever program wrote it and whichever base it was merged
     into; then the logits, which also show whether the rest of the model is the base's: what was not
-    adapted, and the configuration.
+    adapted, and the configuration. thinking: the setting with which the prompts are rendered.
 
     Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError if
     either model cannot be loaded, or if the saved one is not what the same merge in memory is, with
@@ -293,6 +295,7 @@ def verify(
     """
     given = {"folder": str(folder), "prompts": prompts, "adapter": str(adapter)}
     given |= {"base": asdict(base), "dtype": str(dtype), "dequantised": dequantised}
+    given["thinking"] = thinking
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", "helpers.results.merging"],
@@ -384,13 +387,20 @@ def upload(folder: Path, repository: str) -> str:
 
 
 def _proof(
-    folder: str, prompts: list, adapter: str, base: dict, dtype: str, dequantised: bool
+    folder: str,
+    prompts: list,
+    adapter: str,
+    base: dict,
+    dtype: str,
+    dequantised: bool,
+    thinking: bool | None,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """What `judged` and `matrix_distances` say, in the process of `verify`."""
     from peft import PeftModel
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    set_thinking(tokenizer, thinking)
     bare = load_base(Base(**base), getattr(torch, dtype.removeprefix("torch.")), dequantised)
     expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
     del bare

@@ -13,6 +13,7 @@ import torch
 from tqdm.auto import tqdm
 
 from helpers.presets import Preset
+from helpers.templates import options_of, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
 from helpers.training.memory import config_of, shape_from_config, shape_of
@@ -87,6 +88,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
     if base:
         base.check(model)
+    set_thinking(tokenizer, settings.thinking)
     return model, tokenizer
 
 
@@ -234,7 +236,7 @@ def sample(
     """Completions for chat prompts: for each prompt, in the order given, a list of `samples` texts.
 
     Through the model's vLLM engine if it has one, with the adapter as it is now; otherwise through
-    Transformers.
+    Transformers. The tokenizer carries whether the model thinks (`templates.set_thinking`).
 
     temperature: 0 is greedy decoding (then one sample per prompt is enough). Prompts are batched by
     length, so little is padded. batch_size counts prompts times samples; None takes 256 at a time,
@@ -247,7 +249,9 @@ def sample(
             f"temperature={temperature} must be 0 or more and samples={samples} 1 or more."
         )
     texts = [
-        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
+        )
         for prompt in prompts
     ]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
