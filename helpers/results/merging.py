@@ -23,7 +23,7 @@ from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
 from helpers.templates import options_of, set_thinking
 from helpers.training.base import Base
-from helpers.training.policy import model_class, nf4, release, without_bf16
+from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 
 WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
@@ -61,6 +61,11 @@ def check_wishes(
             f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
             "q4_k_m, q8_0 or f16."
         )
+    if gguf and base is not None and base.text_only:
+        raise ValueError(
+            f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads pictures; "
+            "only its language part was trained. Leave gguf out."
+        )
     if gguf and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
             f"gguf={gguf!r} cannot be written here: it is Unsloth that writes GGUF, with "
@@ -96,11 +101,12 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     not those of the training.
     """
     options = {"dtype": dtype, "device_map": "cuda" if torch.cuda.is_available() else "cpu"}
+    load = load_text if base.text_only else load_whole
     if not (dequantised and base.quantised):
-        return model_class(base.original).from_pretrained(base.original, **options)
+        return load(base.original, **options)
     if base.quantised == "here":
         options["quantization_config"] = nf4(dtype)
-    model = model_class(base.name).from_pretrained(base.name, **options)
+    model = load(base.name, **options)
     base.check(model)
     # it warns that it does what it is asked to
     logging.getLogger("transformers.integrations.bitsandbytes").setLevel(logging.ERROR)
@@ -406,7 +412,7 @@ def _proof(
     del bare
     release()  # makes room for the second model
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = model_class(folder).from_pretrained(folder, dtype="auto", device_map=device).eval()
+    model = load_whole(folder, dtype="auto", device_map=device).eval()
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
     return judged(logits, expected), matrix_distances(model, expected["matrices"])
