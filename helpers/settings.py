@@ -8,9 +8,10 @@ one up there. Every setting can be overridden by a notebook parameter of the sam
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
-from typing import Any
+from typing import Any, get_args
 
 from helpers import PROJECT
+from helpers.templates import template_options
 
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
 # Their folders under helpers/pocket/.
@@ -73,7 +74,7 @@ class Preset:
 
     # the data and the model
     model: str = _setting(
-        "unsloth/Qwen3-4B",
+        "unsloth/Qwen3-4B-Instruct-2507",
         "the policy that is trained: a name on the hub, a folder, or `pocket`",
         becomes="from_pretrained.model_name",
         notebooks="01",
@@ -117,6 +118,13 @@ class Preset:
         "the context in tokens; None: a prompt and its completion together",
         least=1,
         becomes="from_pretrained",
+        notebooks="01",
+    )
+    thinking: bool | None = _setting(
+        None,
+        "whether the model thinks before it answers, if its chat template leaves the choice; None: "
+        "the template's default",
+        becomes="GRPOConfig.chat_template_kwargs",
         notebooks="01",
     )
     load_in_4bit: bool = _setting(
@@ -355,14 +363,15 @@ OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata[
 
 
 def grpo(preset: Preset) -> dict:
-    """The keywords of `GRPOConfig` that say what the settings do, and the one constant beside them
-    that Unsloth would fill in on a GPU.
+    """The keywords of `GRPOConfig` that say what the settings do, what the chat template is told,
+    and the one constant beside them that Unsloth would fill in on a GPU.
     """
     kept = {
         name: getattr(preset, name)
         for name, setting in SETTINGS.items()
         if setting.metadata["becomes"] == "GRPOConfig"
     }
+    kept["chat_template_kwargs"] = template_options(preset.thinking)
     return kept | {"router_aux_loss_coef": 0.0}  # for mixtures of experts; Unsloth computes none
 
 
@@ -397,6 +406,8 @@ def possible_values(setting: Any) -> str:
     if choices:
         return f"one of: {', '.join(choices)}"
     if least is None:
+        if bool in get_args(setting.type):
+            return "True, False or None"
         return "True or False" if setting.type is bool else "a text"
     return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
 
@@ -409,7 +420,7 @@ def _problems(preset: Preset) -> list[str]:
         value = getattr(preset, each.name)
         wanted = int | float if each.type is float else each.type
         # Python takes True for an int.
-        right = isinstance(value, bool) == (each.type is bool)
+        right = not isinstance(value, bool) or bool in (each.type, *get_args(each.type))
         if value == "" or not (right and isinstance(value, wanted)):
             named = getattr(each.type, "__name__", each.type)
             wrong = "empty" if value == "" else f"not of type {named}"

@@ -16,7 +16,7 @@ STAGES = ["data", "rewards", "agents", "training", "metrics", "results", "comman
 PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
 COMMON = [
     *("environment", "own_code", "tags", "figures", "run_files", "runs", "subprocesses"),
-    *("settings", "presets"),
+    *("templates", "settings", "presets"),
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 

@@ -20,6 +20,7 @@ from helpers.presets import (
     resolve,
     with_overrides,
 )
+from helpers.templates import template_options
 
 POCKET = PRESETS["pocket"]
 each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -242,6 +243,8 @@ REFUSED = [
             ("learning_rate", "1e-5"),
             ("learning_rate", True),
             ("load_in_4bit", 1),
+            ("thinking", 0),
+            ("thinking", "no"),
             ("model", 3),
             ("loss_type", 5),
         ]
@@ -399,7 +402,9 @@ def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_defaul
     objective |= {"epsilon_high": 0.2, "vllm_importance_sampling_correction": False}
     for preset in PRESETS.values():
         known = {name: getattr(preset, name) for name in SETTINGS if name in trls}
-        assert presets.grpo(preset) == known | objective | {"router_aux_loss_coef": 0.0}
+        constant = {"router_aux_loss_coef": 0.0}
+        constant["chat_template_kwargs"] = template_options(preset.thinking)
+        assert presets.grpo(preset) == known | objective | constant
 
 
 def test_the_page_has_the_table_of_the_settings():

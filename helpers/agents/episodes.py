@@ -17,6 +17,7 @@ from pathlib import Path
 
 from helpers.agents.protocol import Environment, called, tools_of
 from helpers.data.tasks import fingerprint
+from helpers.templates import options_of
 
 # From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
 # with the end token.
@@ -171,7 +172,9 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
     prompt = [dict(message) for message in row["prompt"]]
     prompt[-1]["content"] += said or ""
     tools = [getattr(environment, name) for name in tools_of(type(environment))]
-    ids = tokenizer.apply_chat_template(prompt, tools=tools, add_generation_prompt=True)
+    ids = tokenizer.apply_chat_template(
+        prompt, tools=tools, add_generation_prompt=True, **options_of(tokenizer)
+    )
     return Episode(environment, prompt, ids["input_ids"])
 
 
@@ -217,7 +220,8 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
     ]
     start, whole = (
         tokenizer(
-            tokenizer.apply_chat_template(messages, **how, tokenize=False), add_special_tokens=False
+            tokenizer.apply_chat_template(messages, **how, tokenize=False, **options_of(tokenizer)),
+            add_special_tokens=False,
         )["input_ids"]
         for messages, how in ((before, {}), (before + results, {"add_generation_prompt": True}))
     )

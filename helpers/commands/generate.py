@@ -15,6 +15,7 @@ from helpers.presets import Preset, for_sampling
 from helpers.results.answering import weights_identity
 from helpers.runs import Run, write_json
 from helpers.tags import TagFormat
+from helpers.templates import options_of, set_thinking, template_options
 
 _BATCH = 64  # questions between two writes
 
@@ -90,7 +91,7 @@ def main(parsed: argparse.Namespace) -> int:
         "system_prompt": system,
         "max_new_tokens": tokens,
         "temperature": 0.0,
-    }
+    } | template_options(settings.thinking)
     done = _done(target, rows, made)
     if done == len(rows):
         print(f"{parsed.output} holds the answers already")
@@ -100,6 +101,7 @@ def main(parsed: argparse.Namespace) -> int:
     from helpers.training.policy import sample
 
     tokenizer = AutoTokenizer.from_pretrained(merged)
+    set_thinking(tokenizer, settings.thinking)  # as in the training
     prompts, longest = _prompts(rows, system, tokenizer, merged, tokens)
     # vLLM's context is fixed when it starts, so it is what the longest question needs.
     context = max(settings.context, longest + tokens)
@@ -162,7 +164,9 @@ def _prompts(
     prompts, longest = [], 0
     for number, row in enumerate(rows, 1):
         prompt = chat_prompt(system, row["question"])
-        text = tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        text = tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
+        )
         length = len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
         if length > room:
             print(

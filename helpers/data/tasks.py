@@ -28,6 +28,7 @@ from helpers.data.sources import model_files, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.templates import template_options
 
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
@@ -206,25 +207,29 @@ def fingerprint(rows: Iterable[dict]) -> str:
     return digest.hexdigest()
 
 
-def prompt_token_counter(model: str) -> Callable[[list[dict] | str], int]:
+def prompt_token_counter(
+    model: str, thinking: bool | None = None
+) -> Callable[[list[dict] | str], int]:
     """A function from chat messages to the number of tokens the model will see, without importing
     torch.
 
     model: a folder or hub name, whose tokenizer.json and chat template are read. Transformers' own
     renderer applies the template, and the Rust tokenizer that training uses counts. A plain string
-    is counted as it is, without a template: the length of a completion.
+    is counted as it is, without a template: the length of a completion. thinking: the setting,
+    which the template is told.
     """
     from tokenizers import Tokenizer
     from transformers.utils.chat_template_utils import render_jinja_template
 
     tokenizer_file, template, special_tokens = model_files(model)
+    told = special_tokens | template_options(thinking)
     tokenizer = Tokenizer.from_file(str(tokenizer_file))
 
     def count(messages: list[dict] | str) -> int:
         text = messages
         if not isinstance(messages, str):
             (text,), _ = render_jinja_template(
-                [messages], chat_template=template, add_generation_prompt=True, **special_tokens
+                [messages], chat_template=template, add_generation_prompt=True, **told
             )
         return len(tokenizer.encode(text, add_special_tokens=False).ids)
 

@@ -37,11 +37,13 @@ def answered(
     """
     import pyarrow.parquet
 
+    from helpers.templates import options_of
     from helpers.training.policy import engine_of, sample
 
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
     limits = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens}
     settings = limits | {"seed": seed, "chunk": chunk, "engine": engine_of(model)}
+    settings |= options_of(tokenizer)  # nothing, for a model that is not told whether to think
     asked = json.dumps([identity, settings, prompts], sort_keys=True)
     made_for = {"made_for": hashlib.sha256(asked.encode()).hexdigest()}
     path = run.path(f"evaluation/{name}.parquet")

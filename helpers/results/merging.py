@@ -21,8 +21,9 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
+from helpers.templates import options_of, set_thinking
 from helpers.training.base import Base
-from helpers.training.policy import model_class, nf4, release, without_bf16
+from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 
 WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
@@ -60,6 +61,11 @@ def check_wishes(
             f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
             "q4_k_m, q8_0 or f16."
         )
+    if gguf and base is not None and base.text_only:
+        raise ValueError(
+            f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads pictures; "
+            "only its language part was trained. Leave gguf out."
+        )
     if gguf and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
             f"gguf={gguf!r} cannot be written here: it is Unsloth that writes GGUF, with "
@@ -95,11 +101,12 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     not those of the training.
     """
     options = {"dtype": dtype, "device_map": "cuda" if torch.cuda.is_available() else "cpu"}
+    load = load_text if base.text_only else load_whole
     if not (dequantised and base.quantised):
-        return model_class(base.original).from_pretrained(base.original, **options)
+        return load(base.original, **options)
     if base.quantised == "here":
         options["quantization_config"] = nf4(dtype)
-    model = model_class(base.name).from_pretrained(base.name, **options)
+    model = load(base.name, **options)
     base.check(model)
     # it warns that it does what it is asked to
     logging.getLogger("transformers.integrations.bitsandbytes").setLevel(logging.ERROR)
@@ -149,7 +156,7 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     logits = []
     for prompt in prompts:
         ids = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, return_tensors="pt"
+            prompt, add_generation_prompt=True, return_tensors="pt", **options_of(tokenizer)
         )["input_ids"]
         logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
     return logits
@@ -275,6 +282,7 @@ def verify(
     base: Base,
     dtype: torch.dtype,
     dequantised: bool = False,
+    thinking: bool | None = None,
 ) -> dict[str, float]:
     """Prove, in a fresh process, that the model saved in `folder` is the adapter on its base.
 
@@ -285,7 +293,7 @@ def verify(
 
     Every adapted matrix is compared, whichever program wrote it and whichever base it was merged
     into; then the logits, which also show whether the rest of the model is the base's: what was not
-    adapted, and the configuration.
+    adapted, and the configuration. thinking: the setting with which the prompts are rendered.
 
     Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError if
     either model cannot be loaded, or if the saved one is not what the same merge in memory is, with
@@ -293,6 +301,7 @@ def verify(
     """
     given = {"folder": str(folder), "prompts": prompts, "adapter": str(adapter)}
     given |= {"base": asdict(base), "dtype": str(dtype), "dequantised": dequantised}
+    given["thinking"] = thinking
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", "helpers.results.merging"],
@@ -384,19 +393,26 @@ def upload(folder: Path, repository: str) -> str:
 
 
 def _proof(
-    folder: str, prompts: list, adapter: str, base: dict, dtype: str, dequantised: bool
+    folder: str,
+    prompts: list,
+    adapter: str,
+    base: dict,
+    dtype: str,
+    dequantised: bool,
+    thinking: bool | None,
 ) -> tuple[dict[str, float], dict[str, float]]:
     """What `judged` and `matrix_distances` say, in the process of `verify`."""
     from peft import PeftModel
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
+    set_thinking(tokenizer, thinking)
     bare = load_base(Base(**base), getattr(torch, dtype.removeprefix("torch.")), dequantised)
     expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
     del bare
     release()  # makes room for the second model
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = model_class(folder).from_pretrained(folder, dtype="auto", device_map=device).eval()
+    model = load_whole(folder, dtype="auto", device_map=device).eval()
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
     return judged(logits, expected), matrix_distances(model, expected["matrices"])

@@ -23,6 +23,7 @@ from helpers import subprocesses
 from helpers.environment import Machine, this_machine, vllm_obstacle
 from helpers.presets import Preset
 from helpers.runs import Run
+from helpers.templates import template_options
 
 MODEL = "policy"  # the name to ask for
 _ADDRESS = "http://127.0.0.1:8000"
@@ -117,6 +118,7 @@ def commands(
         start = f"{_CACHE}=1 python -m vllm.entrypoints.openai.api_server {shlex.join(arguments)}"
     limit = settings.max_completion_length
     asked = {"model": MODEL, "messages": messages, "max_tokens": limit, "temperature": 0}
+    asked |= _told(settings.thinking)
     return (
         start,
         f"curl {_ADDRESS}/v1/chat/completions -H 'Content-Type: application/json' "
@@ -137,15 +139,18 @@ def asked(curl: str, address: str) -> str:
         raise ValueError(f"curl got no answer: {(done.stdout + done.stderr)[:300]}") from None
 
 
-def answers(address: str, prompts: list[list[dict]], max_tokens: int) -> list[str]:
+def answers(
+    address: str, prompts: list[list[dict]], max_tokens: int, thinking: bool | None = None
+) -> list[str]:
     """The greedy completion of each chat prompt, in order, through `/v1/chat/completions`; at most
-    `max_tokens` tokens each.
+    `max_tokens` tokens each. thinking: the setting.
 
     ValueError for a prompt that the server refuses, with its reason.
     """
 
     def answer(messages: list[dict]) -> str:
         asked = {"model": MODEL, "messages": messages, "max_tokens": max_tokens, "temperature": 0.0}
+        asked |= _told(thinking)
         reply = client.post(f"{address}/v1/chat/completions", json=asked)
         if reply.is_error:
             raise ValueError(
@@ -177,7 +182,8 @@ def tried(
     try:
         with server(run.path("merged"), settings, dtype) as address:
             print("answer to the curl:", asked(curl, address))
-            given = answers(address, [list(p) for p in prompts], settings.max_completion_length)
+            prompts, limit = [list(prompt) for prompt in prompts], settings.max_completion_length
+            given = answers(address, prompts, limit, settings.thinking)
     except ValueError as error:
         if must:
             raise
@@ -186,6 +192,12 @@ def tried(
     n, same = len(given), sum(map(str.__eq__, given, expected))
     run.record("served", merged={"n": n, "same": same, "share": same / n})
     print(f"{same} of {n} answers of the server are those of Transformers")
+
+
+def _told(thinking: bool | None) -> dict:
+    """The part of a request that vLLM's server passes on to the chat template."""
+    options = template_options(thinking)
+    return {"chat_template_kwargs": options} if options else {}
 
 
 def _arguments(model: str, settings: Preset, dtype, port: int) -> list[str]:

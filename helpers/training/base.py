@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from safetensors import safe_open
 from torch import nn
 
 from helpers.presets import EMBEDDED, Preset
@@ -28,13 +29,15 @@ class Base:
 
     name: a folder or a hub name, as `from_pretrained` takes it. quantised: "before" it was stored,
     "here" while it was loaded, or None for 16 bits. fingerprint: see `quantisation`; revision: the
-    hub's commit. None if no training recorded one.
+    hub's commit. None if no training recorded one. text_only: only the language part of a model
+    that sees was loaded.
     """
 
     name: str
     quantised: str | None
     fingerprint: str | None = None
     revision: str | None = None
+    text_only: bool = False
 
     @property
     def original(self) -> str | None:
@@ -82,10 +85,21 @@ def base_of(run: Run, settings: Preset) -> Base:
     """The base of the run's adapter, by what PEFT wrote beside it; FileNotFoundError without an
     adapter.
     """
-    written = (run.require("adapter") / "adapter_config.json").read_text(encoding="utf-8")
+    adapter = run.require("adapter")
+    written = (adapter / "adapter_config.json").read_text(encoding="utf-8")
     recorded = run.manifest.get("training", {}).get("base", {})
     base = _base(json.loads(written)["base_model_name_or_path"], settings)
-    return replace(base, fingerprint=recorded.get("fingerprint"), revision=recorded.get("revision"))
+    text_only = False
+    if "vision_config" in config_of(base.name):
+        with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
+            names = file.keys()
+        text_only = not any("language_model." in name for name in names)
+    return replace(
+        base,
+        fingerprint=recorded.get("fingerprint"),
+        revision=recorded.get("revision"),
+        text_only=text_only,
+    )
 
 
 def describe(model, settings: Preset) -> dict:

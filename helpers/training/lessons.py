@@ -9,13 +9,17 @@ from helpers.presets import Preset
 from helpers.runs import Run, seed_everything
 
 
-def settings(name: str, machine: Machine, small: dict, given: dict) -> Preset:
+def settings(
+    name: str, machine: Machine, small: dict, given: dict, *, sees: bool = False
+) -> Preset:
     """The settings of a lesson that ships with a small model of its own.
 
     small: that model and its values. They apply with preset `pocket` alone, and only where the
-    parameters `given` name no other. ValueError for another model with the learning rate of
-    `pocket`.
+    parameters `given` name no other. sees: whether the lesson has pictures. ValueError for another
+    model with the learning rate of `pocket`.
     """
+    from helpers.training import policy
+
     found = presets.resolve(name, machine, **given)
     if found.name == "pocket" and given.get("model") in (None, small["model"]):
         found = presets.with_overrides(found, **small | given)
@@ -24,7 +28,7 @@ def settings(name: str, machine: Machine, small: dict, given: dict) -> Preset:
             f"the learning rate of preset 'pocket' would ruin {given['model']!r}: take "
             "preset='auto' on a GPU, or name a rate"
         )
-    return presets.check_machine(found, machine)
+    return policy.for_model(presets.check_machine(found, machine), machine, sees=sees)
 
 
 def import_unsloth(chosen: Preset) -> None:

@@ -8,7 +8,8 @@ sees computes on the way, and allocator fragmentation.
 
 import json
 import math
-from dataclasses import dataclass
+import os
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from helpers.data.sources import hub_failure
@@ -23,10 +24,19 @@ _16_BIT = 2
 _AROUND = 4  # tokens before and after a picture's own: Gemma 3's
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
+# The families that see whose language part is a model of its own: in Unsloth with `text_only`, if
+# its type begins with that of the whole (unsloth/models/_utils.py 2245), and in Transformers. Only
+# these have been tried.
+LANGUAGE_PARTS = ("gemma3", "gemma4", "qwen3_5")
 _HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
 WHAT_HELPS = (
     "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
     "which trains the same, then lower max_completion_length; or take a smaller model."
+)
+# where vLLM's share stays taken while the policy trains
+AWAKE = (
+    "Beside a model that sees vLLM cannot sleep, so its share of the card stays taken: lower "
+    "gpu_memory_utilization first, or take engine='transformers'. "
 )
 
 
@@ -123,6 +133,7 @@ _KNOWN = {
         "unsloth/Qwen3-1.7B": (2048, 6144, 28, 16, 8, 128, 151_936, True, 40_960),
         "unsloth/Llama-3.2-3B-Instruct": (3072, 8192, 28, 24, 8, 128, 128_256, True, 131_072),
         "unsloth/Qwen3-4B": (2560, 9728, 36, 32, 8, 128, 151_936, True, 40_960),
+        "unsloth/Qwen3-4B-Instruct-2507": (2560, 9728, 36, 32, 8, 128, 151_936, True, 262_144),
         "unsloth/Llama-3.1-8B-Instruct": (4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072),
         "unsloth/Qwen3-8B": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
         "unsloth/Qwen3-14B": (5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
@@ -148,6 +159,11 @@ def shape_of(model: str) -> Shape | None:
     None if it is no dense model. ValueError as `config_of`.
     """
     return _KNOWN[model] if model in _KNOWN else shape_from_config(config_of(model))
+
+
+def is_known_text(model: str) -> bool:
+    """Whether this is a dense model of text whose shape is known without its config.json."""
+    return model in _KNOWN and not _KNOWN[model].tower_parameters
 
 
 def config_of(model: str) -> dict:
@@ -244,7 +260,7 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
 
     The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs;
     the frozen weights, which training shares with it, are in that part. Asleep while the policy
-    trains (Unsloth's standby), it keeps its graphs.
+    trains (Unsloth's standby), it keeps its graphs; beside a model that sees it cannot sleep.
 
     Of several processes, the memory of one. What they exchange of the adapter is little beside the
     rest and not counted.
@@ -296,7 +312,10 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # "auto", which `presets.check_machine` settles, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
-        training["vLLM asleep"] = _GRAPHS
+        if cannot_sleep(shape):
+            training["vLLM awake"] = sampling["vLLM engine"]
+        else:
+            training["vLLM asleep"] = _GRAPHS
     else:
         sampling = {
             "KV cache": settings.completions_per_round
@@ -307,15 +326,32 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     return Estimate(held, sampling, training)
 
 
-def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> list[str]:
+def cannot_sleep(shape: Shape) -> bool:
+    """Whether vLLM stays awake while this model trains: `load_vllm` turns standby off for a model
+    with a `vision_config`, unless a variable forces it (unsloth_zoo/vllm_utils.py 4432 to 4441).
+    """
+    forced = os.environ.get("UNSLOTH_VLLM_STANDBY_VISION", "0") != "0"
+    return shape.tower_parameters > 0 and not forced
+
+
+def check(
+    settings: Preset, machine: Machine, shape: Shape | None = None, *, sees: bool | None = None
+) -> list[str]:
     """The flight check before anything is loaded: the estimate of a step's memory, as lines of
     text, one for each part and the higher of the two phases against the card.
 
-    shape: the model's, if it is known already; otherwise it is looked up. ValueError if the
-    machine's GPU is too small; if the model has fewer positions than the context, or is narrower
-    than the adapter's rank; and if the model cannot be had (only its config.json is fetched).
+    shape: the model's, if it is known already; otherwise it is looked up. sees: whether the run has
+    pictures; None: as its source says. Without them only the language part of a model that sees is
+    loaded. ValueError if that is impossible; if the machine's GPU is too small; if the model has
+    fewer positions than the context, or is narrower than the adapter's rank; and if the model
+    cannot be had (only its config.json is fetched).
     """
-    shape = shape or shape_of(settings.model_path)
+    if sees is None:
+        sees = settings.source.startswith("pictures/")
+    if shape is None:
+        shape = shape_of(settings.model_path)
+        if not sees and not is_known_text(settings.model):
+            shape = _language_part(settings, shape)
     card = card_of(machine)
     if shape is None:
         return [
@@ -340,7 +376,8 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
     if card and found.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
-            f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. {WHAT_HELPS}"
+            f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. "
+            f"{AWAKE if 'vLLM awake' in found.training else ''}{WHAT_HELPS}"
         )
     picture = f", {pictures:,} of them a picture" if pictures else ""
     lines = [
@@ -358,6 +395,21 @@ def check(settings: Preset, machine: Machine, shape: Shape | None = None) -> lis
     phase = max(found.peaks, key=found.peaks.get)
     against = f" of {size(card)}" if card else ""
     return [*lines, f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}"]
+
+
+def _language_part(settings: Preset, shape: Shape | None) -> Shape | None:
+    """The shape without what reads pictures. ValueError if that part cannot be left out."""
+    config = config_of(settings.model_path)
+    family = config.get("model_type", "")
+    if "vision_config" not in config:
+        return shape
+    if family not in LANGUAGE_PARTS:
+        raise ValueError(
+            f"{settings.model} reads pictures and this run has none. Of its family ({family}) the "
+            "language part cannot be trained and merged alone, as it can of "
+            f"{', '.join(LANGUAGE_PARTS)}: take a model of text, or pictures in notebook 11."
+        )
+    return shape and replace(shape, tower_parameters=0, tokens_per_picture=0, pixels_per_token=0)
 
 
 def card_of(machine: Machine) -> float | None:

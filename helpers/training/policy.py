@@ -4,6 +4,7 @@ vLLM if the model has an engine.
 
 import gc
 import os
+import re
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
@@ -12,10 +13,12 @@ from dataclasses import replace
 import torch
 from tqdm.auto import tqdm
 
+from helpers.environment import Machine
 from helpers.presets import Preset
+from helpers.templates import options_of, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import config_of, shape_from_config, shape_of
+from helpers.training.memory import config_of, is_known_text, shape_from_config, shape_of
 
 # The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
 # unsloth_zoo/model_lists.py.
@@ -26,6 +29,17 @@ SEEING_THROUGH_VLLM = (
     *("gemma3", "gemma4", "idefics3", "mistral3", "qwen2_5_vl"),
     *("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
 )
+# Unsloth starts vLLM for neither of these families, whether they see or not:
+# VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of unsloth/models/loader.py 118, 123.
+WITHOUT_VLLM = ("gpt_oss",)
+WITHOUT_VLLM_BELOW_8 = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
+# What the weights of a language part are called when it is loaded alone: _get_text_only_key_mapping
+# of unsloth/models/_utils.py 2322.
+_LANGUAGE_NAMES = {
+    r"^language_model\.model\.": "model.",
+    r"^model\.language_model\.": "model.",
+    r"^language_model\.lm_head\.": "lm_head.",
+}
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -33,7 +47,8 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
 
     base: what an adapter to be put on it was trained on; see `base.py`. sees: give the processor of
-    a model that reads pictures in place of its tokenizer; its context has room for one. Through
+    a model that reads pictures in place of its tokenizer; its context has room for one. Otherwise
+    only the language part of such a model is loaded. Through
     Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the
     same way: NF4 with double quantisation, computing in the card's 16 bits. TRL's loss is a Triton
     kernel, which a CPU runs only as Unsloth replaces it, so without a GPU Unsloth is imported for
@@ -64,6 +79,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             name,
             max_seq_length=settings.context + picture,
             load_in_4bit=settings.load_in_4bit,
+            **({} if sees else text_only(name)),
             **(options if unsloths_engine else {}),
         )
         vllm_cpu.attach(model, settings)
@@ -72,7 +88,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if bf16 else without_bf16(name)
-        model = model_class(name).from_pretrained(
+        model = (load_whole if sees else load_text)(
             name,
             dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
@@ -87,6 +103,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
     if base:
         base.check(model)
+    set_thinking(tokenizer, settings.thinking)
     return model, tokenizer
 
 
@@ -98,18 +115,90 @@ def model_class(name: str):
     return AutoModelForImageTextToText if sees else AutoModelForCausalLM
 
 
-def sampled_by_what_sees(settings: Preset) -> Preset:
-    """The settings, with Transformers as the engine if Unsloth starts no vLLM for such a model that
-    sees; that is printed. Call it before Unsloth is imported.
+def load_whole(name: str, **options):
+    """A model through Transformers, with the part that reads pictures if it has one."""
+    return model_class(name).from_pretrained(name, **options)
+
+
+def load_text(name: str, **options):
+    """A model of text through Transformers, or the language part of one that sees."""
+    from transformers import AutoModelForCausalLM
+
+    part = _language_part(name)
+    model = AutoModelForCausalLM.from_pretrained(name, **part, **options)
+    if part:  # it would be saved under the names that the weights had in the whole model
+        model._weight_conversions = [
+            one
+            for one in model._weight_conversions
+            if not set(one.source_patterns) & _LANGUAGE_NAMES.keys()
+        ]
+    return model
+
+
+def text_only(name: str) -> dict:
+    """The keywords with which Unsloth's FastLanguageModel loads the language part alone of a model
+    that sees; none for a model of text.
+
+    Without them it gives a processor for the tokenizer, which takes texts for pictures. Unsloth's
+    CPU backend does not know `text_only` and passes its keywords on to Transformers.
     """
-    config = config_of(settings.model_path) if settings.engine == "vllm" else {}
-    if "vision_config" not in config or config["model_type"] in SEEING_THROUGH_VLLM:
+    if "vision_config" not in config_of(name):
+        return {}
+    return {"text_only": True} if torch.cuda.is_available() else _language_part(name)
+
+
+def _language_part(name: str) -> dict:
+    """The keywords with which Transformers loads the language part alone of a model that sees."""
+    if "vision_config" not in config_of(name):
+        return {}
+    from transformers import AutoConfig
+
+    whole = AutoConfig.from_pretrained(name)
+    text = whole.get_text_config()
+    if stored := getattr(whole, "quantization_config", None):  # of the whole model, by its names
+        stored = dict(stored if isinstance(stored, dict) else stored.to_dict())
+        stored["llm_int8_skip_modules"] = [
+            re.sub(r"^(language_model\.model|model\.language_model)(?=\.|$)", "model", kept)
+            for kept in stored.get("llm_int8_skip_modules") or []
+        ]
+        text.quantization_config = stored
+    return {"config": text, "key_mapping": _LANGUAGE_NAMES}
+
+
+def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Preset:
+    """The settings as they will run with their model: with Transformers as the engine if Unsloth
+    gives it no vLLM on this card, which is printed. Call it before Unsloth is imported, which falls
+    back by itself or raises.
+
+    sees: whether the run has pictures; then the model's template decides whether it thinks.
+    Otherwise only the language part of a model that sees is loaded.
+    """
+    if sees:  # a processor would take the keyword for one of its own, if its template has none
+        settings = replace(settings, thinking=None)
+    if is_known_text(settings.model):
+        return settings  # its config.json need not be fetched
+    config = config_of(settings.model_path)
+    kind, whole = config.get("model_type", ""), "vision_config" in config and sees
+    if settings.engine != "vllm" or machine.gpu is None:
         return settings
-    print(
-        f"Unsloth starts no vLLM for pictures and {config['model_type']}: sampling goes through "
-        "Transformers, which is slower (engine='transformers')."
-    )
-    return replace(settings, engine="transformers")
+    kinds = {kind, (config.get("text_config") or {}).get("model_type", "")}
+    rules = [
+        (kinds & set(WITHOUT_VLLM), f"for {kind}"),
+        (
+            kinds & set(WITHOUT_VLLM_BELOW_8) and machine.compute_capability < 8.0,
+            f"for {kind} below compute capability 8.0 ({machine.gpu}: "
+            f"{machine.compute_capability})",
+        ),
+        (whole and kind not in SEEING_THROUGH_VLLM, f"for pictures and {kind}"),
+    ]
+    for ruled_out, which in rules:
+        if ruled_out:
+            print(
+                f"Unsloth starts no vLLM {which}: sampling goes through Transformers, which is "
+                "slower (engine='transformers')."
+            )
+            return replace(settings, engine="transformers")
+    return settings
 
 
 def without_bf16(name: str) -> torch.dtype:
@@ -234,27 +323,30 @@ def sample(
     """Completions for chat prompts: for each prompt, in the order given, a list of `samples` texts.
 
     Through the model's vLLM engine if it has one, with the adapter as it is now; otherwise through
-    Transformers.
+    Transformers. The tokenizer carries whether the model thinks (`templates.set_thinking`).
 
     temperature: 0 is greedy decoding (then one sample per prompt is enough). Prompts are batched by
     length, so little is padded. batch_size counts prompts times samples; None takes 256 at a time,
-    fewer if a GPU has no room for them. The model's training mode, gradient checkpointing, caching
-    and the global random state are put back afterwards, and an engine beside a model in training
-    gives its cache back: sampling in the middle of a training changes nothing about it.
+    fewer if a GPU has no room for them, or if that is not known. The model's training mode,
+    gradient checkpointing, caching and the global random state are put back afterwards, and an
+    engine beside a model in training gives its cache back: sampling in the middle of a training
+    changes nothing about it.
     """
     if not temperature >= 0 or samples < 1:  # not >=: false for nan too
         raise ValueError(
             f"temperature={temperature} must be 0 or more and samples={samples} 1 or more."
         )
     texts = [
-        tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
+        tokenizer.apply_chat_template(
+            prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
+        )
         for prompt in prompts
     ]
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    grows = batch_size is None
     if batch_size is None:
         batch_size = batch_that_fits(model, max(map(len, ids), default=0) + max_new_tokens)
-    step = max(1, batch_size // samples)
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
@@ -267,11 +359,15 @@ def sample(
             seed=seed,
         ) as complete,
     ):
-        for start in range(0, len(order), step):
-            chosen = order[start : start + step]
+        start = 0
+        while start < len(order):
+            chosen = order[start : start + max(1, batch_size // samples)]
             for i, group in zip(chosen, complete([ids[i] for i in chosen]), strict=True):
                 completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
             bar.update(len(chosen))
+            start += len(chosen)
+            if grows:
+                batch_size = larger_batch(model, batch_size)
     return completions
 
 
@@ -342,8 +438,11 @@ def play(
     with continuing(
         model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
     ) as complete:
-        for start in range(0, len(begun), batch):
+        start = 0
+        while start < len(begun):
             episodes.go_on(write, tokenizer, begun[start : start + batch], **limits)
+            start += batch
+            batch = larger_batch(model, batch)
     return begun
 
 
@@ -394,19 +493,41 @@ def sleep_once(trainer) -> None:
 
 
 def batch_that_fits(model, tokens: int) -> int:
-    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; with vLLM,
-    which queues them, 1,024.
+    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; 16 to begin
+    with for a model whose shape is not known there (see `larger_batch`); with vLLM, which queues
+    them, 1,024.
     """
     if engine_of(model) == "vllm":
         return 1024
-    shape = shape_from_config(model.config.to_dict())
-    if model.device.type != "cuda" or shape is None:
+    if model.device.type != "cuda":
         return 256
+    shape = shape_from_config(model.config.to_dict())
+    if shape is None:
+        torch.cuda.reset_peak_memory_stats(model.device)
+        return 16
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info(model.device)
     # of the last token: the logits, the filtered ones, the probabilities; in 32 bits
     logits = 3 * 4 * shape.vocab_size
     return max(1, min(256, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
+
+
+def larger_batch(model, batch: int) -> int:
+    """How many sequences to take after so many have been sampled: twice as many, at most 256, if
+    the GPU has room for twice what they took; only for a model whose shape is not known, as other
+    batches were as large as possible from the first.
+    """
+    if engine_of(model) == "vllm" or model.device.type != "cuda":
+        return batch
+    if shape_from_config(model.config.to_dict()) is not None:
+        return batch
+    device = model.device
+    took = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
+    torch.cuda.reset_peak_memory_stats(device)
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info(device)
+    # the next prompts are longer, but little: they are taken in order of length
+    return min(2 * batch, 256) if 2 * took < 0.8 * free else batch
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
 from helpers.presets import Preset
+from helpers.templates import options_of
 from helpers.training.policy import LORA_TARGETS, _gpus
 
 
@@ -72,6 +73,7 @@ def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> lis
             prepare_multimodal_messages(list(prompt), [picture]),
             add_generation_prompt=True,
             tokenize=False,
+            **options_of(processor),
         )
         for prompt, picture in zip(prompts, pictures, strict=True)
     ]

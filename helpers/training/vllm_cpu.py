@@ -19,6 +19,7 @@ import torch
 
 from helpers.environment import quiet
 from helpers.presets import Preset
+from helpers.templates import options_of
 
 _CACHE = "VLLM_CPU_KVCACHE_SPACE"  # GB
 _ENVIRONMENT = {
@@ -161,7 +162,9 @@ def rollout(model, tokenizer) -> Callable | None:
 
     def sampled(prompts: list, trainer) -> dict:
         args = trainer.args
-        ids = tokenizer.apply_chat_template(prompts, add_generation_prompt=True)["input_ids"]
+        ids = tokenizer.apply_chat_template(
+            prompts, add_generation_prompt=True, **options_of(tokenizer)
+        )["input_ids"]
         parameters = SamplingParams(
             temperature=args.temperature,
             top_p=args.top_p,

@@ -10,6 +10,7 @@ import pytest
 from contract import LEFT_TO_TRL, PLACES, cases, effective, passed
 
 from benchmarks.gpu.grpo_step import OF_THE_LOSS
+from helpers.templates import template_options
 
 pytestmark = pytest.mark.slow
 
@@ -61,6 +62,7 @@ def test_what_the_configuration_says_is_what_the_preset_says(computed):
             if getattr(settings, name, None) is not None
         }
         assert {name: config[name] for name in asked} == asked, case
+        assert config["chat_template_kwargs"] == template_options(settings.thinking), case
         assert config["generation_batch_size"] == settings.completions_per_round
         assert config["top_k"] == (settings.top_k or (-1 if config["use_vllm"] else 0)), (
             "either of the two: no limit"

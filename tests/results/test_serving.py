@@ -135,7 +135,12 @@ def test_the_lines_name_the_folder_and_a_question_with_an_apostrophe_survives_th
     assert words[words.index("--served-model-name") + 1] == "policy"
     words = shlex.split(curl)
     assert words[:2] == ["curl", "http://127.0.0.1:8000/v1/chat/completions"]
-    assert json.loads(words[-1])["messages"] == messages
+    asked = json.loads(words[-1])
+    assert asked["messages"] == messages and "chat_template_kwargs" not in asked
+    quiet = replace(POCKET, thinking=False)
+    _, curl = serving.commands("merged", quiet, torch.float32, CPU, messages)
+    asked = json.loads(shlex.split(curl)[-1])
+    assert asked["chat_template_kwargs"] == {"enable_thinking": False}
     gpu = replace(CPU, gpu="NVIDIA L4")
     assert serving.commands("merged", POCKET, torch.bfloat16, gpu, messages)[0].startswith(
         "vllm serve merged --served-model-name policy "

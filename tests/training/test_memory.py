@@ -20,7 +20,7 @@ QWEN3_4B = shape_of("unsloth/Qwen3-4B")
 
 
 def on_l4(**changes) -> memory.Estimate:
-    """The estimate of the preset `l4`, which trains Qwen3-4B, on the card that it is named for."""
+    """The estimate of the preset `l4`, which trains a Qwen3-4B, on the card that it is named for."""
     return estimate(with_overrides(PRESETS["l4"], **changes), QWEN3_4B, 24.2e9)
 
 
@@ -45,6 +45,7 @@ BILLIONS = {  # as their model cards count them
     "Qwen3-1.7B": 1.72,
     "Llama-3.2-3B-Instruct": 3.21,
     "Qwen3-4B": 4.02,
+    "Qwen3-4B-Instruct-2507": 4.02,
     "Llama-3.1-8B-Instruct": 8.03,
     "Qwen3-8B": 8.19,
     "Qwen3-14B": 14.77,
@@ -212,7 +213,10 @@ def test_five_percent_of_the_card_are_left():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"max_completion_length": 50_000}, r"take 50,256 tokens and \S+-4B has 40,960 positions"),
+        (
+            {"model": "unsloth/Qwen3-4B", "max_completion_length": 50_000},
+            r"take 50,256 tokens and \S+-4B has 40,960 positions",
+        ),
         ({"model": "nobody/no-model"}, "'nobody/no-model' could not be fetched"),
     ],
 )

@@ -238,6 +238,48 @@ def test_a_batch_on_a_gpu_fills_its_free_memory_and_no_more(monkeypatch, free, b
     assert policy.batch_that_fits(SimpleNamespace(config=config, device=device), 500) == batch
 
 
+@pytest.mark.parametrize(
+    ("batch", "took", "free", "then"),
+    [(16, 1e9, 3e9, 32), (16, 1e9, 2e9, 16), (200, 1e9, 9e9, 256), (256, 1e9, 9e9, 256)],
+)
+def test_a_model_of_unknown_shape_begins_small_on_a_gpu_and_grows_with_the_room(
+    monkeypatch, batch, took, free, then
+):
+    for name, value in (
+        ("mem_get_info", (free, 2 * free)),
+        ("max_memory_allocated", 5e9 + took),
+        ("memory_allocated", 5e9),
+        ("reset_peak_memory_stats", None),
+    ):
+        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
+
+    def on(device: str, **more):
+        config = SimpleNamespace(to_dict=lambda: config_of(FOLDER) | more)
+        return SimpleNamespace(config=config, device=torch.device(device))
+
+    unknown = on("cuda", num_experts=8)
+    assert policy.batch_that_fits(unknown, 500) == 16
+    assert policy.larger_batch(unknown, batch) == then
+    assert policy.batch_that_fits(on("cpu", num_experts=8), 500) == 256
+    for other in (on("cpu", num_experts=8), on("cuda")):
+        assert policy.larger_batch(other, batch) == batch
+
+
+def test_every_prompt_is_answered_once_in_its_place_while_batches_grow(
+    model, tokenizer, monkeypatch
+):
+    expected = texts(model, tokenizer, temperature=0)
+    monkeypatch.setattr(policy, "batch_that_fits", lambda model, tokens: 1)
+    sizes = []
+    monkeypatch.setattr(
+        policy, "larger_batch", lambda model, batch: sizes.append(batch) or 2 * batch
+    )
+    assert texts(model, tokenizer, temperature=0) == expected
+    assert sizes == [1, 2, 4], "1 + 2 + 3 of six prompts"
+    texts(model, tokenizer, temperature=0, batch_size=1)
+    assert len(sizes) == 3, "a size that was asked for stays"
+
+
 def test_a_cell_that_trains_is_not_run_twice_on_one_model():
     model = load()
     assert policy.once(model) is model

@@ -7,6 +7,7 @@ take; vLLM itself runs in test_vllm_cpu. tests/gpu_contract compares the values 
 import ast
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
+from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, rest
 from helpers.training import policy, vision
 
@@ -54,9 +56,14 @@ signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
 signatures["vllm sees"] = unsloth.models.vision.VLLM_SUPPORTED_VLM
+signatures["vllm never"] = unsloth.models.loader.VLLM_UNSUPPORTED_MODEL_TYPES
+signatures["vllm from 8.0"] = unsloth.models.loader.VLLM_NEEDS_SM80_MODEL_TYPES
 
 # what the switches of its adapters reach: models without weights
 import torch, transformers
+signatures["language names"] = unsloth.models._utils._get_text_only_key_mapping(
+    transformers.Gemma3Config(), transformers.Gemma3Config().text_config
+)
 from unsloth_zoo.peft_utils import get_peft_regex
 text = {"hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 300000}
 small = {
@@ -103,6 +110,8 @@ def passed(source: str) -> dict[str, set[str]]:
     # what `**` unpacks: dictionaries that are assigned to a name
     dictionaries = {"tracking": {"report_to", "run_name", "project"}}
     dictionaries["presets"] = set(rest(PRESETS["pocket"]))
+    # `**policy.text_only(…)`, and in policy.py itself
+    dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
@@ -139,7 +148,11 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
         (
             notebook_03,
             {
-                "FastLanguageModel.from_pretrained": {"load_in_4bit", "fast_inference"},
+                "FastLanguageModel.from_pretrained": {
+                    "load_in_4bit",
+                    "fast_inference",
+                    "text_only",
+                },
                 "FastLanguageModel.get_peft_model": {"r"},
                 "GRPOConfig": {"num_generations", "top_k", "use_vllm", "report_to", "project"},
                 "GRPOTrainer": {"args"},
@@ -148,7 +161,7 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
         (
             policy_py,
             {
-                "FastLanguageModel.from_pretrained": {"gpu_memory_utilization"},
+                "FastLanguageModel.from_pretrained": {"gpu_memory_utilization", "text_only"},
                 "load_lora": set(),
             },
         ),
@@ -191,19 +204,38 @@ def test_unsloths_switches_reach_the_tower_and_the_language_part_and_no_projecto
         assert all(name.startswith(prefix) for name in speaking)
 
 
-def test_vllm_is_left_out_where_unsloth_starts_none_for_a_model_that_sees(
+def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
     signatures, tmp_path, capsys
 ):
     assert set(policy.SEEING_THROUGH_VLLM) <= set(signatures["vllm sees"])
+    assert tuple(signatures["vllm never"]) == policy.WITHOUT_VLLM
+    assert tuple(signatures["vllm from 8.0"]) == policy.WITHOUT_VLLM_BELOW_8
+    assert signatures["language names"] == policy._LANGUAGE_NAMES
     settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
-    for config, engine in (
-        ({"model_type": "qwen3_vl", "vision_config": {}}, "vllm"),
-        ({"model_type": "llava", "vision_config": {}}, "transformers"),
-        ({"model_type": "qwen3"}, "vllm"),
+    card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")
+    t4, none = replace(card, compute_capability=7.5), replace(card, gpu=None)
+    gemma4 = {"model_type": "gemma4", "vision_config": {}, "text_config": {}}
+    for config, machine, sees, left_out in (
+        ({"model_type": "qwen3_vl", "vision_config": {}}, card, True, None),
+        ({"model_type": "llava", "vision_config": {}}, card, True, "for pictures and llava"),
+        ({"model_type": "qwen3"}, t4, False, None),
+        ({"model_type": "gpt_oss"}, card, False, "for gpt_oss"),
+        ({"model_type": "gpt_oss"}, none, False, None),  # vllm_cpu is not Unsloth's
+        (gemma4, card, False, None),
+        (gemma4, t4, False, r"for gemma4 below compute capability 8.0 \(NVIDIA Card: 7.5\)"),
+        (gemma4, t4, True, "for gemma4 below"),
+        ({"model_type": "x", "text_config": {"model_type": "gemma4_text"}}, t4, False, "for x"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        assert policy.sampled_by_what_sees(settings).engine == engine
-        assert ("no vLLM for pictures and llava" in capsys.readouterr().out) == (engine != "vllm")
+        found = policy.for_model(settings, machine, sees=sees)
+        said, thinking = capsys.readouterr().out, None if sees else False
+        if left_out:
+            assert found == replace(settings, engine="transformers", thinking=thinking)
+            assert re.search(f"Unsloth starts no vLLM {left_out}.*Transformers, which is", said)
+        else:
+            assert found == replace(settings, thinking=thinking) and not said
+    # a preset's model of text needs no config.json, and so no network
+    assert policy.for_model(PRESETS["l4"], card) == PRESETS["l4"]
 
 
 def read_of_a_trainer() -> set[str]:
