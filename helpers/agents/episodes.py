@@ -171,7 +171,9 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
     prompt = [dict(message) for message in row["prompt"]]
     prompt[-1]["content"] += said or ""
     tools = [getattr(environment, name) for name in tools_of(type(environment))]
-    ids = tokenizer.apply_chat_template(prompt, tools=tools, add_generation_prompt=True)
+    ids = tokenizer.apply_chat_template(
+        prompt, tools=tools, add_generation_prompt=True, return_dict=True
+    )
     return Episode(environment, prompt, ids["input_ids"])
 
 

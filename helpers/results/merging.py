@@ -149,7 +149,7 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     logits = []
     for prompt in prompts:
         ids = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, return_tensors="pt"
+            prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True
         )["input_ids"]
         logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
     return logits

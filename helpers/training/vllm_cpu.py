@@ -161,7 +161,8 @@ def rollout(model, tokenizer) -> Callable | None:
 
     def sampled(prompts: list, trainer) -> dict:
         args = trainer.args
-        ids = tokenizer.apply_chat_template(prompts, add_generation_prompt=True)["input_ids"]
+        ids = tokenizer.apply_chat_template(prompts, add_generation_prompt=True, return_dict=True)
+        ids = ids["input_ids"]
         parameters = SamplingParams(
             temperature=args.temperature,
             top_p=args.top_p,
