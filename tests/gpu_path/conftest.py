@@ -19,7 +19,7 @@ def execute(tmp_path_factory):
     given = {
         "UNSLOTH_ALLOW_CPU": "1",
         "TORCHDYNAMO_DISABLE": "1",
-        "OMP_NUM_THREADS": "2",
+        "OMP_NUM_THREADS": "1",
         "PYTHONPATH": f"{Path(__file__).parent}:{PROJECT}",
         "GRPO_RUNS_DIR": str(folder / "runs"),
     }

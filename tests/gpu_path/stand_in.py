@@ -40,6 +40,9 @@ from functools import partial
 from types import MethodType
 
 
+_NAME = "NVIDIA L4 (a stand-in)"
+
+
 class _AfterImport(importlib.abc.MetaPathFinder):
     """Change a module as soon as it has been imported."""
 
@@ -62,8 +65,8 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def _card(environment):
     found = environment.this_machine()
-    card = {"gpu": "NVIDIA L4 (a stand-in)", "gpu_memory_gb": 24.0, "compute_capability": 8.9}
-    environment.this_machine = lambda: replace(found, **card)
+    card = replace(found, gpu=_NAME, gpu_memory_gb=24.0, compute_capability=8.9)
+    environment.this_machine = lambda: card
 
 
 def _cuda(cuda):
@@ -75,6 +78,7 @@ def _cuda(cuda):
 
     cuda.is_available = is_available
     cuda.is_bf16_supported = lambda including_emulation=True: True
+    cuda.get_device_name = lambda device=None: _NAME  # Unsloth's merge asks whether it is a T4
 
 
 def _on_cpu(modeling):
