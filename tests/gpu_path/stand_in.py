@@ -39,7 +39,6 @@ from dataclasses import replace
 from functools import partial
 from types import MethodType
 
-
 _NAME = "NVIDIA L4 (a stand-in)"
 
 
@@ -146,8 +145,13 @@ def _load(model_name, max_seq_length, load_in_4bit, *, sees):
     """What Unsloth's loaders return: of a folder with an adapter, the adapter on its base."""
     import torch
     from peft import PeftConfig, PeftModel
-    from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
-    from transformers import AutoProcessor, AutoTokenizer, Trainer
+    from transformers import (
+        AutoModelForCausalLM,
+        AutoModelForImageTextToText,
+        AutoProcessor,
+        AutoTokenizer,
+        Trainer,
+    )
     from unsloth.models._utils import patch_gradient_accumulation_fix
     from unsloth.models.llama import FastLlamaModel, unsloth_fast_generate
     from unsloth.models.vision import FastBaseModel, unsloth_base_fast_generate
