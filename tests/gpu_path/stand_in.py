@@ -178,6 +178,8 @@ def _load(model_name, max_seq_length, load_in_4bit, *, sees):
     patch_saving_functions(model)
     patch_saving_functions(tokenizer)
     patch_gradient_accumulation_fix(Trainer)
+    if sees:  # FastBaseModel.get_peft_model asks whether its training loop is there
+        Trainer._inner_training_loop.__name__ = "_fast_inner_training_loop"
     if adapter:
         model = _patch_peft_model(PeftModel.from_pretrained(model, adapter, is_trainable=True))
     return model, tokenizer
