@@ -173,7 +173,11 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
     prompt[-1]["content"] += said or ""
     tools = [getattr(environment, name) for name in tools_of(type(environment))]
     ids = tokenizer.apply_chat_template(
-        prompt, tools=tools, add_generation_prompt=True, **options_of(tokenizer)
+        prompt,
+        tools=tools,
+        add_generation_prompt=True,
+        return_dict=True,
+        **options_of(tokenizer),
     )
     return Episode(environment, prompt, ids["input_ids"])
 

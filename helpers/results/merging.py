@@ -156,7 +156,11 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     logits = []
     for prompt in prompts:
         ids = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, return_tensors="pt", **options_of(tokenizer)
+            prompt,
+            add_generation_prompt=True,
+            return_tensors="pt",
+            return_dict=True,
+            **options_of(tokenizer),
         )["input_ids"]
         logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
     return logits

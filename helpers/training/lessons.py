@@ -32,8 +32,9 @@ def settings(
 
 
 def import_unsloth(chosen: Preset) -> None:
-    """Import Unsloth, which patches Transformers and so must come before it; the mode in which vLLM
-    gives up its cache while the policy trains must be set even earlier.
+    """Import Unsloth if these settings need it here (`policy.needs_unsloth`). It patches
+    Transformers and so must come before it; the mode in which vLLM gives up its cache while the
+    policy trains must be set even earlier.
     """
     import torch
 
@@ -41,21 +42,24 @@ def import_unsloth(chosen: Preset) -> None:
 
     if chosen.engine == "vllm" and torch.cuda.is_available():
         policy.standby()
-    import unsloth  # noqa: F401
+    if policy.needs_unsloth(chosen):
+        import unsloth  # noqa: F401
 
 
 def add_adapter(model, chosen: Preset, seed: int):
     """The model with a fresh adapter on all its linear layers."""
-    from unsloth import FastLanguageModel
-
-    from helpers.training.policy import LORA_TARGETS
+    from helpers.training import policy
 
     seed_everything(seed)
+    if chosen.backend == "transformers":
+        return policy.add_adapter(model, chosen)
+    from unsloth import FastLanguageModel
+
     return FastLanguageModel.get_peft_model(
         model,
         r=chosen.lora_rank,
         lora_alpha=chosen.lora_alpha,
-        target_modules=LORA_TARGETS,
+        target_modules=policy.LORA_TARGETS,
         use_gradient_checkpointing=chosen.gradient_checkpointing,
         random_state=seed,
     )

@@ -5,6 +5,7 @@ vLLM if the model has an engine.
 import gc
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager, nullcontext
@@ -50,18 +51,24 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     a model that reads pictures in place of its tokenizer; its context has room for one. Otherwise
     only the language part of such a model is loaded. Through
     Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the
-    same way: NF4 with double quantisation, computing in the card's 16 bits. TRL's loss is a Triton
-    kernel, which a CPU runs only as Unsloth replaces it, so without a GPU Unsloth is imported for
-    either. With `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which
-    shares the weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another
-    quantisation of the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's.
+    same way: NF4 with double quantisation, computing in the card's 16 bits. With `engine="vllm"` a
+    vLLM engine comes with the model: on a GPU Unsloth's, which shares the weights, otherwise that
+    of `vllm_cpu`. For that engine Unsloth may load another quantisation of the same model
+    (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's, or if Unsloth has been
+    imported where it must stay out (`needs_unsloth`).
     """
     on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
     if unsloths_engine:
         standby()
-    if settings.backend == "unsloth" or not on_gpu:
+    if needs_unsloth(settings):
         from unsloth import FastLanguageModel, FastVisionModel
+    elif "unsloth" in sys.modules:
+        raise ValueError(
+            "backend='transformers' on a GPU trains without Unsloth, which this process has "
+            "imported: its patches stay, and TRL's trainer is replaced by one for Unsloth's own "
+            "models. Restart the kernel."
+        )
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
@@ -105,6 +112,17 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         base.check(model)
     set_thinking(tokenizer, settings.thinking)
     return model, tokenizer
+
+
+def needs_unsloth(settings: Preset) -> bool:
+    """Whether a policy with these settings is trained beside Unsloth: with `backend="unsloth"`, and
+    without a GPU with either, because TRL's loss is a Triton kernel, which a CPU runs only as
+    Unsloth replaces it.
+
+    On a GPU, importing Unsloth replaces `trl.GRPOTrainer` by a trainer that calls the model's
+    `for_training`, which only models that Unsloth has loaded have (rl_replacements.py).
+    """
+    return settings.backend == "unsloth" or not torch.cuda.is_available()
 
 
 def model_class(name: str):

@@ -163,7 +163,7 @@ def rollout(model, tokenizer) -> Callable | None:
     def sampled(prompts: list, trainer) -> dict:
         args = trainer.args
         ids = tokenizer.apply_chat_template(
-            prompts, add_generation_prompt=True, **options_of(tokenizer)
+            prompts, add_generation_prompt=True, return_dict=True, **options_of(tokenizer)
         )["input_ids"]
         parameters = SamplingParams(
             temperature=args.temperature,

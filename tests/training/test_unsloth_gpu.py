@@ -1,10 +1,8 @@
-"""What Unsloth does on a GPU, without one: its `generate` is run. And what the suite does so that a
-training there is the training here: one reference, and nothing left behind by sampling.
+"""What the suite does so that a training through Unsloth on a GPU is the training here: one
+reference of the KL. See tests/gpu_path for what runs Unsloth's GPU code.
 """
 
 import json
-import os
-import subprocess
 
 import pytest
 
@@ -14,76 +12,12 @@ import torch
 from datasets import Dataset
 from trl import GRPOTrainer
 
-from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
 from helpers.rewards import format_reward
 from helpers.training.policy import freeze_reference
 
 pytestmark = pytest.mark.slow
-
-# A model as FastLlamaModel.from_pretrained and patch_peft_model leave it, which themselves ask for
-# a card.
-GPU_SIDE = """
-import functools, json, types
-from dataclasses import replace
-import unsloth
-from unsloth.models.llama import FastLlamaModel, unsloth_fast_generate
-from transformers import AutoModelForCausalLM, AutoTokenizer
-from helpers.presets import PRESETS
-from helpers.training import policy
-
-settings = replace(PRESETS["pocket"], gradient_checkpointing=True)
-tokenizer = AutoTokenizer.from_pretrained(settings.model_path)
-model = policy.add_adapter(AutoModelForCausalLM.from_pretrained(settings.model_path), settings)
-model._unsloth_gradient_checkpointing = True
-model.for_training = functools.partial(FastLlamaModel.for_training, model)
-model._old_generate, model.generate = model.generate, types.MethodType(unsloth_fast_generate, model)
-
-def state():
-    switches = [getattr(one, "gradient_checkpointing", None) for one in model.modules()]
-    checkpointing = [switch for switch in switches if switch is not None]
-    inner = model.get_base_model().model
-    training = all(module.training for module in model.modules())
-    return [checkpointing, training, hasattr(inner, "_flag_for_generation"), model.config.use_cache]
-
-model.for_training(use_gradient_checkpointing=True)
-found = {"before": state()}
-prompt = [{"role": "user", "content": "1 + 2?"}]
-policy.sample(model, tokenizer, [prompt], max_new_tokens=4, progress=False)
-found["after"] = state()
-print("\\n" + json.dumps(found))
-"""
-
-
-@pytest.fixture(scope="module")
-def on_gpu(python, tmp_path_factory) -> dict:
-    """The state of a policy in training before and after sampling."""
-    done = subprocess.run(
-        [python, "-c", GPU_SIDE],
-        cwd=tmp_path_factory.mktemp("unsloth"),  # Unsloth's GPU side leaves a cache there
-        env=os.environ
-        | {"PYTHONPATH": str(PROJECT), "CUDA_VISIBLE_DEVICES": "", "UNSLOTH_ALLOW_CPU": "1"}
-        | {"TORCHDYNAMO_DISABLE": "1"},  # compiling takes a C++ compiler
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-# --- What sampling leaves -------------------------------------------------------------------------
-
-
-def test_sampling_in_a_training_leaves_gradient_checkpointing_as_it_was(on_gpu):
-    """A round of sampling may serve several steps."""
-    checkpointing, training, generating, cache = on_gpu["before"]
-    assert len(checkpointing) > 1 and all(checkpointing)
-    assert training and not generating and not cache
-    assert on_gpu["after"] == on_gpu["before"]
-
-
-# --- The reference of the KL ----------------------------------------------------------------------
 
 
 def test_unsloths_loss_stops_pulling_a_token_back_once_it_is_13_6_times_less_likely():

@@ -106,7 +106,9 @@ def test_the_token_of_a_picture_is_not_sampled_by_vllm_which_does_not_know_trans
     from vllm import SamplingParams
 
     model, tokenizer = trained
-    prompt = tokenizer.apply_chat_template(PROMPTS[0], add_generation_prompt=True)["input_ids"]
+    prompt = tokenizer.apply_chat_template(
+        PROMPTS[0], add_generation_prompt=True, return_dict=True
+    )["input_ids"]
 
     def first(**more) -> int:
         (answer,) = model.fast_generate(

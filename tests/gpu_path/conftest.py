@@ -1,0 +1,82 @@
+"""The notebooks executed in a process that has Unsloth's GPU patches; see stand_in.py."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import papermill
+import pytest
+
+from helpers import PROJECT
+from helpers.commands.pipeline import NOTEBOOKS
+
+# The last cell of each copy.
+TRAINED_BY = "import trl; print('trained by', trl.GRPOTrainer.__module__)"
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory):
+    """The working directory of all processes: Unsloth writes its trainer there."""
+    return tmp_path_factory.mktemp("gpu")
+
+
+@pytest.fixture(scope="session")
+def runs(folder):
+    """The folder of the runs."""
+    return folder / "runs"
+
+
+@pytest.fixture(scope="session")
+def given(runs) -> dict[str, str]:
+    """The environment of a process with the stand-in."""
+    return {
+        "UNSLOTH_ALLOW_CPU": "1",
+        "TORCHDYNAMO_DISABLE": "1",
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(PROJECT)]),
+        "GRPO_RUNS_DIR": str(runs),
+    }
+
+
+@pytest.fixture(scope="session")
+def execute(folder, given):
+    """A function that executes a notebook through papermill, its cells unchanged between the one
+    that imports the stand-in and one that names the trainer, and returns what it printed.
+    """
+
+    def execute(number: str, run: str, **parameters) -> str:
+        (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
+        book = nbformat.read(path, as_version=4)
+        book.cells.insert(0, nbformat.v4.new_code_cell("import stand_in"))
+        book.cells.append(nbformat.v4.new_code_cell(TRAINED_BY))
+        copy = folder / f"{run}_{path.name}"
+        nbformat.write(book, copy)
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in given.items():
+                patch.setenv(name, value)
+            papermill.execute_notebook(
+                str(copy), str(copy), {"run": run} | parameters, cwd=str(folder), progress_bar=False
+            )
+        cells = nbformat.read(copy, as_version=4).cells
+        outputs = [output for cell in cells for output in cell.get("outputs", ())]
+        return "".join(output.text for output in outputs if output.output_type == "stream")
+
+    return execute
+
+
+@pytest.fixture
+def process(folder, given):
+    """A function that runs a program beside the stand-in."""
+
+    def process(program: str) -> subprocess.CompletedProcess:
+        return subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=folder,
+            env=os.environ | given,
+            capture_output=True,
+            text=True,
+        )
+
+    return process

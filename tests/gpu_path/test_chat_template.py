@@ -1,0 +1,74 @@
+"""Importing Unsloth on a GPU makes `apply_chat_template(tokenize=True)` return bare ids, as it did
+before Transformers 5, unless the call says what it wants.
+"""
+
+import ast
+import json
+
+import pytest
+import torch
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from helpers import PROJECT
+from helpers.agents import Guessing, episodes
+from helpers.agents.protocol import prepare_template
+from helpers.presets import PRESETS, with_overrides
+from helpers.results import merging
+
+PROMPT = [{"role": "user", "content": "What is 2 + 3?"}]
+
+
+@pytest.fixture
+def patched(monkeypatch):
+    """Transformers' tokenizers as Unsloth's own patch leaves them on a GPU."""
+    from unsloth_zoo.temporary_patches.misc import patch_apply_chat_template_return_dict
+
+    plain = PreTrainedTokenizerBase.apply_chat_template
+    monkeypatch.setattr(PreTrainedTokenizerBase, "apply_chat_template", plain)  # put back later
+    patch_apply_chat_template_return_dict()
+    assert PreTrainedTokenizerBase.apply_chat_template is not plain
+
+
+def test_prompts_have_logits_beside_unsloths_patch(patched, model, tokenizer):
+    """Notebook 05, before any merge."""
+    assert isinstance(tokenizer.apply_chat_template(PROMPT), list), "the patch is in force"
+    (logits,) = merging.prompt_logits(model, tokenizer, [PROMPT])
+    text = tokenizer.apply_chat_template(PROMPT, add_generation_prompt=True, tokenize=False)
+    ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
+    with torch.inference_mode():
+        assert torch.equal(logits, model(input_ids=ids).logits[0])
+
+
+def test_an_episode_begins_beside_unsloths_patch(patched):
+    """Notebook 10, before any training."""
+    games = with_overrides(PRESETS["pocket"], model="pocket-games")
+    tokenizer = AutoTokenizer.from_pretrained(games.model_path)
+    prepare_template(tokenizer)
+    prompt = [{"role": "user", "content": "Game 18. "}]
+    begun = episodes.begun(tokenizer, Guessing(span=63), {"prompt": prompt, "seed": 18})
+    assert "Game 18. " in tokenizer.decode(begun.prompt_ids)
+
+
+def sources():
+    """(name, source) of every module and notebook that may run beside Unsloth."""
+    for folder in ("helpers", "benchmarks"):
+        for path in sorted((PROJECT / folder).rglob("*.py")):
+            yield str(path.relative_to(PROJECT)), path.read_text(encoding="utf-8")
+    for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
+        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+            if cell["cell_type"] == "code":
+                yield path.name, "".join(cell["source"])
+
+
+def test_every_call_says_whether_it_wants_text_or_a_dictionary():
+    found, silent = 0, []
+    for name, source in sources():
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
+                ".apply_chat_template"
+            ):
+                said = {word.arg: ast.unparse(word.value) for word in node.keywords}
+                clear = said.get("tokenize") == "False" or said.get("return_dict") == "True"
+                found += 1
+                silent += [] if clear else [f"{name}: {ast.unparse(node)}"]
+    assert found > 8 and not silent

@@ -1,0 +1,64 @@
+"""The notebooks from the first cell to the last, through Unsloth's GPU code. Where a run says
+`backend="transformers"`, Unsloth stays out, and TRL's own trainer trains.
+"""
+
+import shutil
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+FEW = {"max_steps": 2, "per_device_train_batch_size": 16}  # two groups of eight
+UNSLOTHS, TRLS = "trained by UnslothGRPOTrainer", "trained by trl.trainer.grpo_trainer"
+
+
+@pytest.fixture(scope="module")
+def prepared(execute, runs):
+    """The run "suite" as notebook 01 leaves it, and a copy, "plain"."""
+    execute("01", "suite", preset="pocket", train_size=64, holdout_size=16)
+    shutil.copytree(runs / "suite", runs / "plain")
+
+
+@pytest.fixture(scope="module")
+def trained(execute, prepared):
+    """What notebook 03 printed for the run "suite"."""
+    return execute("03", "suite", **FEW)
+
+
+def test_00_trains_measures_and_merges(execute):
+    said = execute("00", "quickstart", preset="pocket", max_steps=2, holdout_size=16)
+    assert "on NVIDIA L4" in said and UNSLOTHS in said
+    assert "trained against baseline" in said
+
+
+def test_03_trains_through_the_trainer_that_unsloth_writes(trained):
+    assert UNSLOTHS in trained
+    assert "every completion at its limit" in trained and "suite/adapter" in trained
+
+
+def test_03_trains_without_unsloth(execute, prepared):
+    said = execute("03", "plain", backend="transformers", **FEW)
+    assert TRLS in said and "Unsloth" not in said
+    assert "every completion at its limit" in said and "plain/adapter" in said
+
+
+def test_05_measures_and_proves_what_unsloth_merges(execute, trained, runs):
+    said = execute("05", "suite", samples=2, sampled_questions=4, serve=False)
+    assert "Unsloth: Merging weights into 16bit" in said
+    assert "of what the adapter does" in said
+
+
+def test_10_plays_episodes_and_trains_on_them(execute):
+    said = execute("10", "agents", train_size=16, holdout_size=16, **FEW)
+    assert UNSLOTHS in said and "faults of the environment: 0" in said
+
+
+def test_11_trains_without_unsloth(execute):
+    said = execute("11", "vision", train_size=64, holdout_size=16, shortcut_steps=2, **FEW)
+    assert TRLS in said and "of what the adapter does" in said
+
+
+def test_11_trains_what_sees_through_unsloth(execute):
+    few = FEW | {"train_size": 64, "holdout_size": 16, "max_completion_length": 20}
+    said = execute("11", "sees", preset="vision_2b", model="pocket-vision", **few, shortcut_steps=0)
+    assert UNSLOTHS in said and "of what the adapter does" in said
