@@ -193,12 +193,10 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
     """
     if sees:  # a processor would take the keyword for one of its own, if its template has none
         settings = replace(settings, thinking=None)
-    if is_known_text(settings.model):
-        return settings  # its config.json need not be fetched
+    if settings.engine != "vllm" or machine.gpu is None or is_known_text(settings.model):
+        return settings  # the model's config.json need not be fetched
     config = config_of(settings.model_path)
     kind, whole = config.get("model_type", ""), "vision_config" in config and sees
-    if settings.engine != "vllm" or machine.gpu is None:
-        return settings
     kinds = {kind, (config.get("text_config") or {}).get("model_type", "")}
     rules = [
         (kinds & set(WITHOUT_VLLM), f"for {kind}"),
