@@ -9,7 +9,7 @@
 | 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
 | 05 Merge and inference | `helpers/results/` | `tests/results/` |
 | `python -m helpers COMMAND` | `helpers/commands/` | `tests/commands/` |
-| the embedded models | `helpers/pocket/` | `tests/pocket/` |
+| the embedded models | `helpers/pocket/` | `tests/tools/` |
 
 Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder) with
 `run_files` (its JSON files), `settings` (of a run) with `presets`, `tags` (of a completion),

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from helpers.pocket import extraction
 from helpers.tags import THINK_ANSWER
+from tools.pocket import extraction
 
 RECORD = {"item": "sea salt", "quantity": 13, "city": "Oslo"}
 
