@@ -69,7 +69,7 @@ $(VENV)/.book: requirements-book.txt $(READY)
 # One file of HTML for each route of notebooks/TEACHING.md, with reveal.js in it: `make optional` installs that.
 slides: $(READY)
 	@mkdir -p build
-	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
+	@for route in 90 half-day two-days; do $(BIN)/python -m tools.slides --route $$route --to build/slides-$$route.html || exit; done
 
 # Writes the project's address into pyproject.toml, CITATION.cff and the cell of each notebook that clones it in Colab:
 # make address URL=https://github.com/YOU/NAME

@@ -1,8 +1,8 @@
 """What those who maintain the project and teach with it use, each by `python -m tools.NAME`.
 
-| what | file | tests |
-|---|---|---|
-| the embedded models, built again | `tools/pocket/` | `tests/tools/` |
+- `tools/pocket/`: the embedded models, built again.
+- `teach`: editions of the notebooks for a class; `slides`: a route of the teaching guide as slides.
 
-The notebooks import nothing from here, so a wheel does not hold this folder.
+The notebooks import nothing from here, so a wheel does not hold this folder. The tests are in
+`tests/tools/`.
 """
