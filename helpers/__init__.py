@@ -13,8 +13,8 @@
 
 Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder) with
 `run_files` (its JSON files), `settings` (of a run) with `presets`, `tags` (of a completion),
-`figures` (diagrams, and how a figure is shown) and `subprocesses`. The lessons, notebooks 06 to 10,
-take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+`figures` (the palette, and how a figure is shown) and `subprocesses`. The lessons, notebooks 06 to
+10, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
 """
 
 import os
