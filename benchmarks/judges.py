@@ -22,9 +22,9 @@ from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
 from helpers.rewards import JudgeReward, RankingJudgeReward, format_reward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
-from helpers.rewards.lab.scripted_judge import scripted_judge
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
+from notebooks.checks.scripted_judge import scripted_judge
 
 SEEDS, RUBRIC = (3407, 1, 2), "The right number, in the format, worked out."
 RIGHT, KEPT = "The number is right.", "The format is kept."
