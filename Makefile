@@ -50,11 +50,11 @@ notebooks: $(READY)
 	@CUDA_VISIBLE_DEVICES= $(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	  --ExecutePreprocessor.store_widget_state=False notebooks/$(ONLY)*.ipynb
 
-# The finished run that `python -m helpers checkpoint` puts in place: notebooks/data/demo.tar.xz, made of the notebooks as they are.
+# The finished run that comes with the project, notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)
 	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --fresh
-	@$(BIN)/python -m helpers checkpoint --run demo --store-demo
+	@$(BIN)/python -m tools.demo
 
 # The pages of docs/ and the notebooks as committed, as a site: build/book/index.html. Only the first call needs a network.
 book: $(VENV)/.book
