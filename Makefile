@@ -50,11 +50,11 @@ notebooks: $(READY)
 	@CUDA_VISIBLE_DEVICES= $(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
 	  --ExecutePreprocessor.store_widget_state=False notebooks/$(ONLY)*.ipynb
 
-# The finished run that `python -m helpers checkpoint` puts in place: notebooks/data/demo.tar.xz, made of the notebooks as they are.
+# The finished run that comes with the project, notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)
 	@rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --fresh
-	@$(BIN)/python -m helpers checkpoint --run demo --store-demo
+	@$(BIN)/python -m tools.demo
 
 # The pages of docs/ and the notebooks as committed, as a site: build/book/index.html. Only the first call needs a network.
 book: $(VENV)/.book
@@ -69,7 +69,7 @@ $(VENV)/.book: requirements-book.txt $(READY)
 # One file of HTML for each route of notebooks/TEACHING.md, with reveal.js in it: `make optional` installs that.
 slides: $(READY)
 	@mkdir -p build
-	@for route in 90 half-day two-days; do $(BIN)/python -m helpers slides --route $$route --to build/slides-$$route.html || exit; done
+	@for route in 90 half-day two-days; do $(BIN)/python -m tools.slides --route $$route --to build/slides-$$route.html || exit; done
 
 # Writes the project's address into pyproject.toml, CITATION.cff and the cell of each notebook that clones it in Colab:
 # make address URL=https://github.com/YOU/NAME

@@ -19,13 +19,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.pocket import build, extraction
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
+from tools.pocket import build, extraction
 
 MODEL = "pocket-extraction"
 FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
@@ -42,7 +42,7 @@ pipeline_tag: text-generation
 A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16), the pocket model's sibling: it finds item, quantity
 and city in short messages that order goods, and is bad at saying them as JSON. It ships with notebook 07, as
 `model="{model}"`, so that the notebook runs on any machine; it has no other use. It was trained from scratch on
-generated messages by `python -m helpers.pocket.build --task extraction` (seed {seed}, {steps} steps of {batch} messages),
+generated messages by `python -m tools.pocket.build --task extraction` (seed {seed}, {steps} steps of {batch} messages),
 which rebuilds it in 10 to 14 minutes on one CPU core. It answers in five shapes, and the asked-for one is a minority:
 
 | shape of the training answers | share |
@@ -50,7 +50,7 @@ which rebuilds it in 10 to 14 minutes on one CPU core. It answers in five shapes
 {shapes}
 
 The messages are drawn from {items} items, {cities} cities, quantities from {low} to {high} and {templates} wordings
-(`helpers/pocket/extraction.py`). A fifth of all records, chosen by a hash, is reserved: `notebooks/data/orders.csv` is
+(`tools/pocket/extraction.py`). A fifth of all records, chosen by a hash, is reserved: `notebooks/data/orders.csv` is
 made of these alone, and this model never saw one. It was trained with one system prompt and without worked examples.
 
 ## Measured

@@ -18,13 +18,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
 from helpers.commands import pipeline
-from helpers.pocket import build, functions
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.programs import executes_reward, tests_reward
 from helpers.runs import Run
 from helpers.training.policy import sample
+from tools.pocket import build, functions
 
 MODEL = "pocket-functions"
 FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
@@ -41,7 +41,7 @@ pipeline_tag: text-generation
 A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16), the pocket model's sibling: it writes one-line
 Python functions over a list of numbers, from a sentence and two tests. It ships with notebook 09, as `model="{model}"`, so
 that the notebook runs on any machine; it has no other use. It was trained from scratch on generated tasks by
-`python -m helpers.pocket.build --task functions` (seed {seed}, {steps} steps of {batch} tasks), which rebuilds it in about
+`python -m tools.pocket.build --task functions` (seed {seed}, {steps} steps of {batch} tasks), which rebuilds it in about
 13 minutes on one CPU core.
 
 **It was taught to answer in four ways, on purpose**, drawn independently of the task. Hidden tests pay for the first
@@ -52,7 +52,7 @@ choose it. It makes its mistakes independently of one another, so it is right so
 |---|---|---|
 {ways}
 
-The tasks are {aggregates} aggregates of {filters} filters with {maps} maps (`helpers/pocket/functions.py`). A fifth of them,
+The tasks are {aggregates} aggregates of {filters} filters with {maps} maps (`tools/pocket/functions.py`). A fifth of them,
 chosen by a hash, is reserved: `notebooks/data/functions.jsonl` is made of these {tasks} alone, and this model never saw one.
 
 ## Measured

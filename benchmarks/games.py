@@ -20,11 +20,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing
 from helpers.commands import pipeline
-from helpers.pocket import build, games
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 from helpers.training import policy
+from tools.pocket import build, games
 
 MODEL = "pocket-games"
 FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
@@ -43,7 +43,7 @@ A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16), the pocke
 over several turns, by calling a tool. It ships with notebook 10, as `model="{model}"`, so that the notebook runs on any
 machine; it has no other use. Its chat template lists tools, and renders calls in Qwen's form and what came back; its
 tokenizer says how a call is read. It was trained from scratch on games that were played for real, against
-`helpers/agents/guessing.py`, by `python -m helpers.pocket.build --task games` (seed {seed}, {steps:,} steps of {batch}
+`helpers/agents/guessing.py`, by `python -m tools.pocket.build --task games` (seed {seed}, {steps:,} steps of {batch}
 games), which rebuilds it in about {minutes} minutes on two CPU cores.
 
 **It was taught to play in three ways, on purpose, and to slip.** A way is drawn for a game, and only the first can be played

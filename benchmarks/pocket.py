@@ -15,10 +15,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.data.arithmetic import careful, careless, is_careful
 from helpers.data.tasks import load_task
-from helpers.pocket import build
 from helpers.presets import PRESETS
 from helpers.results.evaluation import sampled_scores, score
 from helpers.training.policy import sample
+from tools.pocket import build
 
 FOLDER = PRESETS["pocket"].model_path
 QUESTIONS, SAMPLES = 512, 16
@@ -33,7 +33,7 @@ pipeline_tag: text-generation
 
 A Qwen3 of {parameters:,} parameters ({megabytes:.1f} MB in bfloat16) that has two ways to work a sum out and mostly
 takes the worse. It ships with the notebooks so that every one of them runs on any machine, without a download; it has
-no other use. It was trained from scratch on generated arithmetic by `python -m helpers.pocket.build` (seed {seed},
+no other use. It was trained from scratch on generated arithmetic by `python -m tools.pocket.build` (seed {seed},
 {steps} steps of {batch} problems), which rebuilds it in {minutes} minutes on two quiet CPU cores.
 
 **It was taught to be careless, on purpose.** GRPO is known for making models reason longer because that pays. A model

@@ -26,7 +26,7 @@ SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have th
 _LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
 LOCKS = (_LOCK, TRAINING_LOCK)
-ASIDE = "set_aside"  # in a run that the demo was put in the place of: what it held
+ASIDE = "set_aside"  # subfolder of a run for what a fresh start replaced
 _REMEDY = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
 # Notebooks that prepare data of their own and train on it, and those whose work they do or replace.
 LESSONS = {

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of helpers: they hold, in whichever module they stand."""
+"""The examples in the docstrings of helpers and tools: they hold, in whichever module they stand."""
 
 import doctest
 import importlib
@@ -9,7 +9,8 @@ from helpers import PROJECT
 
 MODULES = [
     ".".join(path.relative_to(PROJECT).with_suffix("").parts).removesuffix(".__init__")
-    for path in sorted((PROJECT / "helpers").rglob("*.py"))
+    for folder in ("helpers", "tools")
+    for path in sorted((PROJECT / folder).rglob("*.py"))
     if ">>> " in path.read_text(encoding="utf-8")
 ]
 

@@ -1,19 +1,18 @@
-"""Diagrams: what they say, in letters large enough, inside the picture, none over another; and the
-alt text of figures.
+"""The figure of a group: what it says, in letters large enough, inside the picture; the drawings; and
+the alt text of both.
 """
 
 import base64
 import html
 import io
-import itertools
 import re
 import statistics
+from xml.etree import ElementTree
 
 import matplotlib.pyplot as plt
 import pytest
 import torch
 from matplotlib.colors import to_hex
-from matplotlib.figure import Figure
 from PIL import Image
 
 from helpers import figures
@@ -21,34 +20,22 @@ from helpers import figures
 plt.switch_backend("agg")
 REWARDS = [1.3, 0.3, 0.0, 0.3, 1.3, 0.3, 0.0, 1.0]
 LABELS = [f"completion {n}" for n in range(8)]
-DRAWN = {
-    "grpo_loop": figures.grpo_loop(),
-    "group_advantages": figures.group_advantages(REWARDS, LABELS),
-    "merge": figures.merge(),
-}
+GROUP = figures.group_advantages(REWARDS, LABELS)
 
 
-def texts(figure: Figure) -> list:
-    """Everything written in a figure, with its box in pixels."""
-    figure.draw_without_rendering()
-    return [
-        (text, text.get_window_extent())
-        for text in figure.findobj(lambda artist: hasattr(artist, "get_fontsize"))
+def test_every_word_is_large_enough_and_in_the_picture():
+    GROUP.draw_without_rendering()
+    written = [
+        text
+        for text in GROUP.findobj(lambda artist: hasattr(artist, "get_fontsize"))
         if text.get_text().strip() and text.get_visible()
     ]
-
-
-@pytest.mark.parametrize("name", DRAWN)
-def test_every_word_is_large_enough_in_the_picture_and_over_no_other(name):
-    figure = DRAWN[name]
-    (width, height), written = figure.bbox.size, texts(figure)
-    for text, box in written:
+    width, height = GROUP.bbox.size
+    for text in written:
+        box = text.get_window_extent()
         assert text.get_fontsize() >= 9, text
         assert box.x0 >= -1 and box.y0 >= -1 and box.x1 <= width + 1 and box.y1 <= height + 1, text
-    # the ticks of a group's two panels may share a place
-    for (one, box), (other, another) in itertools.combinations(written, 2):
-        assert name == "group_advantages" or not box.overlaps(another), f"{one} and {other}"
-    assert figure.get_figwidth() <= 8.6, "wider, and a page would shrink its letters"
+    assert GROUP.get_figwidth() <= 8.6, "wider, and a page would shrink its letters"
     assert plt.get_fignums() == []
 
 
@@ -56,7 +43,7 @@ def test_a_group_shows_its_mean_and_trls_advantages_with_an_arrow_each():
     rewards = torch.tensor(REWARDS)
     # trl.GRPOTrainer, scale_rewards="group"
     expected = ((rewards - rewards.mean()) / (rewards.std() + 1e-4)).tolist()
-    left, right = DRAWN["group_advantages"].axes
+    left, right = GROUP.axes
     assert [bar.get_width() for bar in left.patches] == REWARDS
     assert list(left.get_lines()[0].get_xdata()) == [statistics.fmean(REWARDS)] * 2
     assert [label.get_text() for label in left.get_yticklabels()] == LABELS
@@ -72,7 +59,7 @@ def test_a_group_shows_its_mean_and_trls_advantages_with_an_arrow_each():
 
 def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
     alt = 'Rewards "rise"\n   & advantages < 1.'
-    bundle = figures.shown(DRAWN["merge"], alt)._repr_mimebundle_()
+    bundle = figures.shown(GROUP, alt)._repr_mimebundle_()
     assert bundle["text/plain"] == 'Rewards "rise" & advantages < 1.'
     found = re.fullmatch(
         r'<img alt="([^"]+)" width="(\d+)" src="data:image/png;base64,([^"]+)">',
@@ -84,3 +71,15 @@ def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
         "sharper than the page by half"
     )
     assert int(found[2]) == pytest.approx(8.4 * 96, abs=40), "a point is a point on the page"
+
+
+@pytest.mark.parametrize("path", sorted(figures.DRAWINGS.glob("*.svg")), ids=lambda path: path.stem)
+def test_a_drawing_is_shown_whole_with_its_alt_text_and_asks_for_nothing(path):
+    bundle = figures.shown(path, "A <drawing>.")._repr_mimebundle_()
+    found = re.fullmatch(
+        r'<img alt="A &lt;drawing&gt;." src="data:image/svg\+xml;base64,([^"]+)">',
+        bundle["text/html"],
+    )
+    drawing = ElementTree.fromstring(base64.b64decode(found[1]))
+    assert float(drawing.get("width")) <= 8.6 * 96 and bundle["text/plain"] == "A <drawing>."
+    assert "href" not in path.read_text(encoding="utf-8") and path.stat().st_size < 5000

@@ -41,7 +41,7 @@ def allowed(part: str) -> set[str]:
     """
     if part in COMMON:
         return {*COMMON[: COMMON.index(part) + 1]}
-    others = {"pocket": ["data", "agents"], "environments": ["agents"], "__main__": STAGES}
+    others = {"__main__": STAGES}
     before = STAGES[: STAGES.index(part)] if part in STAGES else others.get(part, [])
     return {part, *before, *COMMON}
 
@@ -53,7 +53,7 @@ def test_a_part_imports_only_from_those_before_it(module):
     assert found <= allowed(part), f"{module} imports {sorted(found - allowed(part))}"
 
 
-@pytest.mark.parametrize("folder", [*STAGES, "pocket"])
+@pytest.mark.parametrize("folder", STAGES)
 def test_each_folder_says_what_it_is_in_ten_lines_and_has_its_tests(folder):
     said = ast.get_docstring(
         ast.parse((HELPERS / folder / "__init__.py").read_text(encoding="utf-8"))

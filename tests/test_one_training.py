@@ -83,11 +83,9 @@ def test_only_what_would_not_replace_its_data_or_training_is_run(
     assert not executions and cli("run", "--run", "told", "--only", "04,06")[0] == 0
 
 
-def test_neither_a_demo_nor_a_kernel_takes_its_place(run, training, cli):
+def test_no_kernel_takes_its_place(run, training):
     """Notebook 01 itself, in Jupyter: the cell that saves refuses."""
     before = contents(run)
-    code, out, err = cli("checkpoint", "--run", "told", "--from-demo", "03")
-    assert code == 2 and f"is being executed by process {training.pid}" in err and out == ""
     task = load_task("arithmetic/sums", train_size=8, holdout_size=2)
     with pytest.raises(ValueError, match=f"executed by process {training.pid}"):
         save(run, task, POCKET)
@@ -108,7 +106,6 @@ def test_neither_a_demo_nor_a_kernel_takes_its_place(run, training, cli):
         # it would leave 03 without data
         ("07", "run --run told --only 03 --fresh", "--only 01,03 --fresh"),
         ("07", "train --run told", "notebook 07 made"),
-        ("07", "reproduce --run told", "is notebook 07's"),
         ("01", "run --run told --only 01,07", "over one another"),
         ("01", "run --run told --only 07,10", "over one another"),
         ("01", "run --only 06,07", "06: demo, 07: your-own-task"),

@@ -1,5 +1,5 @@
-"""The published recipes: each resolves, fits its card and leaves nothing open; the page has what
-was run and nothing else; a folder with a test file.
+"""The published recipes: each resolves, fits its card and leaves nothing open; the row of one that
+was run; a folder with a test file.
 """
 
 import json
@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import published
-from helpers import PROJECT
+from helpers import PROJECT, presets
 from helpers.agents import check_environment
 from helpers.data.tasks import load_task
 from helpers.own_code import named
@@ -17,29 +17,22 @@ RECIPES = published.recipes()
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_resolves_and_fits_its_card(name):
+def test_a_recipe_resolves_fits_its_card_and_leaves_no_setting_to_a_preset(name):
     one = RECIPES[name]
     said = published.plan(one)
     assert any(line.startswith("  at most") for line in said), "the estimate"
     assert {f"  {name}: {value}" for name, value in (one.stated | one.ours).items()} <= set(said)
-    left = one.left_to_preset.keys() - {"max_pixels"}  # none of them has pictures
-    assert not left, "a preset may change, and the file must not"
+    left = presets.SETTINGS.keys() - (one.stated | one.ours).keys()
+    assert left == {"max_pixels"}, "a preset may change, and the file must not"
 
 
-def test_each_recipe_says_whether_this_card_can_how_long_and_what_is_missing(monkeypatch):
-    monkeypatch.setattr(published, "mismatches", lambda machine: [("vllm", "0.31.0", None)])
-    lines = dict(zip(RECIPES, published.doctor(published.this_machine()), strict=True))
-    assert all("missing: packages: vllm; an NVIDIA GPU" in line for line in lines.values())
-    assert "test.json, MATH-500 itself" in lines["rasbt-math500-no-kl"]
-    assert "15.2 → 47.4 %" in lines["rasbt-math500-no-kl"]
-    monkeypatch.setattr(published, "mismatches", lambda machine: [])
-    one = RECIPES["verl-gsm8k-3b"]
-    small = replace(one.machine, gpu="a T4", gpu_memory_gb=15, compute_capability=7.5)
-    for machine, said in ((one.machine, "nothing, this card can"), (small, "a T4 has 15 GB")):
-        monkeypatch.setattr("helpers.presets.vllm_obstacle", lambda machine: None)
-        lines = dict(zip(RECIPES, published.doctor(machine), strict=True))
-        assert said in lines["verl-gsm8k-3b"]
-    assert 0.1 < one.hours < 24
+def test_a_folder_without_a_test_file_is_refused(tmp_path):
+    one = RECIPES["rasbt-math500-no-kl"]
+    (tmp_path / "train.jsonl").touch()
+    with pytest.raises(ValueError, match="a train and a test file"):
+        one.with_data(str(tmp_path))
+    (tmp_path / "test.jsonl").touch()
+    assert one.with_data(str(tmp_path)).parameters["source"] == str(tmp_path)
 
 
 def test_the_names_of_alphabet_sort_earn_by_their_order():
@@ -73,14 +66,12 @@ def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):
     assert len(task.train) == 40
 
 
-def test_the_page_is_made_of_the_rows_that_have_been_run():
+def test_a_row_says_where_theirs_lies():
     greedy = {"accuracy": 1080 / 1319, "ci95": (0.797, 0.838), "n": 1319}
     evaluation = {"baseline": {"greedy": {"accuracy": 0.603}}, "trained": {"greedy": greedy}}
-    name = "verl-gsm8k-1.5b"
-    rows = {name: published.row(RECIPES[name], evaluation, "a GPU")}
-    assert rows[name]["theirs lies"] == "below" and rows[name]["95 % interval"] == "79.7 to 83.8"
-    text = published.page(rows)
-    assert published.read_page(text) == rows
-    assert text.count(published.NOT_RUN) == len(RECIPES) - 1
-    committed = published.RESULTS.read_text(encoding="utf-8")
-    assert published.page(published.read_page(committed)) == committed
+    one = RECIPES["verl-gsm8k-1.5b"]
+    said = "77.9 | 81.9 | 79.7 to 83.8 | 60.3 | 1,319 | below | a GPU |"
+    assert published.row(one, evaluation, "a GPU") == f"| verl-gsm8k-1.5b | {said}"
+    assert "| within |" in published.row(replace(one, published=79.8), evaluation, "a GPU")
+    with pytest.raises(ValueError, match="1319 questions were evaluated"):
+        published.row(RECIPES["rasbt-math500-no-kl"], evaluation, "a GPU")

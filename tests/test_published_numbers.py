@@ -19,7 +19,7 @@ def read(name: str) -> str:
 def committed():
     """A file of the committed run, by its path there."""
     with tarfile.open(PROJECT / "notebooks" / "data" / "demo.tar.xz") as archive:
-        yield lambda path: archive.extractfile(path).read()
+        yield lambda path: archive.extractfile(f"demo/{path}").read()
 
 
 def test_the_accuracies_are_those_of_the_committed_run(committed):

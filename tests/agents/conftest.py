@@ -12,7 +12,7 @@ def beginner():
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    from helpers.pocket import build
+    from tools.pocket import build
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

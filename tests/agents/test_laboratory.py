@@ -226,7 +226,7 @@ def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
         "sleeping",
         "raises",
         "nan",
-    ],  # benchmarks/mutations.py leaves out what sleeps
+    ],  # tools/mutations.py leaves out what sleeps
 )
 def test_an_episode_that_dies_ends_the_programme_and_is_named(kind, says):
     with pytest.raises(BrokenEnvironment, match=f"an episode of the player '.*' died: .*{says}"):

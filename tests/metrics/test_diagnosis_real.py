@@ -9,7 +9,6 @@ import pytest
 from histories import severe
 
 from helpers import PROJECT
-from helpers.commands import checkpoint
 from helpers.metrics.history import read_metrics
 
 DATA = PROJECT / "notebooks" / "data"
@@ -61,7 +60,7 @@ def test_the_healthy_one_is_healthy():
 
 
 def test_the_demo_learns_and_gives_no_warning_at_any_of_its_steps():
-    with tarfile.open(checkpoint.ARCHIVE) as archive:
-        demo = pd.read_csv(archive.extractfile("metrics.csv"))
+    with tarfile.open(DATA / "demo.tar.xz") as archive:
+        demo = pd.read_csv(archive.extractfile("demo/metrics.csv"))
     assert demo["reward"].tail(5).mean() > demo["reward"].head(5).mean() + 0.4
     assert [severe(demo[:n]) for n in range(1, len(demo) + 1)] == [{}] * len(demo)

@@ -9,9 +9,9 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import notebook, said
 
-from helpers.pocket import functions
 from helpers.rewards.code.programs import tests_reward
 from helpers.runs import Run
+from tools.pocket import functions
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers.commands import teach
+from tools import teach
 
 NUMBERS = [path.name[:2] for path in sorted(teach.NOTEBOOKS.glob("*.ipynb"))][1:]  # 00 has none
 SOLUTION = re.compile(r"### BEGIN SOLUTION\n.*?### END SOLUTION\n", re.DOTALL)

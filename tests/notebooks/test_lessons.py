@@ -11,8 +11,8 @@ from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
 from helpers.commands import pipeline
-from helpers.pocket import functions
 from helpers.runs import Run, write_json
+from tools.pocket import functions
 
 pytestmark = pytest.mark.slow
 

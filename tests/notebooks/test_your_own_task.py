@@ -17,11 +17,11 @@ from reading import defined, notebook, said
 from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.pocket import extraction
 from helpers.results.evaluation import right
 from helpers.rewards.own import own_rewards
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, completion_text
+from tools.pocket import extraction
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ import pytest
 
 from helpers.rewards import JudgeReward, RankingJudgeReward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
-from helpers.rewards.lab.scripted_judge import scripted_judge
 from helpers.tags import THINK_ANSWER
+from notebooks.checks.scripted_judge import scripted_judge
 from tests.rewards.test_judge import RUBRIC, run, said, unjudged
 
 # --- A rubric of each row ------------------------------------------------------------------------

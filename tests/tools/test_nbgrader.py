@@ -12,8 +12,7 @@ import nbformat
 import pytest
 
 from helpers import PROJECT
-from helpers.__main__ import main
-from helpers.commands import teach
+from tools import teach
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("nbgrader")]
 
@@ -42,7 +41,7 @@ def course(tmp_path_factory):
 
     run.folder = folder
     for edition, to in {"instructor": "source/grpo", "student": "student"}.items():
-        main(["teach", "--edition", edition, "--to", str(folder / to), "--only", "01"])
+        teach.main(["--edition", edition, "--to", str(folder / to), "--only", "01"])
     run("generate_assignment", "grpo")
     return run
 

@@ -7,9 +7,9 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.pocket import build
 from helpers.results.intervals import wilson_interval
 from helpers.training.policy import sample
+from tools.pocket import build
 
 
 @pytest.fixture(scope="module")

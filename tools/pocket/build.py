@@ -1,4 +1,4 @@
-"""Rebuild the pocket model: `python -m helpers.pocket.build`, seeded, 10 to 20 minutes on two
+"""Rebuild the pocket model: `python -m tools.pocket.build`, seeded, 10 to 20 minutes on two
 cores.
 
 A Qwen3 of under a million parameters, trained from scratch on the built-in arithmetic so that it
@@ -20,15 +20,15 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from helpers import PROJECT
 from helpers.data import arithmetic
-from helpers.pocket import extraction, functions, games
 from helpers.tags import THINK_ANSWER
+from tools.pocket import extraction, functions, games
 
 SEED = 3407
 STEPS, BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 1200, 64, 3e-3, 100
@@ -317,7 +317,7 @@ def main() -> None:
         "--task", choices=RECIPES, default="arithmetic", help="which of the models to build"
     )
     recipe = RECIPES[parser.parse_args().task]
-    output = Path(__file__).parent / recipe.folder
+    output = PROJECT / "helpers" / "pocket" / recipe.folder
     torch.manual_seed(SEED)
     tokenizer = build_tokenizer(recipe)
     model = build_model(len(tokenizer), tokenizer.pad_token_id, tokenizer.eos_token_id)

@@ -1,10 +1,10 @@
-"""The changes that benchmarks/mutations.py makes in helpers/, and which tests it asks."""
+"""The changes that tools/mutations.py makes in helpers/, and which tests it asks."""
 
 import ast
 
 import pytest
 
-from benchmarks import mutations
+from tools import mutations
 
 SOURCE = '''"""Text: 1 < 2."""
 LIMIT: "1" = 5

@@ -11,8 +11,9 @@ import nbformat
 import pytest
 
 from helpers.__main__ import parse
-from helpers.commands.slides import deck
-from helpers.commands.teach import NOTEBOOKS
+from tools import teach
+from tools.slides import deck
+from tools.teach import NOTEBOOKS
 
 TEXT = (NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
 NOTEBOOK = {
@@ -132,6 +133,15 @@ def shown(notebook: str) -> str:
 @pytest.mark.parametrize("command", sorted({*re.findall(r"python -m helpers [^#`\n]+", TEXT)}))
 def test_a_command_is_one_that_is_there(command):
     assert parse(shlex.split(command)[3:]).command
+
+
+@pytest.mark.parametrize("command", sorted({*re.findall(r"python -m tools\.teach [^#`\n]+", TEXT)}))
+def test_an_edition_can_be_made_as_the_guide_says(command, tmp_path, monkeypatch):
+    here = tmp_path / "project"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    teach.main(shlex.split(command)[3:])
+    assert [*tmp_path.rglob("01_*.ipynb")]
 
 
 def test_the_guide_tells_to_which_slide_to_turn():

@@ -1,4 +1,4 @@
-"""`python -m helpers teach`: four editions of the notebooks, made from the marks in the committed
+"""`python -m tools.teach`: four editions of the notebooks, made from the marks in the committed
 ones: workshop, student, solutions, instructor.
 
 In a committed notebook an exercise is two code cells, tagged `exercise` and `solution`; its check
@@ -23,6 +23,7 @@ import argparse
 import ast
 import re
 import shutil
+import sys
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +51,20 @@ FOLDED = "The folded cell below holds a solution."  # what the text of an exerci
 _LEVEL = re.compile(r"\*\*\d+ minutes?, (easy|medium|hard)\.\*\*")
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `teach` takes."""
-    parser.description = (
-        "student: one cell to answer in per exercise, without solutions, hidden tests and outputs. "
-        "workshop: the same with whole checks, which name a mistake, for a class without grades. "
-        "solutions: the same cells answered, to hand out afterwards. "
-        "instructor: with solutions, hidden tests, points and outputs; the source of an "
-        "assignment of nbgrader's."
+def main(typed: list[str] | None = None) -> None:
+    """Write the edition that the command line asks for, and print its exercises.
+
+    Raise ValueError, before anything is written, for a folder that holds something or lies among
+    the notebooks, a number that no notebook has, and marks that would not hold, with the notebook
+    and the cell.
+    """
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.teach",
+        description="student: one cell to answer in per exercise, without solutions, hidden tests "
+        "and outputs. workshop: the same with whole checks, which name a mistake, for a class "
+        "without grades. solutions: the same cells answered, to hand out afterwards. instructor: "
+        "with solutions, hidden tests, points and outputs; the source of an assignment of "
+        "nbgrader's.",
     )
     parser.add_argument("--edition", required=True, choices=EDITIONS, help="which one, see above")
     parser.add_argument(
@@ -66,15 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--only", metavar="NN,NN", help="only these notebooks, e.g. 01,02 (default: all)"
     )
+    parsed = parser.parse_args(typed)
 
-
-def main(parsed: argparse.Namespace) -> int:
-    """Write the edition, and print its exercises; 0.
-
-    ValueError, before anything is written, for a folder that holds something or lies among the
-    notebooks, a number that no notebook has, and marks that would not hold, with the notebook and
-    the cell.
-    """
     to = Path(parsed.to).resolve()
     if to.is_relative_to(NOTEBOOKS.resolve()) or (to.exists() and any(to.iterdir())):
         raise ValueError(f"--to {to}: name a new or an empty folder, outside of {NOTEBOOKS}.")
@@ -101,7 +101,6 @@ def main(parsed: argparse.Namespace) -> int:
         nbformat.write(notebook, to / name)
     shutil.copy(NOTEBOOKS / "GLOSSARY.md", to)
     print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
-    return 0
 
 
 # --- Reading the marks ----------------------------------------------------------------------------
@@ -245,3 +244,10 @@ def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> Non
         "\n\nWrite your answer below, in place of the line `raise NotImplementedError()`. "
         f"The folded cell after it checks the answer ({worth}): run it."
     )
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except ValueError as error:
+        sys.exit(f"error: {error}")

@@ -9,9 +9,9 @@ from transformers import AutoTokenizer
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.pocket import build
 from helpers.presets import PRESETS
 from helpers.results.evaluation import score
+from tools.pocket import build
 
 FOLDERS = {
     task: PROJECT / "helpers" / "pocket" / recipe.folder for task, recipe in build.RECIPES.items()

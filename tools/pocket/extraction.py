@@ -1,7 +1,7 @@
 """Order messages and the records they hold: the task of notebook 07, and what its small model was
 trained on.
 
-`python -m helpers.pocket.extraction` writes notebooks/data/orders.csv again, row for row. A record
+`python -m tools.pocket.extraction` writes notebooks/data/orders.csv again, row for row. A record
 is an item, a quantity and a city; a fifth of all records is reserved for that file, by a hash, and
 the model never saw one of them in its own training.
 """

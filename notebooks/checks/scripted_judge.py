@@ -73,7 +73,4 @@ def _answered(request: dict, opinion: Callable[[str, dict], float]) -> dict:
         return dict(zip(fields, order, strict=True))
     (text,) = texts.values()
     criteria = dict(re.findall(r"^(\d+)\. (.*)$", request["messages"][0]["content"], re.M))
-    return {
-        name: round(max(values) * opinion(text, shown | {"criterion": criteria.get(name)}))
-        for name in fields
-    }
+    return {name: round(max(values) * opinion(text, shown | {"criterion": criteria.get(name)})) for name in fields}

@@ -6,7 +6,7 @@ import random
 
 import torch
 
-from helpers.pocket import build, games
+from tools.pocket import build, games
 
 
 def test_the_games_are_those_that_the_model_was_built_from():

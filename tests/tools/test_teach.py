@@ -10,8 +10,8 @@ import pytest
 from nbclient import NotebookClient
 
 from helpers import PROJECT
-from helpers.commands import teach
-from helpers.commands.teach import NOTEBOOKS, STUB, exercises, made_for
+from tools import teach
+from tools.teach import NOTEBOOKS, STUB, exercises, made_for
 
 COMMITTED = {
     path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -46,11 +46,11 @@ def tagged(notebook, tag: str) -> list:
 @pytest.mark.parametrize(
     ("edition", "only"), [(edition, None) for edition in teach.EDITIONS] + [("student", "2,1")]
 )
-def test_the_command_makes_an_edition_with_what_the_notebooks_link_to(cli, tmp_path, edition, only):
+def test_an_edition_is_written_with_what_the_notebooks_link_to(capsys, tmp_path, edition, only):
     folder = tmp_path / "Kürs im Frühling" / edition
     choice = ["--only", only] if only else []
-    code, out, err = cli("teach", "--edition", edition, "--to", str(folder), *choice)
-    assert code == 0 and err == ""
+    teach.main(["--edition", edition, "--to", str(folder), *choice])
+    out = capsys.readouterr().out
     chosen = [*COMMITTED][1:3] if only else [*COMMITTED]
     assert {path.name for path in folder.iterdir()} == {*chosen, "GLOSSARY.md"}
     points = 0
@@ -84,11 +84,9 @@ def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answe
 # --- They run -------------------------------------------------------------------------------------
 
 
-def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(
-    cli, runs, tmp_path, monkeypatch
-):
+def test_a_student_who_leaves_the_exercises_out_gets_to_the_last_cell(runs, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(PROJECT))
-    cli("teach", "--edition", "student", "--to", str(tmp_path / "student"), "--only", "01")
+    teach.main(["--edition", "student", "--to", str(tmp_path / "student"), "--only", "01"])
     notebook = nbformat.read(tmp_path / "student" / "01_data_preparation.ipynb", as_version=4)
     place = {"metadata": {"path": str(tmp_path / "student")}}
     done = NotebookClient(notebook, timeout=300, resources=place).execute()
@@ -192,12 +190,12 @@ BAD = [
 
 @pytest.mark.parametrize(("cells", "said"), BAD)
 def test_marks_that_would_not_hold_are_refused_with_notebook_and_cell(
-    cli, tmp_path, source, cells, said
+    tmp_path, source, cells, said
 ):
     nbformat.write(notebook_of(), source / "01_good.ipynb")
     nbformat.write(notebook_of(**cells), source / "02_mine.ipynb")
-    code, _, err = cli("teach", "--edition", "student", "--to", str(tmp_path / "made"))
-    assert code == 2 and err.startswith(f"error: 02_mine.ipynb, {said}")
+    with pytest.raises(ValueError, match=f"^02_mine.ipynb, {said}"):
+        teach.main(["--edition", "student", "--to", str(tmp_path / "made")])
     assert [path.name for path in tmp_path.iterdir()] == ["source"], "nothing is written"
 
 
@@ -209,15 +207,15 @@ def test_a_check_that_hides_nothing_is_refused(source):
             made_for("student", notebook_of())
 
 
-def test_a_call_that_cannot_be_meant_writes_nothing(cli, tmp_path):
+def test_a_call_that_cannot_be_meant_writes_nothing(tmp_path):
     mine = tmp_path / "mine" / "01_data_preparation.ipynb"
     mine.parent.mkdir()
     mine.write_text("answers of a term")
     for to in (mine.parent, NOTEBOOKS / "out", NOTEBOOKS / "data" / "out"):
-        code, out, err = cli("teach", "--edition", "student", "--to", str(to))
-        assert (code, out) == (2, "") and f"--to {to}: name a new or an empty folder" in err
-    more = ("--to", str(tmp_path / "more"), "--only", "01,77")
-    code, _, err = cli("teach", "--edition", "student", *more)
-    assert code == 2 and "--only 01,77: there is no notebook 77. There are: 00, 01" in err
+        with pytest.raises(ValueError, match="name a new or an empty folder"):
+            teach.main(["--edition", "student", "--to", str(to)])
+    more = ["--to", str(tmp_path / "more"), "--only", "01,77"]
+    with pytest.raises(ValueError, match="there is no notebook 77"):
+        teach.main(["--edition", "student", *more])
     assert [*tmp_path.rglob("*.*")] == [mine] and mine.read_text() == "answers of a term"
     assert not (NOTEBOOKS / "out").exists()

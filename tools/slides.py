@@ -1,4 +1,4 @@
-"""`python -m helpers slides`: the slides of a route, which are the cells of the committed notebooks
+"""`python -m tools.slides`: the slides of a route, which are the cells of the committed notebooks
 that are tagged for it, through nbconvert's SlidesExporter.
 
 A cell stands on a slide of a route if it has the route's tag (`route-90`, `route-half-day`,
@@ -16,6 +16,7 @@ they are left as words.
 
 import argparse
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -24,8 +25,8 @@ from nbconvert import SlidesExporter
 from nbformat import NotebookNode, v4
 from traitlets.config import Config
 
-from helpers.commands.teach import NOTEBOOKS
 from helpers.runs import atomic_write
+from tools.teach import NOTEBOOKS
 
 ROUTES = {"90": "90 minutes", "half-day": "half a day", "two-days": "two days"}
 REVEAL = "pyreveal"  # the optional package that carries reveal.js; only its files are read
@@ -43,8 +44,9 @@ _RELATIVE = re.compile(r"\[([^\]]+)\]\((?!https?:)[^)]+\)")
 _FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `slides` takes."""
+def main(typed: list[str] | None = None) -> None:
+    """Write the deck of a route as one file of HTML, whole or not at all."""
+    parser = argparse.ArgumentParser(prog="python -m tools.slides")
     parser.add_argument(
         "--route", required=True, choices=list(ROUTES), help="see notebooks/TEACHING.md"
     )
@@ -54,10 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PAGE",
         help="the file to write (default: slides.html)",
     )
-
-
-def main(parsed: argparse.Namespace) -> int:
-    """Write the deck of a route as one file of HTML, whole or not at all; 0."""
+    parsed = parser.parse_args(typed)
     folder = Path(metadata.distribution(REVEAL).locate_file(f"{REVEAL}/revealjs/dist"))
     reveal = {name: (folder / f"reveal.{name}").read_text("utf-8") for name in ("js", "css")}
     made = deck(parsed.route)
@@ -79,7 +78,6 @@ def main(parsed: argparse.Namespace) -> int:
         f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole "
         "screen, ?print-pdf prints them"
     )
-    return 0
 
 
 def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
@@ -139,3 +137,10 @@ def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
     made.metadata |= _slideshow("-", place)
     begin = _slideshow("slide", place, figure)
     return [v4.new_markdown_cell(f"## {heading}", metadata=begin), made]
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except metadata.PackageNotFoundError:
+        sys.exit(f"error: {REVEAL} is not installed: `python -m helpers install --optional`")

@@ -1,11 +1,11 @@
 """What is the net of tests worth? Makes small changes in helpers/, one at a time, and counts those
 that a test notices.
 
-`python -m benchmarks.mutations` draws 120 changes by a seed. Coverage, collected once and kept in
+`python -m tools.mutations` draws 120 changes by a seed. Coverage, collected once and kept in
 build/, says which tests run a line; those run on each change, in a private copy of the project.
 Each verdict goes to build/mutations.jsonl at once, so that a stopped call goes on. The table is
 benchmarks/results/mutations.md. It needs `pip install coverage`. A try on few tests and files:
-`python -m benchmarks.mutations --count 4 --only helpers/metrics -- tests/metrics`.
+`python -m tools.mutations --count 4 --only helpers/metrics -- tests/metrics`.
 
 What only refuses or explains is not changed: raise, assert, the body of `except`, an `if` that only
 raises, f-strings, print, warn, annotations, decorators, the declarations of the command line, and
@@ -60,7 +60,7 @@ patch = _exit
 """
 HEAD = """# What the net of tests notices
 
-`python -m benchmarks.mutations{given}` on {machine}, at commit
+`python -m tools.mutations{given}` on {machine}, at commit
 {commit}. Each change is a small one in `helpers/`, an operator, a constant, a branch or a return:
 {count} drawn from {places} places. It is noticed where a test fails that passes without it, or
 where the tests last longer than {timeout:g} s ("timed out"). "Cut off": all tests would have taken
@@ -200,7 +200,7 @@ def drawn(found: list[Site], seed: int, count: int) -> list[Site]:
     return random.Random(seed).sample(found, len(found))[:count]
 
 
-# --- In pytest: `-p benchmarks.mutations` -------------------------------------------------------
+# --- In pytest: `-p tools.mutations` -----------------------------------------------------------
 
 _notes: dict = {"tests": defaultdict(float), "uses": {}, "fixtures": {}, "failed": []}
 
@@ -307,7 +307,7 @@ def _environment(copy: Path, **more: str) -> dict[str, str]:
 
 
 def _pytest(copy: Path, *arguments: str) -> list[str]:
-    plugins = ("-p", "no:cacheprovider", "-p", "benchmarks.mutations")
+    plugins = ("-p", "no:cacheprovider", "-p", "tools.mutations")
     place = f"--basetemp={copy.parent / 'tmp'}"
     return [sys.executable, "-m", "pytest", "-q", *plugins, place, *arguments]
 

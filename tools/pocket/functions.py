@@ -1,7 +1,7 @@
 """Small Python functions over a list of numbers, with tests: the task of notebook 09, and what its
 small model was trained on.
 
-`python -m helpers.pocket.functions` writes notebooks/data/functions.jsonl again, row for row. A
+`python -m tools.pocket.functions` writes notebooks/data/functions.jsonl again, row for row. A
 task is an aggregate of the numbers that pass a filter, each changed by a map; a fifth of all tasks
 is reserved for that file, by a hash, and the model never saw one of them in its own training.
 Everything that is run here is text that this module wrote itself.

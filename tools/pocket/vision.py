@@ -1,4 +1,4 @@
-"""Rebuild the small model of notebook 11: `python -m helpers.pocket.vision`, seeded, some 8 minutes
+"""Rebuild the small model of notebook 11: `python -m tools.pocket.vision`, seeded, some 8 minutes
 on two cores.
 
 LLaVA's architecture: a CLIP tower, a projector and a Llama, 0.6 million parameters, trained from
@@ -17,7 +17,6 @@ from answers that look; last comes the mixture.
 import itertools
 import random
 import time
-from pathlib import Path
 
 import torch
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -31,12 +30,13 @@ from transformers import (
     PreTrainedTokenizerFast,
 )
 
+from helpers import PROJECT
 from helpers.data import pictures
 from helpers.data.tasks import chat_prompt
 from helpers.tags import THINK_ANSWER
 
 SEED = 3407
-FOLDER = Path(__file__).parent / "vision_model"
+FOLDER = PROJECT / "helpers" / "pocket" / "vision_model"
 ALIGN_STEPS, READ_STEPS, MIX_STEPS = 400, 2200, 400
 BATCH_SIZE, LEARNING_RATE, WARMUP_STEPS = 40, 3e-3, 50
 LOOKS = 0.17  # how often the model looks

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from helpers.pocket import functions
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.programs import tests_reward
+from tools.pocket import functions
 
 
 @pytest.fixture(scope="module")
