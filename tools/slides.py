@@ -143,4 +143,4 @@ if __name__ == "__main__":
     try:
         main()
     except metadata.PackageNotFoundError:
-        sys.exit(f"error: {REVEAL} is not installed: `python -m helpers install --optional`")
+        sys.exit(f"error: {REVEAL} is not installed: `python -m tools.optional`")

