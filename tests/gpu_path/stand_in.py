@@ -6,8 +6,8 @@ imports no library: each of the following is done when a notebook has imported t
 
 What is replaced:
 - `helpers.environment.this_machine` names an NVIDIA L4, and for the helpers `torch.cuda` is
-  available and has bfloat16. So their branches and those of the notebooks for a GPU run. No library
-  is told so: tensors stay on the CPU.
+  available. So their branches and those of the notebooks for a GPU run. No library is told so:
+  tensors stay on the CPU. Any who ask for the card's name or for bfloat16 get an L4's answer.
 - `device_map="cuda"` loads to the CPU, and a trainer's configuration has `use_cpu=True`.
 - `FastLanguageModel.from_pretrained` and `FastVisionModel.from_pretrained` load through Transformers
   and bitsandbytes, and give the model what Unsloth's do. Theirs ask the card for its memory.
@@ -20,6 +20,7 @@ What is replaced:
 What cannot be executed so, and why:
 - Unsloth's forward passes and fused LoRA (`models/llama.py`, `models/qwen3.py`, `kernels/`), and TRL's
   own kernel: Triton.
+- Autocasting to bfloat16: Unsloth asks for it on "cuda", where torch turns it off without a card.
 - Unsloth's training loop, which its loader writes: Transformers' with another banner.
 - What torch.compile makes of Unsloth's loss: TORCHDYNAMO_DISABLE is set, for compiling on a CPU takes
   a C++ compiler. The functions run as they are written.
@@ -68,6 +69,10 @@ def _card(environment):
     environment.this_machine = lambda: card
 
 
+def _has_bf16(including_emulation=True) -> bool:
+    return True
+
+
 def _cuda(cuda):
     here = cuda.is_available
 
@@ -76,7 +81,7 @@ def _cuda(cuda):
         return asking.startswith("helpers.") or here()
 
     cuda.is_available = is_available
-    cuda.is_bf16_supported = lambda including_emulation=True: True
+    cuda.is_bf16_supported = _has_bf16
     cuda.get_device_name = lambda device=None: _NAME  # Unsloth's merge asks whether it is a T4
 
 
@@ -127,6 +132,7 @@ def _kernel(utils):
 
 
 def _unsloth(unsloth):
+    import torch
     from unsloth import trainer
     from unsloth.models import rl
     from unsloth.models.llama import FastLlamaModel
@@ -136,6 +142,7 @@ def _unsloth(unsloth):
     rl.PatchFastRL(FastLanguageModel=FastLlamaModel)
     trainer._patch_trl_trainer()
     os.environ["UNSLOTH_ALLOW_CPU"] = "1"
+    torch.cuda.is_bf16_supported = _has_bf16  # Unsloth has replaced it, and found no card
     FastLlamaModel.patch_peft_model = staticmethod(_patch_peft_model)
     unsloth.FastLanguageModel.from_pretrained = staticmethod(partial(_load, sees=False))
     unsloth.FastVisionModel.from_pretrained = staticmethod(partial(_load, sees=True))
