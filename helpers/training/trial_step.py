@@ -177,7 +177,9 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
 
 # --- A notebook's own sampling --------------------------------------------------------------------
 
-FEWEST = 4  # questions of each table, however small the budget is
+# Questions of each table, however small the budget is: notebook 2 would refuse good rewards if it
+# saw 4 groups.
+FEWEST = 8
 # What "auto" is with a model of one's own, by notebook; 03 only shows one group, and looks at the
 # holdout while it trains.
 AUTO = {"00": 300, "02": 300, "03": 60, "05": 600, "07": 600, "09": 600}

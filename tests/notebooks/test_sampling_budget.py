@@ -10,7 +10,7 @@ import pytest
 
 from helpers.runs import Run, runs_folder
 
-FEW = "note: sampling_seconds=0.001 has room for 4 of {} (95 % interval: up to ±49 points"
+FEW = "note: sampling_seconds=0.001 has room for 8 of {} (95 % interval: up to ±35 points"
 
 
 @pytest.fixture
@@ -44,20 +44,20 @@ def test_05_with_a_small_budget_measures_all_models_on_the_same_few_questions(sm
     shutil.rmtree(small.folder / "evaluation")
     printed = execute("05", small, sampling_seconds=1e-3, samples=2, serve=False)
     assert FEW.format("128 held-out questions") in printed
-    assert "4 of 32 questions for pass@k" in printed
+    assert "8 of 32 questions for pass@k" in printed
     assert "sampling_seconds=None lifts the limit" in printed
     for entry in small.evaluation.values():
-        assert entry["n"] == entry["greedy"]["n"] == 4
+        assert entry["n"] == entry["greedy"]["n"] == 8
     baseline = small.evaluation["baseline"]
-    assert (baseline["pass_at_k_questions"], baseline["other"]["n"]) == (4, 4)
-    assert json.loads(small.require("comparison.json").read_text())["sampled"]["n"] == 4
-    assert len(small.table("evaluation/trained-sampled.parquet")) == 4
+    assert (baseline["pass_at_k_questions"], baseline["other"]["n"]) == (8, 8)
+    assert json.loads(small.require("comparison.json").read_text())["sampled"]["n"] == 8
+    assert len(small.table("evaluation/trained-sampled.parquet")) == 8
 
 
 @pytest.mark.slow
 def test_02_and_03_with_a_small_budget_sample_few_groups(small, execute):
     printed = execute("02", small, sampling_seconds=1e-3)
-    assert FEW.format("32 questions") in printed and "4 groups of 8" in printed
+    assert FEW.format("32 questions") in printed and "8 groups of 8" in printed
     printed = execute("03", small, sampling_seconds=1e-3, max_steps=2, early_stopping=2)
     assert FEW.format("16 questions") in printed
     assert FEW.format("128 questions for early stopping") in printed
@@ -79,8 +79,8 @@ def test_a_lesson_with_a_small_budget_measures_before_and_after_on_few(
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     run = Run("few")
     printed = execute(number, run, sampling_seconds=1e-3)
-    assert all(f"4 of {what}" in printed for what in left_out), printed
+    assert all(f"8 of {what}" in printed for what in left_out), printed
     if number == "00":
-        assert re.findall(r"of (\d+) right", printed) == ["4", "4"]
+        assert re.findall(r"of (\d+) right", printed) == ["8", "8"]
     if number == "07":
-        assert [entry["n"] for entry in run.evaluation.values()] == [4, 4]
+        assert [entry["n"] for entry in run.evaluation.values()] == [8, 8]

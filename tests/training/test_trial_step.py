@@ -196,7 +196,7 @@ def test_without_a_limit_all_questions_are_kept_and_what_they_take_is_printed_fi
 def test_auto_binds_no_embedded_model_on_the_slowest_machine_and_any_other(within, capsys):
     assert within("auto", endless) == [64, 20]
     assert "note" not in capsys.readouterr().out
-    assert within("auto", endless, model="unsloth/Qwen3-4B") == [4, 4]
+    assert within("auto", endless, model="unsloth/Qwen3-4B") == [8, 8]
 
 
 def test_of_every_table_the_same_share_is_kept_and_what_is_left_out_is_printed(within, capsys):
@@ -229,16 +229,16 @@ def test_if_a_larger_batch_gives_more_tokens_a_second_it_is_tried_before_anythin
 def test_a_rerun_gets_the_same_questions_on_another_machine_unless_it_asks_for_others(within, run):
     assert within(20.8, of_tokens) == [32, 10]
     assert within(20.8, endless) == [32, 10]
-    assert within(20.8, endless, name="02") == [4, 4], "each notebook for itself"
+    assert within(20.8, endless, name="02") == [8, 8], "each notebook for itself"
     assert within(20.8, endless) == [32, 10]
     assert within(41.6, of_tokens) == [64, 20]
-    assert within(5.2, of_tokens, rows=60) == [7, 2 + 2], "never fewer than four"
+    assert within(6.24, of_tokens, rows=60) == [9, 8], "never fewer than eight"
 
 
 def test_a_small_budget_on_the_real_model_leaves_the_random_numbers_alone(within, capsys):
     state = torch.get_rng_state()
-    assert within(1e-3) == [4, 4]
-    assert "has room for 4 of 64 questions" in capsys.readouterr().out
+    assert within(1e-3) == [8, 8]
+    assert "has room for 8 of 64 questions" in capsys.readouterr().out
     assert torch.equal(torch.get_rng_state(), state)
 
 
