@@ -203,43 +203,8 @@ def _mapped(
         yield mapped
 
 
-# --- A model's files ------------------------------------------------------------------------------
-
-
-def model_files(model: str) -> tuple[Path, str, dict[str, str]]:
-    """tokenizer.json, the chat template, and the special tokens by name, of a model folder or hub
-    name.
-
-    ValueError if they are not there, or if they are not those of a chat model.
-    """
-    from transformers.utils import cached_file
-
-    try:
-        tokenizer_file = cached_file(model, "tokenizer.json")
-        config_file = cached_file(model, "tokenizer_config.json")
-        template_file = cached_file(
-            model, "chat_template.jinja", _raise_exceptions_for_missing_entries=False
-        )
-    except OSError as error:
-        raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
-    config = json.loads(Path(config_file).read_text(encoding="utf-8"))
-    template = config.get("chat_template")
-    if template_file:
-        template = Path(template_file).read_text(encoding="utf-8")
-    if not isinstance(template, str):
-        raise ValueError(
-            f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
-            "variant."
-        )
-    special = {}
-    for key, token in config.items():
-        if key.endswith("_token") and token:
-            special[key] = token["content"] if isinstance(token, dict) else token
-    return Path(tokenizer_file), template, special
-
-
 def hub_failure(what: str, error: Exception) -> str:
-    """That the hub has not given us a data set or a model's files, with its library's reason."""
+    """Return the sentence for a data set or a model's files that could not be fetched."""
     return (
         f"{what} could not be fetched ({type(error).__name__}: "
         f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "

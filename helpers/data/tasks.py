@@ -24,7 +24,7 @@ from PIL.ExifTags import Base as Exif
 
 from helpers.data.files import Broken, shortened
 from helpers.data.pictures import DEEP, seen
-from helpers.data.sources import model_files, read_source
+from helpers.data.sources import hub_failure, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -210,28 +210,31 @@ def fingerprint(rows: Iterable[dict]) -> str:
 def prompt_token_counter(
     model: str, thinking: bool | None = None
 ) -> Callable[[list[dict] | str], int]:
-    """A function from chat messages to the number of tokens the model will see, without importing
-    torch.
+    """Return a function that counts the tokens of chat messages as the model will see them, or of
+    a text without a template: the length of a completion.
 
-    model: a folder or hub name, whose tokenizer.json and chat template are read. Transformers' own
-    renderer applies the template, and the Rust tokenizer that training uses counts. A plain string
-    is counted as it is, without a template: the length of a completion. thinking: the setting,
-    which the template is told.
+    model: a folder or hub name, whose tokenizer and chat template are used. thinking: the setting,
+    which the template is told. ValueError if there is no such model, or no chat template.
     """
-    from tokenizers import Tokenizer
-    from transformers.utils.chat_template_utils import render_jinja_template
+    from transformers import AutoTokenizer  # imports torch, which not everything here needs
 
-    tokenizer_file, template, special_tokens = model_files(model)
-    told = special_tokens | template_options(thinking)
-    tokenizer = Tokenizer.from_file(str(tokenizer_file))
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model)
+    except (OSError, ValueError) as error:
+        raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
+    if tokenizer.chat_template is None:
+        raise ValueError(
+            f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
+            "variant."
+        )
+    told = {"add_generation_prompt": True, "tokenize": False} | template_options(thinking)
 
     def count(messages: list[dict] | str) -> int:
         text = messages
         if not isinstance(messages, str):
-            (text,), _ = render_jinja_template(
-                [messages], chat_template=template, add_generation_prompt=True, **told
-            )
-        return len(tokenizer.encode(text, add_special_tokens=False).ids)
+            text = tokenizer.apply_chat_template(messages, **told)
+        # verbose: it would warn of a text that is longer than the model's context
+        return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     return count
 

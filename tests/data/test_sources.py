@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from helpers.data.files import Broken
-from helpers.data.sources import check_source, model_files, read_source
+from helpers.data.sources import check_source, read_source
+from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
 
 
@@ -148,27 +149,14 @@ def model(tmp_path) -> Path:
     )
 
 
-def test_the_embedded_models_files_are_found(model):
-    template = (POCKET / "chat_template.jinja").read_text(encoding="utf-8")
-    special = {"eos_token": "<|im_end|>", "pad_token": "<|endoftext|>"}
-    assert model_files(str(POCKET)) == (POCKET / "tokenizer.json", template, special)
-    # the template may stand in the configuration
-    (model / "chat_template.jinja").unlink()
-    config = {"chat_template": "{{ bos_token }}", "bos_token": {"content": "<s>"}}
-    config |= {"unk_token": None, "x": 1}
-    (model / "tokenizer_config.json").write_text(json.dumps(config), encoding="utf-8")
-    assert model_files(str(model))[1:] == ("{{ bos_token }}", {"bos_token": "<s>"})
-
-
 @pytest.mark.parametrize(
     ("file_name", "said"),
     [
-        ("tokenizer.json", "does not appear to have a file named tokenizer.json"),
-        ("tokenizer_config.json", "does not appear to have a file named tokenizer_config.json"),
+        ("tokenizer.json", "the tokenizer of .* could not be fetched"),
         ("chat_template.jinja", "has no chat template.*-Instruct"),
     ],
 )
 def test_a_missing_model_file_is_named(model, file_name, said):
     (model / file_name).unlink()
     with pytest.raises(ValueError, match=said):
-        model_files(str(model))
+        prompt_token_counter(str(model))

@@ -311,53 +311,11 @@ def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
     }
 
 
-TOKENS_SCRIPT = """
-import json, sys
-from helpers.presets import PRESETS
-from helpers.data.tasks import prompt_token_counter
-
-folder, prompts = PRESETS["pocket"].model_path, json.loads(sys.argv[1])
-count = prompt_token_counter(folder)
-ours, heavy = [count(prompt) for prompt in prompts], "torch" in sys.modules
-from transformers import AutoTokenizer
-tokenizer = AutoTokenizer.from_pretrained(folder)
-theirs = [
-    len(tokenizer.apply_chat_template(p, add_generation_prompt=True, return_dict=True)["input_ids"])
-    for p in prompts
-]
-print(json.dumps([ours, theirs, heavy]))
-"""
-
-
-@pytest.mark.slow
-def test_prompts_are_counted_as_transformers_counts_them_and_without_torch():
-    questions = [
-        "What is 12 + 34?",
-        "",
-        "Ünïcode ✓ 日本語",
-        "<|im_end|><think>4</answer>",
-        " a  b\n\tc ",
-        "x" * 3000,
-    ]
-    prompts = [[{"role": "user", "content": question}] for question in questions]
-    prompts += [
-        [{"role": "system", "content": THINK_ANSWER.system_prompt}, *prompt] for prompt in prompts
-    ]
-    command = [sys.executable, "-c", TOKENS_SCRIPT, json.dumps(prompts)]
-    environment = os.environ | {"PYTHONPATH": str(PROJECT), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, done.stderr
-    ours, theirs, heavy = json.loads(done.stdout.splitlines()[-1])
-    assert ours == theirs and len(set(ours)) > 4
-    assert not heavy
-
-
 # --- The hub --------------------------------------------------------------------------------------
 
 HUB_SCRIPT = """
 import json
-from helpers.data.sources import model_files
-from helpers.data.tasks import load_task
+from helpers.data.tasks import load_task, prompt_token_counter
 
 def error(call, *arguments):
     try:
@@ -373,7 +331,7 @@ print(json.dumps({
     "other": sorted([*other.train["question"], *other.holdout["question"]]),
     "held out": len(task.holdout), "unreachable": error(load_task, "nobody/nothing-there"),
     "config": error(load_task, "openai/gsm8k:nope"),
-    "too many": error(lambda: load_task("openai/gsm8k", holdout_size=256)), "model": error(model_files, "nobody/no-model"),
+    "too many": error(lambda: load_task("openai/gsm8k", holdout_size=256)), "model": error(prompt_token_counter, "nobody/no-model"),
 }))
 """
 CARD = """---
