@@ -20,9 +20,10 @@ from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
-from helpers.rewards import JudgeReward, RankingJudgeReward, format_reward
+from helpers.rewards.judge import JudgeReward, RankingJudgeReward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.rewards.lab.scripted_judge import scripted_judge
+from helpers.rewards.structure import format_reward
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 
