@@ -181,7 +181,8 @@ def task_reward(
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
     """
-    families, entries = family or [None] * len(completions), entry or [None] * len(completions)
+    families = family or [None] * len(completions)
+    entries = entry or [None] * len(completions)
     scores: list[float | None] = []
     requests = {}
     for completion, name, data in zip(completions, families, entries, strict=True):
@@ -206,8 +207,8 @@ def task_reward(
 
 
 def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
-    """The text that the rewards of this file judge, or None: no complete answer block, or blocks
-    that disagree.
+    """Return the text that the rewards of this file judge; None where there is no complete answer
+    block, or where blocks disagree.
     """
     blocks = tags.answer_blocks(completion_text(completion))
     if not blocks or len(blocks) > _MOST_BLOCKS:
@@ -224,20 +225,23 @@ def _scored(
     score: Callable,
     read: Callable = str,
 ) -> list[float | None]:
-    """The score of each judged answer beside the row's, as `read` reads the two: None where it
-    cannot read the row's, 0.0 where it cannot read the judged one.
+    """Return the score of each judged answer beside the row's, as `read` reads the two: None where
+    it cannot read the row's, 0.0 where it cannot read the judged one.
     """
     scores = []
     for completion, gold in zip(completions, _golds(name, answer, len(completions)), strict=True):
         wanted = None if gold is None else read(gold)
         text = judged_answer(completion, tags)
         given = read(text) if text else None
-        scores.append(None if wanted is None else 0.0 if given is None else score(given, wanted))
+        if wanted is None:
+            scores.append(None)
+        else:
+            scores.append(0.0 if given is None else score(given, wanted))
     return scores
 
 
 def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
-    """The rows' answers as texts, None where there is none, with one warning for all of them."""
+    """Return the rows' answers as texts, None where there is none, with one warning for all."""
     if answer is None:
         answer = [None] * rows
     # gold != gold: a float nan, which is how pandas spells a missing value.
@@ -250,7 +254,8 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
 
 
 def _warn_missing(name: str, rows: list, what: str) -> None:
-    if missing := rows.count(None):
+    missing = rows.count(None)
+    if missing:
         warnings.warn(
             f"{name}: {missing} of {len(rows)} rows have {what}; they score None.", stacklevel=4
         )

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 
 def reward_name(reward: Callable | str) -> str:
-    """The name TRL logs a reward under: its function's, inside any functools.partial, or the last
-    part of a model's.
+    """Return the name TRL logs a reward under: its function's, inside any functools.partial, or
+    the last part of a model's.
 
     >>> from functools import partial
     >>> reward_name(partial(printable)), reward_name("my-org/my-classifier")
@@ -19,5 +19,5 @@ def reward_name(reward: Callable | str) -> str:
 
 
 def printable(text: str) -> str:
-    """The text without lone surrogates, which no tokenizer, no file and no terminal takes."""
+    """Return the text without lone surrogates: no tokenizer, file or terminal takes them."""
     return text.encode(errors="replace").decode()

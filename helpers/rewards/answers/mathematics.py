@@ -113,8 +113,8 @@ _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s
 
 
 class Verdict(NamedTuple):
-    """Whether an answer is right, or None: then math-verify has to compare `pair`, the row's answer
-    and the given one in LaTeX.
+    """A verdict. right: None where math-verify has to compare `pair`, the row's answer and the
+    given one in LaTeX.
     """
 
     right: bool | None
@@ -134,7 +134,8 @@ def compare_expressions(given: str, gold: str) -> Verdict:
     given, gold = (plain(text).removesuffix(".") for text in (given, gold))
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
         return Verdict(same_number(given, gold))
-    given, gold = latex(given), latex(gold)
+    given = latex(given)
+    gold = latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Verdict(True)
     if not is_readable(given):

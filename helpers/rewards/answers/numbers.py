@@ -167,7 +167,8 @@ def _parsed(text: str) -> Number | None:
     places: int | None = len(decimals)
     if decimals.strip("0"):
         value = Fraction(int(whole + decimals), 10 ** len(decimals))
-    if block := match["repeating"]:
+    block = match["repeating"]
+    if block:
         # 0.1(6) is 0.1 and 6/9 of what one in its last place is worth
         value += Fraction(int(block), (10 ** len(block) - 1) * 10 ** len(decimals))
         places = None
@@ -188,7 +189,8 @@ def _parsed(text: str) -> Number | None:
         places = None if places is None else places + 2
     words = match["words"] or ""
     first, _, rest = words.partition(" ")
-    if scale := _SCALES.get(first.removesuffix("s")):
+    scale = _SCALES.get(first.removesuffix("s"))
+    if scale:
         value *= scale
         words = rest
 
@@ -208,7 +210,8 @@ def _parsed(text: str) -> Number | None:
 
 def same_number(given: str, gold: str) -> bool:
     """Return whether both texts are numbers of one value that name no different units."""
-    one, other = parse_number(given), parse_number(gold)
+    one = parse_number(given)
+    other = parse_number(gold)
     if one is None or other is None:
         return False
     if one.unit and other.unit and one.unit != other.unit:

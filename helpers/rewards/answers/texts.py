@@ -43,7 +43,8 @@ def words_of(text: str) -> str:
 
 def same_text(given: str, gold: str) -> bool:
     """Return whether two texts are the same words."""
-    one, other = words_of(given), words_of(gold)
+    one = words_of(given)
+    other = words_of(gold)
     if one == other:
         return one != ""
     return one.casefold() == other.casefold() and not case_counts(other)

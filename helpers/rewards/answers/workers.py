@@ -26,7 +26,8 @@ _LEAST_SECONDS = 0.15  # an honest one may take that long in a worker that has j
 _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
-_GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
+_GIVEN_UP_AFTER = 20.0
+_START_SECONDS = 180.0
 _MOST_KILLED = 2  # times that one batch may cost a worker its process
 _HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
@@ -157,7 +158,8 @@ class OutOfTime(BaseException):
 def serve(kind: str) -> None:
     """Judge a row a line, [seconds, row] as JSON, until standard input ends."""
     # What a verifier prints must not end up among the replies.
-    replies, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
+    replies = os.fdopen(os.dup(1), "w")
+    sys.stdout = sys.stderr
     os.dup2(2, 1)
 
     # Import what judging needs, by judging; then take away what it does not need.
@@ -223,7 +225,8 @@ def judge_equal(gold: str, given: str) -> float:
     """Return 1.0 where math-verify finds the two equal, and a second look at equations agrees."""
     from math_verify import verify
 
-    wanted, said = parse_latex(gold), parse_latex(given)
+    wanted = parse_latex(gold)
+    said = parse_latex(given)
     return float(
         verify(list(wanted), list(said), timeout_seconds=None)
         and all(map(same_equation, wanted, said))
