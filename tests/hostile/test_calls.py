@@ -186,7 +186,7 @@ def test_good_parameters_pass(monkeypatch):
         "tags": "a/b",
         "cases": None,
         "source": "arithmetic/sums",
-        "judge": "helpers.rewards:format_reward",
+        "judge": "helpers.rewards.structure:format_reward",
         "environment": "helpers.agents:Guessing",
     }
     pipeline.check_parameters(good)

@@ -326,12 +326,12 @@ def test_no_attack_on_the_code_set_beats_a_program_that_tries():
     assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [
         1.0,
         1.0,
-        1.5,
+        1.25,
     ]
     assert table.loc[WRONG, ["tests_reward", "executes_reward", "total"]].tolist() == [
         0.0,
         1.0,
-        0.5,
+        0.25,
     ]
     assert (
         table.loc[
