@@ -101,11 +101,11 @@ class Worker:
                     self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                     self.process.stdin.flush()
                 line = self.next_line(_GIVEN_UP_AFTER)
-                if line:
-                    scores[row] = json.loads(line)
-                else:  # the judgement has cost the worker its process
+                if not line:  # the judgement has cost the worker its process
                     killed += 1
                     self.stop()
+                    continue
+                scores[row] = json.loads(line)
                 if scores[row] is None:
                     seconds = max(_LEAST_SECONDS, seconds / 2)
         return scores
