@@ -19,8 +19,8 @@ from trl.rewards import accuracy_reward
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards import correctness_reward
-from helpers.rewards.answers import numbers, symbolic
+from helpers.rewards.answers import numbers, workers
+from helpers.rewards.correctness import correctness_reward
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8
@@ -126,10 +126,10 @@ def theirs(completions: list, golds: list) -> list:
     )
 
 
-def symbolic_rate(workers: int, completions: list, golds: list) -> tuple[float, list]:
+def symbolic_rate(count: int, completions: list, golds: list) -> tuple[float, list]:
     """With this many worker processes, already started."""
-    symbolic._workers["equal"] = [symbolic._Worker("equal") for _ in range(workers)]
-    symbolic.equal([(f"y+{n}", f"{n}+y") for n in range(16 * workers)])
+    workers._workers["equal"] = [workers.Worker("equal") for _ in range(count)]
+    workers.are_equal([(f"y+{n}", f"{n}+y") for n in range(16 * count)])
     return rate(ours, completions, golds)
 
 
@@ -166,11 +166,11 @@ def main() -> None:
         table.append(compare(f"{name}, one core", median_rate(ours, texts, golds), judged))
     texts, symbols = symbolic_completions(rng)
     judged = rate(theirs, texts, symbols)
-    for workers in (1, os.cpu_count() or 1):
+    for count in (1, os.cpu_count() or 1):
         table.append(
             compare(
-                f"symbolic, {workers} worker{'s' * (workers > 1)}",
-                symbolic_rate(workers, texts, symbols),
+                f"symbolic, {count} worker{'s' * (count > 1)}",
+                symbolic_rate(count, texts, symbols),
                 judged,
             )
         )

@@ -22,7 +22,8 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.environment import quiet
 from helpers.presets import PRESETS
-from helpers.rewards import correctness_reward, substantial_format_reward
+from helpers.rewards.correctness import correctness_reward
+from helpers.rewards.structure import substantial_format_reward
 from helpers.runs import Run, atomic_write, seed_everything
 from helpers.tags import completion_text
 from helpers.training.policy import LORA_TARGETS

@@ -27,7 +27,8 @@ def bare(run: Run, steps: int):
     from datasets import Dataset
     from trl import GRPOConfig, GRPOTrainer
 
-    from helpers.rewards import correctness_reward, substantial_format_reward
+    from helpers.rewards.correctness import correctness_reward
+    from helpers.rewards.structure import substantial_format_reward
     from helpers.training.policy import LORA_TARGETS
 
     pocket = PRESETS["pocket"]

@@ -17,7 +17,8 @@ from helpers import PROJECT, presets, templates
 from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
 from helpers.results import merging
-from helpers.rewards import correctness_reward, format_reward, substantial_format_reward
+from helpers.rewards.correctness import correctness_reward
+from helpers.rewards.structure import format_reward, substantial_format_reward
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
 

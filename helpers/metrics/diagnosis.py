@@ -45,7 +45,7 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
     `DataFrame(trainer.state.log_history)`; columns and values may be absent. Which rewards judge
     the answer and which the form is read from their names, as in `accuracy_reward` and
-    `soft_format_reward`. A history in which all is well gives findings of severity "info", or none.
+    `format_reward`. A history in which all is well gives findings of severity "info", or none.
     """
     signals = Signals(history)
     rules = _RULES if signals.enough else _AT_ONCE

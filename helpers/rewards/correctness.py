@@ -14,8 +14,9 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers import symbolic
-from helpers.rewards.answers.kinds import KINDS, NAMES, checked, judged, quick_verdict
+from helpers.rewards.answers import workers
+from helpers.rewards.answers.kinds import KINDS, NAMES, checked, compare_answers, quick_verdict
+from helpers.rewards.answers.mathematics import Verdict
 from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
@@ -33,8 +34,6 @@ def correctness_reward(
     tags: TagFormat = THINK_ANSWER,
     question: list | None = None,
     kind: str | list | None = None,
-    unit: str | None = None,
-    dayfirst: bool = False,
     **columns,
 ) -> list[float | None]:
     """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row
@@ -44,43 +43,49 @@ def correctness_reward(
     strings or chat messages; `answer`, and `question` where there is one, hold a text per
     completion.
 
-    kind: how answers are judged, one of number, mathematics, quantity, date, choice, exact, text;
-        or a column with a kind for each row. Without one, a row's answer is a number where it
-        parses as one, mathematics where it clearly is, and otherwise text. ValueError for another
-        name; what a data set's own column of that name says is passed over, with one warning.
-    unit: "required", so that a quantity must name one. dayfirst: read 01/02/2024 as February 1.
+    kind: how answers are judged, one of number, mathematics, choice, exact, text; or a column with
+        a kind for each row. Without one, a row's answer is a number where it parses as one,
+        mathematics where it clearly is, and otherwise text. ValueError for another name; what a
+        data set's own column of that name says is passed over, with one warning.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
-    >>> correctness_reward(["<answer>5000 m</answer>"], answer=["5 km"], kind="quantity")
+    >>> correctness_reward(["<answer>B</answer>"], answer=["(b)"], kind="choice")
     [1.0]
     """
-    golds = _golds("correctness_reward", answer, len(completions))
-    asked = question or [""] * len(completions)
+    rows = len(completions)
+    golds = _golds("correctness_reward", answer, rows)
+    questions = question or [""] * rows
+
+    # 1. The kind of each row, None where nothing says it.
     if kind is None or isinstance(kind, str):
-        stated = [kind and checked(kind)] * len(completions)
+        kinds = [kind and checked(kind)] * rows
     else:
         foreign = [name for name in kind if isinstance(name, str) and name and name not in NAMES]
         if foreign:
             warnings.warn(
-                f"correctness_reward: the column `kind` holds {min(foreign)!r}, which is no kind "
-                "of answer; these rows are judged as if none were said. Known: "
+                f"correctness_reward: the column `kind` holds {min(foreign)!r}, which is not a "
+                "kind of answer; these rows are judged as if none were given. Known: "
                 f"{', '.join(KINDS)}.",
                 stacklevel=2,
             )
-        stated = [NAMES.get(str(name)) for name in kind]
+        kinds = [NAMES.get(str(name)) for name in kind]
+
+    # 2. What can be told at once: nearly all.
     verdicts = []
-    for completion, gold, asks, said in zip(completions, golds, asked, stated, strict=True):
+    for completion, gold, asked, said in zip(completions, golds, questions, kinds, strict=True):
         given = None if gold is None else judged_answer(completion, tags)
-        asks = asks if isinstance(asks, str) else ""
-        # A column of the data may be called unit or dayfirst too: that is a list.
-        verdicts.append(bool(given) and judged(given, gold, asks, said, unit, dayfirst is True))
-    pairs = [verdict for verdict in verdicts if isinstance(verdict, tuple)]
-    computed = dict(zip(pairs, symbolic.equal(pairs), strict=True))
-    return [
-        None if gold is None else float(computed.get(verdict, verdict))
-        for gold, verdict in zip(golds, verdicts, strict=True)
-    ]
+        asked = asked if isinstance(asked, str) else ""
+        verdicts.append(compare_answers(given, gold, asked, said) if given else Verdict(False))
+
+    # 3. The rest in one batch, by math-verify.
+    pairs = [verdict.pair for verdict in verdicts if verdict.right is None]
+    computed = dict(zip(pairs, workers.are_equal(pairs), strict=True))
+    scores = []
+    for gold, (right, pair) in zip(golds, verdicts, strict=True):
+        earned = float(computed[pair] if right is None else right)
+        scores.append(None if gold is None else earned)
+    return scores
 
 
 def exact_match_reward(
@@ -131,29 +136,6 @@ def numeric_reward(
     return _scored("numeric_reward", answer, completions, tags, score, parse_number)
 
 
-def proximity_reward(
-    completions: list, answer: list | None = None, tags: TagFormat = THINK_ANSWER, **columns
-) -> list[float | None]:
-    """1.0 for the right number, half the ratio of the smaller to the larger for another of the same
-    sign, else 0.0.
-
-    A slope towards the right magnitude: against 100, `50` earns 0.25 and `99` earns 0.495, never
-    what `100` earns. None where the row's answer is no number.
-
-    >>> given = ["<answer>100</answer>", "<answer>50</answer>", "<answer>-100</answer>"]
-    >>> proximity_reward(given, answer=["100"] * 3)
-    [1.0, 0.25, 0.0]
-    """
-
-    def score(given: Number, gold: Number) -> float:
-        if given.value == gold.value:
-            return 1.0
-        smaller, larger = sorted((Fraction(given.value), Fraction(gold.value)), key=abs)
-        return max(0.0, 0.5 * float(smaller / larger))
-
-    return _scored("proximity_reward", answer, completions, tags, score, parse_number)
-
-
 def fuzzy_match_reward(
     completions: list,
     answer: list | None = None,
@@ -199,7 +181,8 @@ def task_reward(
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
     """
-    families, entries = family or [None] * len(completions), entry or [None] * len(completions)
+    families = family or [None] * len(completions)
+    entries = entry or [None] * len(completions)
     scores: list[float | None] = []
     requests = {}
     for completion, name, data in zip(completions, families, entries, strict=True):
@@ -217,15 +200,15 @@ def task_reward(
             "reasoning-gym is not installed: `pip install reasoning-gym` "
             "(requirements-optional.txt has its version)."
         )
-    verdicts = symbolic.judged("task", list(requests.values()))
+    verdicts = workers.scores_in_time("task", list(requests.values()))
     for position, score in zip(requests, verdicts, strict=True):
         scores[position] = min(1.0, max(0.0, score or 0.0))
     return scores
 
 
 def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
-    """The text that the rewards of this file judge, or None: no complete answer block, or blocks
-    that disagree.
+    """Return the text that the rewards of this file judge; None where there is no complete answer
+    block, or where blocks disagree.
     """
     blocks = tags.answer_blocks(completion_text(completion))
     if not blocks or len(blocks) > _MOST_BLOCKS:
@@ -242,20 +225,23 @@ def _scored(
     score: Callable,
     read: Callable = str,
 ) -> list[float | None]:
-    """The score of each judged answer beside the row's, as `read` reads the two: None where it
-    cannot read the row's, 0.0 where it cannot read the judged one.
+    """Return the score of each judged answer beside the row's, as `read` reads the two: None where
+    it cannot read the row's, 0.0 where it cannot read the judged one.
     """
     scores = []
     for completion, gold in zip(completions, _golds(name, answer, len(completions)), strict=True):
         wanted = None if gold is None else read(gold)
         text = judged_answer(completion, tags)
         given = read(text) if text else None
-        scores.append(None if wanted is None else 0.0 if given is None else score(given, wanted))
+        if wanted is None:
+            scores.append(None)
+        else:
+            scores.append(0.0 if given is None else score(given, wanted))
     return scores
 
 
 def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
-    """The rows' answers as texts, None where there is none, with one warning for all of them."""
+    """Return the rows' answers as texts, None where there is none, with one warning for all."""
     if answer is None:
         answer = [None] * rows
     # gold != gold: a float nan, which is how pandas spells a missing value.
@@ -268,7 +254,8 @@ def _golds(name: str, answer: list | None, rows: int) -> list[str | None]:
 
 
 def _warn_missing(name: str, rows: list, what: str) -> None:
-    if missing := rows.count(None):
+    missing = rows.count(None)
+    if missing:
         warnings.warn(
             f"{name}: {missing} of {len(rows)} rows have {what}; they score None.", stacklevel=4
         )

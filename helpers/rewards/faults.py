@@ -34,8 +34,8 @@ class Fault:
 def checked_scores(
     reward: Callable, completions: list, columns: dict
 ) -> tuple[list[float | None], list[Fault]]:
-    """A reward's scores, with None and a Fault for each completion that it did not score with one
-    finite number.
+    """Return a reward's scores, with None and a Fault for each completion that it did not score
+    with one finite number.
 
     If the call raises, or returns something other than one value per completion, the completions
     are scored one at a time, so that one bad completion does not cost its batch. None is a score:
@@ -67,7 +67,7 @@ def checked_scores(
 
 
 def constant(name: str, scores: list[float | None]) -> str | None:
-    """What is to be said of a reward that gave all completions one number; None for another."""
+    """Return what to say of a reward that gave all completions one number; None for any other."""
     given = {score for score in scores if score is not None and score == score}
     if len(given) != 1 or len(scores) < 2:
         return None
@@ -78,7 +78,7 @@ def constant(name: str, scores: list[float | None]) -> str | None:
 
 
 def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
-    """For each completion its score, or None and what is wrong with it or with the whole call."""
+    """Return for each completion its score, or None and what is wrong with it or the whole call."""
     try:
         returned = reward(completions=completions, **columns)
         if inspect.isawaitable(returned):
@@ -98,7 +98,7 @@ def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[fl
 
 
 def _number(value: object) -> tuple[float | None, str]:
-    """The score, or what is wrong with the value."""
+    """Return the score, or None and what is wrong with the value."""
     if value is None:
         return None, ""
     try:

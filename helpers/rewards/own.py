@@ -4,29 +4,26 @@
 The files of rewards are copied into the run, so that it can be repeated after they have changed.
 """
 
+import importlib
+import inspect
 import re
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from helpers import rewards as library
 from helpers.own_code import named
+from helpers.rewards import LIBRARY
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat
 
 _EXAMPLE = "my_rewards.py:brevity"
-# by its short name; those for lengths need a number, which a name cannot give
-_LIBRARY = {
-    name.removesuffix("_reward"): getattr(library, name)
-    for name in library.__all__
-    if name.endswith("_reward") and not name.endswith("_length_reward")
-}
 
 
 def parsed(rewards: str) -> list[tuple[str, float]]:
-    """The names of a list of rewards with their weights, 1.0 where none is given. ValueError for a
-    weight that is no number.
+    """Return the names of a list of rewards with their weights, 1.0 where none is given. ValueError
+    for a weight that is no number.
 
     >>> parsed("my_rewards.py:brevity, format*0.5")
     [('my_rewards.py:brevity', 1.0), ('format', 0.5)]
@@ -36,36 +33,42 @@ def parsed(rewards: str) -> list[tuple[str, float]]:
         entry = re.fullmatch(r"\s*([^*\s][^*]*?)\s*(?:\*\s*(-?\d+(?:\.\d*)?|-?\.\d+)\s*)?", part)
         if not entry:
             raise ValueError(
-                f"{rewards!r}: {part.strip()!r} is no reward with a weight. Write a list such as "
-                f"{_EXAMPLE},correctness*1.0,format*0.5."
+                f"{rewards!r}: {part.strip()!r} is not a reward with a weight. Write a list such "
+                f"as {_EXAMPLE},correctness*1.0,format*0.5."
             )
         found.append((entry[1], float(entry[2] or 1)))
     return found
 
 
 def reward_named(name: str, tags: TagFormat, parameter: str) -> Callable:
-    """The reward that a name of the library, `file.py:function` or `package.module:function` names,
-    with the tags bound if it reads them. ValueError as `named`.
+    """Return the reward that a name of the library, `file.py:function` or `package.module:function`
+    names, with the tags bound if it reads them. ValueError where there is none.
 
     >>> judge = reward_named("correctness", TagFormat("reasoning", "answer"), "judge")
     >>> judge(["<answer>4</answer>"], ["4"])
     [1.0]
     """
+    short = name.removesuffix("_reward")
     if ":" in name:
-        return library.with_tags(named(parameter, name, _EXAMPLE), tags)
-    if name.removesuffix("_reward") not in _LIBRARY:
+        reward = named(parameter, name, _EXAMPLE)
+    elif short in LIBRARY:
+        module = importlib.import_module(f"helpers.rewards.{LIBRARY[short]}")
+        reward = getattr(module, f"{short}_reward")
+    else:
         raise ValueError(
-            f"{parameter}={name!r} is no reward of the library: {', '.join(_LIBRARY)}. Name your "
+            f"{parameter}={name!r} is not a reward of the library: {', '.join(LIBRARY)}. Name your "
             f"own as file.py:function, such as {_EXAMPLE}."
         )
-    return library.with_tags(_LIBRARY[name.removesuffix("_reward")], tags)
+    reads = inspect.signature(reward).parameters.get("tags")
+    # Where `tags` is None by default, the whole completion is judged unless told otherwise.
+    return partial(reward, tags=tags) if reads and reads.default is not None else reward
 
 
 def read_rewards(
     rewards: str, tags: TagFormat, parameter: str = "rewards"
 ) -> tuple[list, list[float]]:
-    """The functions and the weights of a list of rewards, as GRPOTrainer and GRPOConfig take them.
-    ValueError for what is no such list; see `reward_named`.
+    """Return the functions and the weights of a list of rewards, as GRPOTrainer and GRPOConfig take
+    them. ValueError for what is no such list; see `reward_named`.
     """
     listed = parsed(rewards)
     functions = [reward_named(name, tags, parameter) for name, _ in listed]
@@ -73,7 +76,8 @@ def read_rewards(
 
 
 def own_rewards(run: Run, rewards: str, tags: TagFormat) -> tuple[list, list[float]]:
-    """As `read_rewards`, of copies: each file is copied into the run's folder `rewards/` first.
+    """Return what `read_rewards` returns, of copies: each file is copied into the run's folder
+    `rewards/` first.
 
     What a file imports is not copied: it is looked for beside the file, as long as that is there,
     and where the command was typed.
@@ -112,8 +116,8 @@ def edited(rewards: str, run: Run) -> list[Path]:
 
 
 def copies_of(rewards: str, run: Run | None = None) -> str:
-    """The same list, where each file is replaced by its copy in the run, if there is one; without a
-    run, relative to its folder, as the manifest has it.
+    """Return the same list, where each file is replaced by its copy in the run, if there is one;
+    without a run, relative to its folder, as the manifest has it.
 
     >>> copies_of("work/my_rewards.py:brevity, correctness*0.5")
     'rewards/my_rewards.py:brevity*1,correctness*0.5'

@@ -9,8 +9,8 @@ from helpers import PROJECT
 
 
 def reward_name(reward: Callable | str) -> str:
-    """The name TRL logs a reward under: its function's, inside any functools.partial, or the last
-    part of a model's.
+    """Return the name TRL logs a reward under: its function's, inside any functools.partial, or
+    the last part of a model's.
 
     >>> from functools import partial
     >>> reward_name(partial(printable)), reward_name("my-org/my-classifier")
@@ -45,5 +45,5 @@ def source_hash(reward: Callable) -> str | None:
 
 
 def printable(text: str) -> str:
-    """The text without lone surrogates, which no tokenizer, no file and no terminal takes."""
+    """Return the text without lone surrogates: no tokenizer, file or terminal takes them."""
     return text.encode(errors="replace").decode()

@@ -1,14 +1,13 @@
 """Rewards for the shape of a completion, whatever it says."""
 
-import ast
 import json
 import re
 import warnings
 
-from helpers.rewards.answers import symbolic
+from helpers.rewards.answers import workers
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_LONGEST_CODE, _LONGEST_JSON = 50_000, 10_000  # characters; what is longer scores 0 unread
+_LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread
 _FENCE = re.compile(r"[ \t]*```[ \t]*([\w+#.-]*)")
 
 
@@ -23,26 +22,6 @@ def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) 
     [1.0, 0.0]
     """
     return [float(tags.matches(completion_text(completion))) for completion in completions]
-
-
-def soft_format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
-    """1.0 where a reasoning block followed by an answer block stands anywhere in the completion,
-    else 0.0.
-
-    Text around the two blocks, and between them, is free. For the first steps of a policy that
-    cannot yet stop.
-
-    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer> Bye."])
-    [1.0]
-    >>> soft_format_reward(["<answer>4</answer>"])
-    [0.0]
-    """
-    scores = []
-    for completion in completions:
-        names = [tag for tag, _, _ in tags.found_tags(completion_text(completion))]
-        places = range(len(names) - 3)
-        scores.append(float(any(tuple(names[at : at + 4]) == tags.tags for at in places)))
-    return scores
 
 
 def substantial_format_reward(
@@ -64,8 +43,9 @@ def substantial_format_reward(
         text = completion_text(completion)
         if not tags.matches(text):
             scores.append(0.0)
-        else:
-            scores.append(1.0 if all(map(_says_something, tags.contents(text))) else 0.5)
+            continue
+        filled = [any(map(str.isalnum, content)) for content in tags.contents(text)]
+        scores.append(1.0 if all(filled) else 0.5)
     return scores
 
 
@@ -84,7 +64,24 @@ def incremental_format_reward(
     >>> incremental_format_reward(["<think>2</think><answer>4</answer> ok"])
     [0.998]
     """
-    return [_tag_score(completion_text(completion), tags) for completion in completions]
+    scores = []
+    for text in map(completion_text, completions):
+        found = tags.found_tags(text)
+        names = [tag for tag, _, _ in found]
+        score = 0.0
+        behind = 0  # where the last tag that earned something ends
+        for tag in tags.tags:
+            if names.count(tag) != 1:
+                continue
+            _, start, end = found[names.index(tag)]
+            if start >= behind:
+                score += 0.25
+                behind = end
+        if tags.tags[-1] in names:
+            trailing = text[found[-1][2] :].strip()
+            score -= min(0.25, 0.001 * len(trailing))  # at most what one tag earns
+        scores.append(round(max(0.0, score), 6))
+    return scores
 
 
 def json_format_reward(
@@ -103,15 +100,16 @@ def json_format_reward(
     >>> json_format_reward(given, schema=schema)
     [1.0, 0.0]
     """
-    documents = [_json_document(_document(completion, tags)) for completion in completions]
+    documents = [json_document(_document(completion, tags)) for completion in completions]
     if schema is None:
         return [float(document != "") for document in documents]
     from jsonschema.validators import validator_for
 
     validator_for(schema).check_schema(schema)
     rows = [(json.dumps(schema), document) for document in documents]
-    scores = symbolic.judged("schema", rows)
-    if late := scores.count(None):
+    scores = workers.scores_in_time("schema", rows)
+    late = scores.count(None)
+    if late:
         warnings.warn(
             f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
             "the schema in time; they score 0.0. A pattern such as (a+)+ or a schema that refers "
@@ -121,33 +119,15 @@ def json_format_reward(
     return [score or 0.0 for score in scores]
 
 
-def code_format_reward(
-    completions: list, language: str = "python", tags: TagFormat | None = None, **columns
-) -> list[float]:
-    """1.0 for exactly one fenced code block in the language, which for Python has to parse; 0.5 if
-    it does not; else 0.0.
-
-    Code is parsed, never run. By default the whole completion is judged; with `tags`, its answer
-    block is. An empty block, or one that holds nothing but comments, scores 0.5.
-
-    >>> code_format_reward(["```python\\nprint(1)\\n```", "```python\\nprint(\\n```", "print(1)"])
-    [1.0, 0.5, 0.0]
-    """
-    return [_code_score(_document(completion, tags), language) for completion in completions]
-
-
-def _says_something(text: str) -> bool:
-    return any(character.isalnum() for character in text)
-
-
 def _document(completion: object, tags: TagFormat | None) -> str:
+    """Return the answer block of a completion, or all of it where `tags` is None."""
     text = completion_text(completion)
     return (tags.extract_answer(text) or "") if tags else text
 
 
 def _fenced(text: str) -> list[tuple[str, str]]:
-    """The fenced blocks of a text, (language, content) each, in one pass; none where one is never
-    closed.
+    """Return the fenced blocks of a text, (language, content) each, in one pass; none where one is
+    never closed.
     """
     blocks: list[tuple[str, list[str]]] = []
     inside = False
@@ -163,50 +143,24 @@ def _fenced(text: str) -> list[tuple[str, str]]:
     return [] if inside else [(language, "".join(lines)) for language, lines in blocks]
 
 
-def _json_document(text: str) -> str:
-    """The text of one JSON object or array, out of its fence; "" where there is none."""
+def json_document(text: str) -> str:
+    """Return the text of one JSON object or array, out of its fence; "" where there is none.
+
+    >>> json_document("```json\\n[1]\\n```"), json_document("[NaN]"), json_document("4")
+    ('[1]\\n', '', '')
+    """
     if len(text) > _LONGEST_JSON:
         return ""
     text = text.strip()
-    fenced = _fenced(text) if text.startswith("```") and text.endswith("```") else []
-    if len(fenced) == 1 and fenced[0][0] in ("", "json"):
-        text = fenced[0][1]
+    blocks = _fenced(text) if text.startswith("```") and text.endswith("```") else []
+    if len(blocks) == 1 and blocks[0][0] in ("", "json"):
+        text = blocks[0][1]
     try:
-        value = json.loads(text, parse_constant=_no_constant)
+        value = json.loads(text, parse_constant=_raise_for_constant)
     except (ValueError, RecursionError):  # brackets ten thousand deep
         return ""
     return text if isinstance(value, (dict, list)) else ""
 
 
-def _no_constant(name: str):
+def _raise_for_constant(name: str):
     raise ValueError(f"{name} is not JSON")
-
-
-def _code_score(text: str, language: str) -> float:
-    blocks = _fenced(text) if len(text) <= _LONGEST_CODE else []
-    if len(blocks) != 1 or blocks[0][0] != language.casefold():
-        return 0.0
-    if language.casefold() != "python":
-        return 1.0 if _says_something(blocks[0][1]) else 0.5
-    try:
-        with warnings.catch_warnings():
-            # a SyntaxWarning about a completion is nobody's business
-            warnings.simplefilter("ignore")
-            return 1.0 if ast.parse(blocks[0][1]).body else 0.5
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return 0.5
-
-
-def _tag_score(text: str, tags: TagFormat) -> float:
-    found = tags.found_tags(text)
-    names = [tag for tag, _, _ in found]
-    score, behind = 0.0, 0
-    for tag in tags.tags:
-        if names.count(tag) == 1:
-            _, start, end = found[names.index(tag)]
-            if start >= behind:
-                score, behind = score + 0.25, end
-    if tags.tags[-1] in names:
-        trailing = text[found[-1][2] :].strip()
-        score -= min(0.25, 0.001 * len(trailing))  # at most what one tag earns
-    return round(max(0.0, score), 6)

@@ -42,8 +42,8 @@ COMMANDS = [
     ([*RUN, "-p", "merge=typo"], "merge='typo' is not known"),
     ([*RUN, "-p", "gguf=q4_k_m"], "gguf='q4_k_m' cannot be written here"),
     ([*RUN, "-p", "push_to_hub=mine"], "push_to_hub='mine'"),
-    ([*RUN, "-p", "judge=mine"], "judge='mine' is no reward of the library: "),
-    ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is no reward of the"),
+    ([*RUN, "-p", "judge=mine"], "judge='mine' is not a reward of the library: "),
+    ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is not a reward of the"),
     (
         ["run", "--only", "10", "-p", "environment=/etc/passwd:X"],
         "environment='/etc/passwd:X': write it as file.py:Class",
@@ -54,7 +54,7 @@ COMMANDS = [
     ([*RUN, "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     ([*RUN, "-p", "tags=think"], "tags"),
     ([*RUN, "-p", "question=3"], "question=3 is not a text"),
-    ([*RUN, "-p", "kind=words"], "kind='words' is no kind of answer"),
+    ([*RUN, "-p", "kind=words"], "kind='words' is not a kind of answer"),
     ([*RUN, "-p", "columns=5"], "columns=5 is not a mapping of names"),
     ([*RUN_01, "-p", "source=https://example.com/x.csv"], "is an address. Download the file"),
     ([*RUN_01, "-p", "source={here}/none.csv"], "none.csv"),
@@ -187,7 +187,7 @@ def test_good_parameters_pass(monkeypatch):
         "tags": "a/b",
         "cases": None,
         "source": "arithmetic/sums",
-        "judge": "helpers.rewards:format_reward",
+        "judge": "helpers.rewards.structure:format_reward",
         "environment": "helpers.agents:Guessing",
     }
     pipeline.check_parameters(good)

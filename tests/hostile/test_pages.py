@@ -6,7 +6,7 @@ import pytest
 from finished import change, finished_run
 
 from helpers.results import card, report
-from helpers.rewards import correctness_reward
+from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import marked
 from helpers.runs import Run

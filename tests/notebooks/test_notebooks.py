@@ -117,7 +117,7 @@ def test_completions_are_kept_with_their_rewards(executed):
     assert len(table) == 12 * 64 and set(table["step"]) == set(range(1, 13))
     train = pd.read_parquet(executed.require("data/train.parquet"))
     assert set(table["question"]) <= set(train["question"])
-    from helpers.rewards import correctness_reward
+    from helpers.rewards.correctness import correctness_reward
 
     again = correctness_reward(list(table["completion"]), answer=list(table["answer"]))
     assert again == list(table["correctness_reward"])

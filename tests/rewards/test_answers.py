@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from helpers.rewards import correctness_reward
 from helpers.rewards.answers import kinds, mathematics
 from helpers.rewards.answers.kinds import kind_of, quick_verdict, same_answer
 from helpers.rewards.answers.spelling import unboxed
+from helpers.rewards.correctness import correctness_reward
+from helpers.tags import THINK_ANSWER
 
 HERE = Path(__file__).parent
 GSM8K = HERE.parents[2] / "shared" / "data" / "gsm8k"
@@ -67,6 +68,19 @@ def test_the_answers_of_gsm8k_are_numbers_however_they_are_spelt():
         spelt = [f"${gold}", f"{gold}.00", f"{gold} dollars", rf"\boxed{{{gold}}}", f"**{gold}**"]
         assert [text for text in spelt if not same_answer(text, gold)] == []
         assert not same_answer(f"{gold}1", gold) and not same_answer(f"-1{gold}", gold)
+
+
+@pytest.mark.needs("shared/data/gsm8k")
+def test_the_solutions_of_four_models_get_openai_s_verdicts():
+    given, golds, wanted = [], [], []
+    for line in (GSM8K / "example_model_solutions.jsonl").read_text(encoding="utf-8").splitlines():
+        row = json.loads(line)
+        for solution in row.values():
+            if isinstance(solution, dict):
+                given.append(THINK_ANSWER.render("so", solution["solution"].rpartition("A:")[2]))
+                golds.append(row["ground_truth"].rpartition("A:")[2])
+                wanted.append(float(solution["is_correct"]))
+    assert len(wanted) == 5276 and correctness_reward(given, answer=golds) == wanted
 
 
 # --- A task handed back ---------------------------------------------------------------------------
@@ -194,27 +208,8 @@ def test_only_what_surrounds_the_whole_text_is_taken_off(text, inside):
     ids=range(10),
 )
 def test_what_is_no_expression_is_never_computed(text):
-    assert not mathematics.readable(text)
+    assert not mathematics.is_readable(text)
     assert quick_verdict(text, "x+2", kind="mathematics") is False
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        "1e400 m",
-        "1e999 km",
-        "1e-400 km",
-        "1e400 °F",
-        "1e400 ft 10 in",
-        "$1e400",
-        "9e9°C/min",
-        "1e400 dB",
-        "1e400 pH",
-    ],
-)
-@pytest.mark.parametrize("gold", ["5 km", "5 ft 10 in", "25 °C", "$3.50", "3 hours", "5 dB"])
-def test_a_quantity_that_no_float_holds_is_wrong_and_no_error(given, gold):
-    assert not same_answer(given, gold, kind="quantity")
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from helpers import PROJECT
-from helpers.rewards import read_tests, tests_reward
 from helpers.rewards.code import Limits, Outcome
 from helpers.rewards.code.asserts import Test, same
+from helpers.rewards.code.programs import read_tests, tests_reward
 
 HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
 CHECK = '''

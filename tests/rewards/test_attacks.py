@@ -5,25 +5,24 @@ from functools import partial
 import pandas as pd
 import pytest
 
-from helpers.data.tasks import load_task
-from helpers.rewards import (
-    REWARD_SETS,
+from examples.more_rewards import (
     citation_reward,
-    correctness_reward,
-    exact_match_reward,
-    format_reward,
-    incremental_format_reward,
     min_length_reward,
     proximity_reward,
     reasoning_steps_reward,
-    reward_set,
     soft_format_reward,
-    target_length_reward,
 )
+from helpers import PROJECT
+from helpers.data.tasks import load_task
+from helpers.rewards.correctness import correctness_reward, exact_match_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG, Attack, with_wrong_answers
+from helpers.rewards.length import target_length_reward
+from helpers.rewards.own import read_rewards
+from helpers.rewards.structure import format_reward, incremental_format_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
+MATH = "correctness, substantial_format*0.5, incremental_format*0.5"
 TEXTS = ["Paris", "Bonn", "New York", "the 4th of July", "water"]
 MATHS = ["1/2", "0.75", "x + 1", "3%", "\\sqrt{2}", "2.5 km"]
 
@@ -65,7 +64,7 @@ def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) 
     ids=["texts", "mathematics", "choices", "yes or no", "one text", "one number"],
 )
 def test_nothing_beats_the_math_set(rows, tags):
-    lab = Lab(*reward_set("math", tags), tags)
+    lab = Lab(*read_rewards(MATH, tags), tags)
     table = lab.attacks(rows)
     assert table.loc[table["wins"] > 0, "wins"].to_dict() == {} and lab.faults == []
     assert lab.judges() == ["correctness_reward"]
@@ -87,15 +86,27 @@ def test_a_judge_with_a_shape_holds(sums, judge, shape):
     assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
 
 
-# sums have none; tests/rewards/test_programs.py has
-@pytest.mark.filterwarnings("ignore:.*the data has no column `tests`")
-@pytest.mark.parametrize("name", REWARD_SETS)
-def test_every_named_set_can_be_attacked(sums, name):
-    lab = Lab(*reward_set(name))
-    table = lab.attacks(sums)
-    assert lab.faults == [] and table["wins"].between(0, 1).all()
-    assert table["total"].is_monotonic_decreasing and table["total"].notna().all()
-    assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
+# The sets of docs/rewards.md, whose weights a reader may copy.
+SETS = {
+    "mathematics": MATH,
+    "short answers": "correctness, substantial_format*0.25, repetition*0.25",
+    "labels": "exact_match, format*0.25, forbidden_patterns*0.25",
+    "sourced answers": "correctness, substantial_format*0.25, examples/more_rewards.py:citation_reward*0.25",
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name):
+    """Whatever a policy writes, it never pays more than to be right; and the page has the set."""
+    assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
+    lab = Lab(*read_rewards(SETS[name], THINK_ANSWER))
+    for rows in (sums, rows_of(*TEXTS), rows_of(*MATHS), rows_of("A", "B", "A", "C")):
+        table = lab.attacks(rows)
+        assert lab.faults == [] and table["total"].is_monotonic_decreasing
+        right = table.loc[RIGHT, "total"]
+        assert table[table["total"] > right + 1e-6].index.tolist() == []
+        assert table.loc[WRONG, "total"] < right - 0.5
+        assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
 
 
 # --- Naive rewards --------------------------------------------------------------------------------
@@ -194,7 +205,7 @@ def test_a_wrong_answer_is_not_a_right_one_in_another_spelling(answers):
 
 def test_the_examples_are_what_was_scored(sums):
     tags, first = TagFormat("reasoning", "final"), sums.iloc[0]
-    table = Lab(*reward_set("math", tags), tags).attacks(sums, length=50)
+    table = Lab(*read_rewards(MATH, tags), tags).attacks(sums, length=50)
     wrong = str(int(first["answer"]) + 1)
     assert table.loc[RIGHT, "example"] == tags.render(first["working"], first["answer"])
     assert first["working"].count(first["answer"]) == 1  # who errs does not write down the truth
@@ -233,7 +244,7 @@ def test_at_most_sixteen_rows_are_attacked(sums):
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():
-    lab = Lab(*reward_set("math"))
+    lab = Lab(*read_rewards(MATH, THINK_ANSWER))
     table = lab.attacks(pd.DataFrame({"answer": ["Paris", None, "Bonn", float("nan")]}))
     assert table.loc[WRONG, "wins"] == 0 and table.loc[RIGHT, "correctness_reward"] == 1.0
 
@@ -245,4 +256,4 @@ def test_rows_without_an_answer_do_not_count_against_the_rewards():
 )
 def test_rows_that_cannot_be_attacked_are_refused(rows):
     with pytest.raises(ValueError, match="rows with an `answer`"):
-        Lab(*reward_set("math")).attacks(rows)
+        Lab(*read_rewards(MATH, THINK_ANSWER)).attacks(rows)

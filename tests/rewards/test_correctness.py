@@ -5,27 +5,24 @@ raise, hang or run code.
 import json
 import random
 import sys
-from functools import partial
 
 import pytest
 
-from helpers.rewards import (
+from helpers.rewards.answers import workers
+from helpers.rewards.correctness import (
     correctness_reward,
     exact_match_reward,
     fuzzy_match_reward,
+    judged_answer,
     numeric_reward,
-    proximity_reward,
     task_reward,
 )
-from helpers.rewards.answers import symbolic
-from helpers.rewards.correctness import judged_answer
 from helpers.tags import THINK_ANSWER, TagFormat
 
 COMPARING = [
     correctness_reward,
     exact_match_reward,
     numeric_reward,
-    proximity_reward,
     fuzzy_match_reward,
 ]
 each_reward = pytest.mark.parametrize("reward", COMPARING, ids=lambda reward: reward.__name__)
@@ -42,7 +39,7 @@ def score(reward, given: str, gold, **columns) -> float | None:
 # --- A right answer -------------------------------------------------------------------------------
 
 
-THOUSAND = ["one thousand", "1,000", "$1,000", "1000.0", "1000.", "1e3", "+1000", "1000 dollars"]
+THOUSAND = ["1,000", "$1,000", "1000.0", "1000.", "1e3", "+1000", "1000 dollars"]
 NOT_42 = [
     *("43", "-42", "42 or", "42 and", "42 to 43", "42/0", "", " ", "nan", "42e9", "+-42", "=42"),
     *("0.42%", "forty-three", "perhaps 42", r"\boxed{42}, \boxed{43}", r"42 \pm 1", "x=42, x=43"),
@@ -139,75 +136,6 @@ def test_a_row_without_an_answer_scores_none_with_one_warning(reward, gold):
     assert len(caught) == 1
 
 
-# --- The others of the family ---------------------------------------------------------------------
-
-EXACT = [("Paris", "Paris", 1), (" Paris\n", "Paris", 1), ("paris", "Paris", 0), ("4.0", "4", 0)]
-ANY_CASE = [("paris", "Paris", 1), ("B", "b ", 1), ("4.0", "4", 0)]
-WITHIN = [
-    ("3.1412", "3.1415927"),
-    ("1001", "1000"),
-    ("999", "1,000 km"),
-    ("50%", "0.5"),
-    ("0", "0"),
-]
-BEYOND = [
-    ("3.13", "3.1415927"),
-    ("1001.1", "1000"),
-    ("-1000", "1000"),
-    ("0.0000001", "0"),
-    ("nan", "1"),
-    ("1000 or 2", "1000"),
-]
-CLOSENESS = [
-    ("100", "100", 1),
-    ("100.0 km", "1e2", 1),
-    ("99", "100", 0.495),
-    ("50", "100", 0.25),
-    ("200", "100", 0.25),
-    ("-50", "-100", 0.25),
-    ("-100", "100", 0),
-    ("0", "100", 0),
-    ("5", "0", 0),
-    ("0", "0", 1),
-    ("100 or 50", "100", 0),
-]
-LIKENESS = [
-    ("Marie Curie", "marie  curie", 1),
-    ("Mary Curie", "marie curie", 0.818182),
-    ("abcd", "abxd", 0.75),
-    ("Paris", "xyzvw", 0),
-    ("a", "aaaa", 0.25),
-    ("", "Paris", 0),
-    ("x" * 10_000 + "a", "x" * 10_000 + "b", 1),  # no more of a text is read
-]
-HUGE = ["1e999", "-1e999", "1e-999", "9" * 100]
-
-
-@pytest.mark.parametrize(
-    ("reward", "given", "gold", "earned"),
-    [
-        *[(exact_match_reward, *row) for row in EXACT],
-        *[(partial(exact_match_reward, ignore_case=True), *row) for row in ANY_CASE],
-        *[(numeric_reward, *pair, 1) for pair in WITHIN],
-        *[(numeric_reward, *pair, 0) for pair in BEYOND],
-        (partial(numeric_reward, relative_tolerance=0.05), "104", "100", 1),
-        (partial(numeric_reward, relative_tolerance=0.05), "106", "100", 0),
-        (partial(numeric_reward, relative_tolerance=0), "100.0", "100", 1),
-        *[(proximity_reward, *row) for row in CLOSENESS],
-        *[(reward, n, n, 1) for reward in (numeric_reward, proximity_reward) for n in HUGE],
-        *[(reward, n, "1", 0) for reward in (numeric_reward, proximity_reward) for n in HUGE],
-        *[(reward, "1", n, 0) for reward in (numeric_reward, proximity_reward) for n in HUGE],
-        *[(fuzzy_match_reward, *row) for row in LIKENESS],
-        (partial(fuzzy_match_reward, threshold=0.75), "abcd", "abxd", 0.75),
-        (partial(fuzzy_match_reward, threshold=0.76), "abcd", "abxd", 0),
-        (numeric_reward, "4", "Paris", None),
-        (proximity_reward, "4", "x+1", None),
-    ],
-)
-def test_what_the_others_give(reward, given, gold, earned):
-    assert score(reward, given, gold) == pytest.approx(earned, abs=1e-9)
-
-
 # --- reasoning-gym's verifiers --------------------------------------------------------------------
 
 needs_gym = pytest.mark.needs("reasoning_gym")
@@ -250,10 +178,15 @@ def test_an_answer_that_is_code_is_never_evaluated(code, monkeypatch):
         asked.extend(rows)
         return [1.0] * len(rows)
 
-    monkeypatch.setattr(symbolic, "judged", judged)
+    monkeypatch.setattr(workers, "scores_in_time", judged)
     row = {"entry": ["{}"], "family": ["n_queens"]}
     assert task_reward([said(code)], **row) == [0.0] and not asked
-    assert task_reward([said("entry, open")], **row) == [1.0], "words are no code"
+
+
+@needs_gym
+def test_words_of_an_answer_are_no_code():
+    entry = {"entry": ['{"answer": "entry, open", "metadata": {}}'], "family": ["chain_sum"]}
+    assert task_reward([said("entry, open")], **entry) == [1.0]
 
 
 @needs_gym
@@ -314,8 +247,7 @@ HOSTILE = [
 def test_a_hostile_answer_gets_a_score_and_does_not_earn(reward, gold):
     completions = [said(answer) for answer in HOSTILE] + HOSTILE
     scores = reward(completions, answer=[gold] * len(completions))
-    numeric = reward in (numeric_reward, proximity_reward)
-    if numeric and gold != "4":
+    if reward is numeric_reward and gold != "4":
         assert scores == [None] * len(completions)
         return
     assert all(isinstance(earned, float) and 0 <= earned <= 1 for earned in scores)

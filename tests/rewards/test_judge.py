@@ -19,10 +19,12 @@ from trl.trainer.utils import get_callable_name, is_async_callable
 
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.rewards import JudgeReward, judge_client, reward_name
+from helpers.rewards import judge_client
 from helpers.rewards.faults import checked_scores
+from helpers.rewards.judge import JudgeReward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
+from helpers.rewards.shaping import reward_name
 from helpers.tags import THINK_ANSWER
 
 RUBRIC = "10 where the completion is polite."

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from helpers.rewards import JudgeReward, RankingJudgeReward
+from helpers.rewards.judge import JudgeReward, RankingJudgeReward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.tags import THINK_ANSWER
 from notebooks.checks.scripted_judge import scripted_judge

@@ -12,22 +12,20 @@ import pandas as pd
 import pytest
 from told import told
 
-from helpers.rewards import (
-    correctness_reward,
-    format_reward,
-    incremental_format_reward,
-    soft_format_reward,
-    substantial_format_reward,
-)
+from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab import Lab, stored_groups
 from helpers.rewards.lab.verdicts import differences
+from helpers.rewards.structure import (
+    format_reward,
+    incremental_format_reward,
+    substantial_format_reward,
+)
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 CASED = [
     correctness_reward,
     format_reward,
     substantial_format_reward,
-    soft_format_reward,
     incremental_format_reward,
 ]
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")

@@ -60,20 +60,22 @@ VALUES = [
     ("10^{-2}", Fraction(1, 100)),
     ("x = 7", 7),
     ("minus 5", -5),
-    ("forty-two", 42),
-    ("one hundred and five", 105),
-    ("a thousand", 1000),
-    ("minus three quarters", Fraction(-3, 4)),
-    ("one and a half", Fraction(3, 2)),
-    ("half", Fraction(1, 2)),
-    ("eighteen dollars", 18),
     ("2 million", 2000000),
     ("3 dozen", 36),
 ]
 NONE = [
     *("", " ", ".", "$", "-", "km", "nan", "inf", "3/0", "٣", "4²", "0x2a", "6*7", "9**9"),
     *("1e1000", "9" * 101, "\ud800", "zero-sum", "twenty-fifth", "one hundred two hundred"),
-    *("two three", "8th", "1980s", "42 base eight", "42 point five", "one second half"),
+    *(
+        "forty-two",
+        "half",
+        "two three",
+        "8th",
+        "1980s",
+        "42 base eight",
+        "42 point five",
+        "one second half",
+    ),
 ]
 
 
@@ -129,7 +131,14 @@ def test_words_that_may_change_a_number_are_no_unit(words):
     assert not same_answer(f"42 {words}", "42")
 
 
-@pytest.mark.parametrize("given", ["42 km", "42 hours", "42°", "42 m^2", "42 apples", "42 people"])
+@pytest.mark.parametrize(
+    "given",
+    [
+        *("42 km", "42 hours", "42°", "42 m^2", "42 apples", "42 people", "42 Miles per hour"),
+        *("42 km/h", "42 m/s", "42 square feet", "42 cubic meters", "42 kg", "42 °C", "42 inches"),
+        *(r"42\text{ cm}^2", r"42^\circ", "42 cents", "42 newton meters", "42 eggs a day"),
+    ],
+)
 def test_a_unit_or_what_is_counted_is_passed_over(given):
     assert same_answer(given, "42")
 

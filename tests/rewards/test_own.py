@@ -8,10 +8,9 @@ import sys
 import pytest
 
 from helpers.commands.arguments import value
-from helpers.rewards import reward_name
 from helpers.rewards.faults import constant
 from helpers.rewards.own import copies_of, edited, located, own_rewards, parsed, read_rewards
-from helpers.rewards.shaping import source_hash
+from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
 
@@ -52,13 +51,16 @@ def test_a_module_is_found_where_the_command_was_typed(typed):
 @pytest.mark.parametrize(
     ("rewards", "why"),
     [
-        ("my_rewards.py:brevity*much", "'my_rewards.py:brevity\\*much' is no reward with a weight"),
-        ("correctness,,format", "'' is no reward with a weight"),
-        ("correct", "rewards='correct' is no reward of the library: citation, "),
+        (
+            "my_rewards.py:brevity*much",
+            "'my_rewards.py:brevity\\*much' is not a reward with a weight",
+        ),
+        ("correctness,,format", "'' is not a reward with a weight"),
+        ("correct", "rewards='correct' is not a reward of the library: correctness, "),
         ("my_rewards.py:long", "my_rewards.py has no class or function long"),
         ("/etc/passwd:brevity", "rewards='/etc/passwd:brevity': write it as file.py:Class"),
         ("nowhere.py:brevity", "nowhere.py cannot be read \\(FileNotFoundError"),
-        (5, "rewards='5' is no reward of the library"),
+        (5, "rewards='5' is not a reward of the library"),
     ],
 )
 def test_what_is_no_list_of_rewards_is_named(typed, rewards, why):

@@ -10,15 +10,15 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.rewards import (
+from helpers.rewards.code import Limits, Outcome, run_code
+from helpers.rewards.code.programs import (
     executes_reward,
+    looks_up,
     output_match_reward,
     program_of,
-    reward_set,
     tests_reward,
+    verdicts,
 )
-from helpers.rewards.code import Limits, Outcome, run_code
-from helpers.rewards.code.programs import looks_up, verdicts
 from helpers.rewards.lab import Lab, load_cases
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
@@ -313,7 +313,7 @@ UNSUPPORTED = pytest.mark.filterwarnings("ignore:.*cannot run")
 
 def attacked(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of the attacks on the code set, with these tests."""
-    lab = Lab(*reward_set("code"))
+    lab = Lab([partial(tests_reward, share=False), executes_reward], [1.0, 0.25])
     table = lab.attacks(rows, battery=CODE_BATTERY)
     assert lab.faults == [] and lab.judges() == ["tests_reward"]
     return table
@@ -326,12 +326,12 @@ def test_no_attack_on_the_code_set_beats_a_program_that_tries():
     assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [
         1.0,
         1.0,
-        1.5,
+        1.25,
     ]
     assert table.loc[WRONG, ["tests_reward", "executes_reward", "total"]].tolist() == [
         0.0,
         1.0,
-        0.5,
+        0.25,
     ]
     assert (
         table.loc[
@@ -371,7 +371,7 @@ def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
 
 
 def test_every_case_of_a_program_scores_what_it_should():
-    lab = Lab(*reward_set("code"))
+    lab = Lab([partial(tests_reward, share=False), executes_reward], [1.0, 0.25])
     table = lab.cases(CODE_CASES)
     for reward in lab.names:
         pd.testing.assert_series_equal(

@@ -1,87 +1,204 @@
-"""What every reward keeps to, whichever it is: a score for any completion, TRL's signature, bound
-tags, pickles.
+"""The rewards of the library: one table of what each gives, and what all of them keep to: a score for
+any completion, TRL's signature, bound tags, no sandbox where none is asked for.
 """
 
 import inspect
 import json
 import pickle
 import random
+import subprocess
 from functools import partial
+from importlib import import_module
 
 import pytest
 from trl import rewards as trl_rewards
 from trl.trainer.utils import get_callable_name
 
-from helpers import rewards
+from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards import (
-    REWARD_SETS,
-    format_reward,
-    reward_name,
-    reward_set,
+from helpers.rewards import LIBRARY
+from helpers.rewards.correctness import (
+    correctness_reward,
+    exact_match_reward,
+    fuzzy_match_reward,
+    numeric_reward,
 )
+from helpers.rewards.length import target_length_reward
+from helpers.rewards.shaping import reward_name
+from helpers.rewards.structure import (
+    format_reward,
+    incremental_format_reward,
+    json_format_reward,
+    substantial_format_reward,
+)
+from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
 CUSTOM = TagFormat("reasoning", "final")
-NAMES = sorted(name for name in rewards.__all__ if name.endswith("_reward"))
+CODE = "\n```python\ndef f():\n    return 4\n```\n"
+CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+
+
+def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
+    return tags.render("First, 2 + 2.", answer)
+
+
+def chat(text: str) -> list[dict]:
+    return [{"role": "assistant", "content": text}]
+
+
+def answers(reward, *rows, wrap=said) -> list[tuple]:
+    """Rows of the table for a reward that compares: what is in the answer block, the row's answer,
+    what it earns.
+    """
+    return [(reward, wrap(given), {"answer": [gold]}, earned) for given, gold, earned in rows]
+
+
+def texts(reward, *rows) -> list[tuple]:
+    """Rows of the table for a reward that reads the text alone."""
+    return [(reward, text, {}, earned) for text, earned in rows]
+
+
+NO_UNIT = partial(target_length_reward, target=10)
+TOKENS = partial(target_length_reward, target=4, unit="tokens", tolerance=1)
+WITHOUT_TAGS = partial(json_format_reward, tags=None)
+HUGE = ["1e999", "-1e999", "1e-999", "9" * 100]
+# Every row: a reward, a completion, the row's columns, what it earns.
+TABLE = [
+    # --- the right answer, and one that is nearly right
+    *answers(exact_match_reward, ("Paris", "Paris", 1), (" Paris\n", "Paris", 1)),
+    *answers(exact_match_reward, ("paris", "Paris", 0), ("4.0", "4", 0)),
+    *answers(partial(exact_match_reward, ignore_case=True), ("B", "b ", 1), ("4.0", "4", 0)),
+    *answers(numeric_reward, ("3.1412", "3.1415927", 1), ("3.13", "3.1415927", 0)),
+    *answers(numeric_reward, ("1001", "1000", 1), ("1001.1", "1000", 0), ("999", "1,000 km", 1)),
+    *answers(numeric_reward, ("50%", "0.5", 1), ("0", "0", 1), ("0.0000001", "0", 0)),
+    *answers(numeric_reward, ("-1000", "1000", 0), ("1000 or 2", "1000", 0), ("nan", "1", 0)),
+    *answers(numeric_reward, ("4", "Paris", None)),
+    *answers(numeric_reward, *[(n, n, 1) for n in HUGE]),
+    *answers(numeric_reward, *[(n, "1", 0) for n in HUGE], *[("1", n, 0) for n in HUGE]),
+    *answers(
+        partial(numeric_reward, relative_tolerance=0.05), ("104", "100", 1), ("106", "100", 0)
+    ),
+    *answers(partial(numeric_reward, relative_tolerance=0), ("100.0", "100", 1)),
+    *answers(fuzzy_match_reward, ("Marie Curie", "marie  curie", 1), ("a", "aaaa", 0.25)),
+    *answers(fuzzy_match_reward, ("Mary Curie", "marie curie", 0.818182), ("", "Paris", 0)),
+    *answers(fuzzy_match_reward, ("abcd", "abxd", 0.75), ("Paris", "xyzvw", 0)),
+    # no more of a text is read
+    *answers(fuzzy_match_reward, ("x" * 10_000 + "a", "x" * 10_000 + "b", 1)),
+    *answers(partial(fuzzy_match_reward, threshold=0.75), ("abcd", "abxd", 0.75)),
+    *answers(partial(fuzzy_match_reward, threshold=0.76), ("abcd", "abxd", 0)),
+    # --- the format, all or nothing
+    *texts(format_reward, (said("4"), 1), (f"\n{said('')}\n", 1), (said("4") + ".", 0)),
+    *texts(format_reward, ("so " + said("4"), 0), (said("4") * 2, 0), ("", 0)),
+    *texts(format_reward, ("<answer>4</answer><think>so</think>", 0), ("<think>so</think>4", 0)),
+    # --- half of it for blocks with nothing in them
+    *texts(substantial_format_reward, (said("4") + ".", 0), (said("4"), 1), (said("答"), 1)),
+    *texts(substantial_format_reward, (said("-5."), 1), (said(""), 0.5), (said(" \n"), 0.5)),
+    *texts(substantial_format_reward, (said("…"), 0.5), (said("_"), 0.5)),
+    *texts(substantial_format_reward, (said("\N{ZERO WIDTH SPACE}"), 0.5)),
+    *texts(substantial_format_reward, (THINK_ANSWER.render("...", "4"), 0.5)),
+    # --- a quarter for each tag in its place
+    *texts(incremental_format_reward, ("4", 0), ("<think>so", 0.25), ("<think>so</think>4", 0.5)),
+    *texts(incremental_format_reward, ("<think>so</think><answer>4", 0.75), (said("4"), 1)),
+    *texts(incremental_format_reward, ("a <think>so</think> b <answer>4</answer> \n", 1)),
+    *texts(incremental_format_reward, ("</think><think><answer>4</answer>", 0.75)),
+    *texts(incremental_format_reward, ("</answer><answer></think><think>", 0.25)),
+    *texts(incremental_format_reward, ("<answer>4</answer><think>so</think>", 0.5)),
+    # a tag that is there twice earns nothing
+    *texts(incremental_format_reward, ("<think><think>so</think><answer>4</answer>", 0.75)),
+    *texts(incremental_format_reward, (said("4") * 2, 0), ("<think>" * 50, 0)),
+    # text after the end costs a thousandth a character, a quarter at most
+    *texts(incremental_format_reward, (said("4") + " ok ", 0.998), (said("4") + "x" * 250, 0.75)),
+    *texts(incremental_format_reward, (said("4") + "x" * 10**5, 0.75)),
+    *texts(incremental_format_reward, ("</answer>" + "x" * 300, 0)),
+    *texts(incremental_format_reward, ("<think>so</think><answer>" + "x" * 300, 0.75)),
+    # --- JSON: one object or array and nothing around it
+    *texts(json_format_reward, (said('{"a": [1, 2.5, null, true, "x"]}'), 1), (said("[]"), 1)),
+    *texts(json_format_reward, (said(' \n{"a": 1}\n '), 1), (said('{"a": "```"}'), 1)),
+    *texts(json_format_reward, (said('```json\n{"a": 1}\n```'), 1), (said("```JSON\n[1]\n```"), 1)),
+    *texts(json_format_reward, (said("```\n[1]\n```"), 1), (said("```python\n[1]\n```"), 0)),
+    *texts(json_format_reward, (said("```json\n[1]\n```\n```json\n[2]\n```"), 0)),
+    *texts(json_format_reward, (said("Here: [1]"), 0), (said("[1] Done."), 0), (said("{} {}"), 0)),
+    *texts(json_format_reward, (said("[NaN]"), 0), (said("[-Infinity]"), 0), (said("{'a': 1}"), 0)),
+    *texts(json_format_reward, (said("[1,]"), 0), (said("[1 // one\n]"), 0), (said("[01]"), 0)),
+    *texts(json_format_reward, (said("4"), 0), (said('"four"'), 0), (said("null"), 0), ("[1]", 0)),
+    *texts(WITHOUT_TAGS, ("[1]", 1), (said("[1]"), 0)),
+    *texts(partial(json_format_reward, schema=CITY), (said('{"city": "Bonn"}'), 1)),
+    *texts(partial(json_format_reward, schema=CITY), (said('```\n{"city": "Bonn"}\n```'), 1)),
+    *texts(partial(json_format_reward, schema=CITY), (said('{"city": 3}'), 0), (said("[]"), 0)),
+    *texts(partial(json_format_reward, schema={}), (said('{"city": 3}'), 1)),
+    # --- how long
+    *texts(NO_UNIT, *[("word " * n, earned) for n, earned in ((10, 1), (9, 0.8), (11, 0.8))]),
+    *texts(
+        NO_UNIT, *[("word " * n, earned) for n, earned in ((6, 0.2), (5, 0), (15, 0), (999, 0))]
+    ),
+    *texts(NO_UNIT, ("a\u00a0b\u3000c d\n\te f g h i j", 1)),
+    *texts(partial(NO_UNIT, tolerance=2), ("", 0.5), ("word " * 20, 0.5), ("word " * 29, 0.05)),
+    *texts(partial(NO_UNIT, tolerance=1e-9), ("word " * 10, 1), ("word " * 11, 0)),
+    *texts(partial(target_length_reward, target=4, unit="characters"), ("äöü€", 1), ("a b\n", 1)),
+    (TOKENS, "whatever", {"completion_ids": [[7] * 4]}, 1),
+    (TOKENS, "", {"completion_ids": [[7] * 3]}, 0.75),
+    # --- what is written
+    *texts(forbidden_patterns_reward, ("Bonn.", 1), ("AS AN AI language model", 0), ("", 1)),
+    *texts(forbidden_patterns_reward, ("I'm sorry, but", 0), ("Well, I cannot", 0)),
+    *texts(forbidden_patterns_reward, ("as an air force", 1), ("Ali cannot", 1)),
+    *texts(partial(forbidden_patterns_reward, patterns=["bonn"]), ("In Bonn.", 0), ("Paris", 1)),
+    *texts(partial(forbidden_patterns_reward, patterns=("^paris$", "x")), ("Paris", 0), ("Pa", 1)),
+    # one pattern, not its characters
+    *texts(partial(forbidden_patterns_reward, patterns=r"b.*n"), ("In Bonn.", 0), ("Paris", 1)),
+    *texts(repetition_reward, ("one two three four five", 1), ("ha ha", 1), ("", 1)),
+    *texts(repetition_reward, ("ha " * 6, 0.25), ("ha " * 1002, 0.001), ("a b c a b c", 0.75)),
+    *texts(partial(repetition_reward, ngram_size=1), ("Ha hA\nHA\tha", 0.25)),
+    *texts(partial(repetition_reward, ngram_size=2), ("a b a b", 0.666667), ("a b c a b d", 0.8)),
+]
+
+
+@pytest.mark.parametrize(("reward", "text", "columns", "earned"), TABLE)
+def test_a_completion_earns_what_the_table_says(reward, text, columns, earned):
+    for completion in (text, chat(text)):
+        (score,) = reward([completion], **columns)
+        assert score == pytest.approx(earned, abs=1e-9) and (score is None or type(score) is float)
+
+
+# --- Whichever it is ------------------------------------------------------------------------------
+
+REWARDS = {
+    **{
+        f"{name}_reward": getattr(import_module(f"helpers.rewards.{module}"), f"{name}_reward")
+        for name, module in LIBRARY.items()
+    },
+    "target_length_reward": target_length_reward,
+}
 # The answer that earns everything, where it is not "4"; a completion that earns less, where "" does
 # not; options it needs.
-CODE = "\n```python\ndef f():\n    return 4\n```\n"
-FULL = {
-    "citation_reward": "4 [1]",
-    "json_format_reward": '{"a": 4}',
-    "code_format_reward": CODE,
-    "tests_reward": CODE,
-    "executes_reward": CODE,
-    "output_match_reward": "\n```python\nprint(4)\n```\n",
-}
-LESS = {
-    "max_length_reward": "a " * 90,
-    "forbidden_patterns_reward": "I cannot",
-    "repetition_reward": "ha " * 90,
-}
+FULL = {"json_format_reward": '{"a": 4}', "tests_reward": CODE}
+LESS = {"forbidden_patterns_reward": "I cannot", "repetition_reward": "ha " * 90}
 OPTIONS = {
     "target_length_reward": {"target": 40, "unit": "characters", "tolerance": 0.75},
-    "min_length_reward": {"minimum": 3},
-    "max_length_reward": {"maximum": 40},
-    "reasoning_steps_reward": {"steps": 1},
     "task_reward": {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]},
     "tests_reward": {"tests": ["assert f() == 4"]},
-    "executes_reward": {"tests": ["assert f() == 4"]},
-    "output_match_reward": {"tests": ['[{"stdin": "", "stdout": "4"}]']},
 }
-COLUMNS = {
-    "answer",
-    "question",
-    "entry",
-    "family",
-    "sources",
-    "tests",
-    "entry_point",
-}  # arguments that a row of the data is meant to fill
+# arguments that a row of the data is meant to fill
+COLUMNS = {"answer", "question", "entry", "family", "tests", "entry_point"}
 # arguments whose names a source's column cannot have
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}
 NEEDS = {"task_reward": pytest.mark.needs("reasoning_gym")}
 each_name = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in NAMES]
+    "name", [pytest.param(name, marks=NEEDS.get(name, ())) for name in REWARDS]
 )
 
 
 @pytest.fixture
 def reward(name):
     """The reward with the options it cannot do without, called with the columns it needs."""
-    function, options = getattr(rewards, name), dict(OPTIONS.get(name, {}))
+    options = dict(OPTIONS.get(name, {}))
     columns = {key: options.pop(key) for key in COLUMNS & options.keys()}
 
     def call(completions: list, **more) -> list:
         repeated = {key: value * len(completions) for key, value in columns.items()}
-        return function(completions, **(options | repeated | more))
+        return REWARDS[name](completions, **(options | repeated | more))
 
     return call
-
-
-def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
-    return tags.render("First, 2 + 2.", answer)
 
 
 def full(name: str, tags: TagFormat = THINK_ANSWER) -> str:
@@ -90,42 +207,21 @@ def full(name: str, tags: TagFormat = THINK_ANSWER) -> str:
     return said(FULL.get(name, "4"), tags)
 
 
-def chat(text: str) -> list[dict]:
-    return [{"role": "assistant", "content": text}]
-
-
-# --- Any completion gets a score ------------------------------------------------------------------
-
 HOSTILE = [
     "9" * 10**6,
-    said("9" * 10**6),
-    said("9**9**9**9"),
-    said("1e999999999"),
-    said("9" * 50 + "/" + "0" * 40),
-    said("1" + ",000" * 5000),
-    said(" " * 10**6 + "$" * 10),
-    said("\ud800\udfff"),
-    "\ud800",
-    said("\x00"),
-    "\x00" * 1000,
-    said("{" * 10_000 + "}" * 10_000),
-    said("[" * 10_000),
+    *map(said, ["9" * 10**6, "9**9**9**9", "1e999999999", "9" * 50 + "/" + "0" * 40]),
+    *map(said, ["1" + ",000" * 5000, " " * 10**6 + "$" * 10, "\ud800\udfff", "\x00", "٣", "4²"]),
+    *map(said, ["{" * 10_000 + "}" * 10_000, "[" * 10_000, "\\frac{" * 10_000, "[٣]"]),
     said("[" + "9" * 5000 + ", 1e999, -1e999]"),
-    said("\\frac{" * 10_000),
+    said("```json\n" * 6_000),
+    said("```" + " " * 9_000),
+    "\ud800",
+    "\x00" * 1000,
     "```python\n" + "(" * 5_000 + "\n```",
-    "1. [1] " * 10_000 + "[" + "9" * 4000 + "]",
-    "step " + "\t" * 100_000,
     "<think>" * 10_000,
     "<answer>" * 10_000 + "</answer>" * 10_000,
     "<answer>4</answer>" * 5_000,
-    said("٣"),
-    said("4²"),
-    said("[٣]"),
-    None,
-    [],
-    {},
-    3,
-    [None],
+    *[None, [], {}, 3, [None]],
     [{"role": "assistant", "content": None}],
     [{"role": "assistant", "content": [{"type": "image"}]}],
 ]
@@ -135,7 +231,7 @@ HOSTILE = [
 @pytest.mark.filterwarnings("ignore:.*have no answer")
 @pytest.mark.parametrize("gold", ["4", "9" * 10**4, "\ud800"], ids=["short", "long", "surrogate"])
 def test_hostile_completions_get_a_score(name, reward, gold):
-    scores = reward(HOSTILE, answer=[gold] * len(HOSTILE), sources=[["a"]] * len(HOSTILE))
+    scores = reward(HOSTILE, answer=[gold] * len(HOSTILE))
     assert len(scores) == len(HOSTILE)
     odd = [
         f"{completion!r:.80}"
@@ -144,34 +240,17 @@ def test_hostile_completions_get_a_score(name, reward, gold):
     ]
     assert odd == []
     # where the row's answer is no number
-    assert None not in scores or name in ("numeric_reward", "proximity_reward")
+    assert None not in scores or name == "numeric_reward"
 
 
-def soup(rng: random.Random) -> str:
-    pieces = [
-        *THINK_ANSWER.tags,
-        "4",
-        " ",
-        "5 ",
-        "so",
-        "x" * 300,
-        "\n",
-        "<",
-        "</",
-        "<think",
-        "or",
-        "[1]",
-        "1. ",
-        "{}",
-        "\n```\n",
-    ]
-    return "".join(rng.choices(pieces, k=rng.randrange(16)))
+SOUP = [*THINK_ANSWER.tags, "4", " ", "5 ", "so", "x" * 300, "\n", "<", "</", "<think", "or", "{}"]
 
 
 @each_name
 def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
     rng = random.Random(0)
-    completions = [soup(rng) for _ in range(300)] + [full(name), LESS.get(name, "")]
+    completions = ["".join(rng.choices(SOUP, k=rng.randrange(16))) for _ in range(300)]
+    completions += [full(name), LESS.get(name, "")]
     scores = reward(completions, answer=["4"] * 302)
     assert len(scores) == 302 and all(type(score) is float and 0 <= score <= 1 for score in scores)
     assert scores[-2] == 1.0 and scores[-1] < 1.0
@@ -186,23 +265,16 @@ def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
 @each_name
 def test_other_tags_can_be_bound(name, reward):
     both = [full(name, CUSTOM), full(name)]
-    bound, unbound = (
-        partial(reward, answer=["4", "4"], **tags)(both) for tags in ({"tags": CUSTOM}, {})
-    )
+    bound = reward(both, answer=["4", "4"], tags=CUSTOM)
+    unbound = reward(both, answer=["4", "4"])
     assert bound[0] == unbound[1] == 1.0
-    if name in (
-        "correctness_reward",
-        "format_reward",
-        "soft_format_reward",
-        "json_format_reward",
-        "task_reward",
-    ):
+    if name in ("correctness_reward", "format_reward", "json_format_reward", "task_reward"):
         assert bound[1] == unbound[0] == 0.0
 
 
 @each_name
 def test_trls_extra_arguments_and_any_column_are_accepted(name, reward):
-    texts = [full(name), LESS.get(name, "")]
+    both = [full(name), LESS.get(name, "")]
     arguments = {
         "prompts": [[{"role": "user", "content": "2 + 2?"}]] * 2,
         "completion_ids": [[1, 2], [3]],
@@ -214,7 +286,9 @@ def test_trls_extra_arguments_and_any_column_are_accepted(name, reward):
         "log_metric": print,
         "environments": None,
     }
-    assert reward([chat(text) for text in texts], **arguments) == reward(texts, answer=["4", "4"])
+    assert reward([chat(text) for text in both], **arguments) == reward(both, answer=["4", "4"])
+    function = partial(REWARDS[name], tags=CUSTOM)
+    assert reward_name(pickle.loads(pickle.dumps(function))) == name
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +296,7 @@ def columns(tmp_path_factory) -> dict:
     """What TRL passes of a row whose source has a column for every argument of a reward: all but
     the prompt.
     """
-    signatures = [inspect.signature(getattr(rewards, name)) for name in NAMES]
+    signatures = [inspect.signature(function) for function in REWARDS.values()]
     named = {name for signature in signatures for name in signature.parameters} | GIVEN
     others = {name: ["algebra"] for name in named - COLUMNS}
     rows = [{"question": f"{n} + 0?", "answer": str(n)} | others for n in range(4)]
@@ -237,9 +311,6 @@ def test_a_source_column_cannot_take_the_place_of_an_argument(name, reward, colu
     assert reward([full(name)], prompts=["2 + 2?"], completion_ids=[[1]], **columns) == [1.0]
 
 
-# --- Names ----------------------------------------------------------------------------------------
-
-
 class Nameless:
     def __call__(self, completions, **columns):
         return [0.0] * len(completions)
@@ -249,7 +320,6 @@ class Nameless:
     ("reward", "name"),
     [
         (format_reward, "format_reward"),
-        (partial(format_reward, tags=THINK_ANSWER), "format_reward"),
         (partial(partial(format_reward), tags=THINK_ANSWER), "format_reward"),
         (partial(Nameless()), "Nameless"),
         (Nameless(), "Nameless"),
@@ -262,41 +332,51 @@ def test_the_name_is_the_one_trl_logs(reward, name):
     assert reward_name("my-org/classifier") == reward_name("classifier") == "classifier"
 
 
-# --- The sets -------------------------------------------------------------------------------------
-
-# A completion for each set that deserves all of it, with the row's columns, and one that deserves
-# less.
-DESERVING = {
-    "math": (said("4"), {"answer": ["4"]}, said("5")),
-    "code": (f"Here:{CODE}", {"tests": ["assert f() == 4"]}, CODE.replace("4", "5")),
-    "summaries": (
-        THINK_ANSWER.render(" ".join(f"w{n}" for n in range(79)), "x y"),
-        {"answer": ["x y"]},
-        THINK_ANSWER.render("a", "b"),
-    ),
-    "qa": (THINK_ANSWER.render("2 + 2, see [1].", "4"), {"answer": ["4"]}, said("5")),
-}
+# --- What is refused, and what is loaded ----------------------------------------------------------
 
 
-@pytest.mark.parametrize("tags", [THINK_ANSWER, CUSTOM], ids=["own", "custom"])
-@pytest.mark.parametrize("name", REWARD_SETS)
-def test_a_set_gives_the_deserving_everything_and_others_less(name, tags):
-    functions, weights = pickle.loads(pickle.dumps(reward_set(name, tags)))
-    assert max(weights) == 1.0
-    good, columns, bad = DESERVING[name]
-    for ours, theirs in zip(THINK_ANSWER.tags, tags.tags, strict=True):
-        good, bad = good.replace(ours, theirs), bad.replace(ours, theirs)
+@pytest.mark.parametrize("completions", [["a"], []], ids=["one", "none"])
+@pytest.mark.parametrize(
+    ("reward", "options", "why"),
+    [
+        (target_length_reward, {"target": 0}, "target=0"),
+        (target_length_reward, {"target": float("nan")}, "target=nan"),
+        (target_length_reward, {"target": 4, "tolerance": 0}, "tolerance=0"),
+        (
+            target_length_reward,
+            {"target": 4, "unit": "Words"},
+            "'Words'.*characters, words, tokens",
+        ),
+        (target_length_reward, {"target": 4, "unit": "tokens"}, "completion_ids.*TRL"),
+        (repetition_reward, {"ngram_size": 0}, "ngram_size=0"),
+        (correctness_reward, {"answer": [], "kind": "word"}, "kind='word' is not a kind of answer"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named_with_its_value(reward, options, why, completions):
+    with pytest.raises(ValueError, match=why):
+        reward(completions, **options | ({"answer": completions} if "answer" in options else {}))
 
-    def total(text: str) -> float:
-        called = [
-            f(prompts=[[]], completions=[chat(text)], completion_ids=[[1]], **columns)[0]
-            for f in functions
-        ]
-        return sum(weight * score for weight, score in zip(weights, called, strict=True))
 
-    assert total(good) == pytest.approx(sum(weights)) and total(bad) < sum(weights) - 0.4
+def test_what_cannot_be_searched_in_time_earns_nothing_and_the_next_is_judged():
+    slow = ["a" * 30_000 + "!" + str(n) for n in range(8)]
+    with pytest.warns(UserWarning, match="8 of 9 completions could not be searched in time"):
+        scores = forbidden_patterns_reward([*slow, "Bonn."], patterns=[r"^(a+)+\1b"])
+    assert scores == [0.0] * 8 + [1.0]
 
 
-def test_an_unknown_set_is_named_with_those_there_are():
-    with pytest.raises(ValueError, match=r"'MATH'.*math, code, summaries, qa"):
-        reward_set("MATH")
+@pytest.mark.parametrize(
+    "program",
+    [
+        "import helpers.rewards",
+        "from helpers.rewards.correctness import correctness_reward",
+        "from helpers.rewards.structure import format_reward",
+        "from helpers.rewards import own",
+    ],
+)
+def test_no_sandbox_and_no_judge_comes_with_a_reward(python, program):
+    """A fresh process: this one has loaded everything."""
+    heavy = ["pydantic_monty", "sandlock", "httpx", "sympy", "torch"]
+    heavy += ["helpers.rewards.code", "helpers.rewards.judge"]
+    shown = f"{program}\nimport sys\nprint([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([python, "-c", shown], capture_output=True, text=True, cwd=PROJECT)
+    assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -11,21 +11,17 @@ import pandas as pd
 import pytest
 from told import told
 
+from examples.more_rewards import min_length_reward, reasoning_steps_reward
 from helpers.data.tasks import load_task
-from helpers.rewards import (
-    correctness_reward,
-    format_reward,
-    fuzzy_match_reward,
-    min_length_reward,
-    reasoning_steps_reward,
-    reward_set,
-)
+from helpers.rewards.correctness import correctness_reward, fuzzy_match_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import against_report, differences, marked
-from helpers.rewards.own import located, own_rewards
+from helpers.rewards.own import located, own_rewards, read_rewards
+from helpers.rewards.structure import format_reward
 from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER, completion_text
 
+MATH = "correctness, substantial_format*0.5, incremental_format*0.5"
 SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
 
@@ -63,7 +59,7 @@ def healthy_groups(rows: pd.DataFrame) -> list[list[str]]:
 @pytest.fixture(scope="module")
 def math_lab(sums) -> Lab:
     """The math set after all four steps."""
-    lab = Lab(*reward_set("math"))
+    lab = Lab(*read_rewards(MATH, THINK_ANSWER))
     lab.cases()
     lab.attacks(sums)
     lab.signal(sums, healthy_groups(sums))

@@ -17,7 +17,7 @@ import torch
 from helpers.runs import Run
 from helpers.training import ranks
 from helpers.training.reward_guard import GuardedRewards
-from helpers.rewards import format_reward
+from helpers.rewards.structure import format_reward
 
 ranks.join()
 rank = ranks.rank()

@@ -16,7 +16,8 @@ from torch import nn
 from trl import GRPOTrainer
 
 from helpers.data.tasks import load_task
-from helpers.rewards import correctness_reward, format_reward
+from helpers.rewards.correctness import correctness_reward
+from helpers.rewards.structure import format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
 from helpers.training.reward_guard import GuardedRewards, RewardError

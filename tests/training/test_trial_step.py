@@ -15,7 +15,7 @@ import torch
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
-from helpers.rewards import format_reward
+from helpers.rewards.structure import format_reward
 from helpers.training import trial_step
 from helpers.training.trial_step import Trial, forecast
 

@@ -9,8 +9,8 @@ r"""Choice: the same set of letters, with or without the option's text.
 
 import re
 
-from helpers.rewards.answers import texts
 from helpers.rewards.answers.spelling import plain
+from helpers.rewards.answers.texts import same_text
 
 _LETTER = r"(?:\(\s*[A-Za-z]\s*\)|\[\s*[A-Za-z]\s*\]|[A-Za-z][.):]?)"
 _LETTERS = re.compile(
@@ -24,18 +24,19 @@ _OPTION = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])[.):](?=\s))\s*(.*\w.*)", re.
 _ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b")
 
 
-def same(given: str, gold: str) -> bool:
-    """Whether two answers name the same options."""
-    (one, words), (other, wanted) = named(given), named(gold)
-    if not one:
-        return wanted != "" and texts.same(given, wanted)
-    return one == other and (not words or not wanted or texts.same(words, wanted))
+def same_choice(given: str, gold: str) -> bool:
+    """Return whether two answers name the same options."""
+    letters, text = split_option(given)
+    gold_letters, gold_text = split_option(gold)
+    if not letters:  # the option's text alone
+        return gold_text != "" and same_text(given, gold_text)
+    return letters == gold_letters and (not text or not gold_text or same_text(text, gold_text))
 
 
-def named(text: str) -> tuple[frozenset[str], str]:
-    """The letters that a text names, and the option's text behind a single one.
+def split_option(text: str) -> tuple[frozenset[str], str]:
+    """Return the letters that a text names, and the option's text behind a single one.
 
-    >>> named("(b) London"), named("A or B")
+    >>> split_option("(b) London"), split_option("A or B")
     ((frozenset({'B'}), 'London'), (frozenset(), ''))
     """
     text = plain(text)

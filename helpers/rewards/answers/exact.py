@@ -20,15 +20,15 @@ _INDEX = re.compile(r"(?<=[A-Za-z)\]])_(?=\d)")
 _CHARGE = re.compile(r"(?<=[A-Za-z)\]])\^(?=\d*[+-](?!\w))|\^(?=[+-](?!\w))")
 
 
-def same(given: str, gold: str) -> bool:
-    """Whether two codes are the same, character for character as they are read."""
-    return as_read(given) == as_read(gold) != ""
+def same_code(given: str, gold: str) -> bool:
+    """Return whether two codes are the same, character for character."""
+    return code_of(given) == code_of(gold) != ""
 
 
-def as_read(text: str) -> str:
-    """What two codes are compared by.
+def code_of(text: str) -> str:
+    """Return what two codes are compared by.
 
-    >>> as_read("Ca²⁺"), as_read("3 : 4"), as_read("101_{2}")
+    >>> code_of("Ca²⁺"), code_of("3 : 4"), code_of("101_{2}")
     ('Ca2+', '3:4', '101_2')
     """
     text = without_latex(re.sub(r"\\(?:right|longright)arrow|\\to\b", "->", plain(text)))

@@ -10,30 +10,12 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from helpers.rewards.answers import (
-    choices,
-    dates,
-    exact,
-    mathematics,
-    numbers,
-    quantities,
-    symbolic,
-    texts,
-    units,
-)
+from helpers.rewards.answers import choices, exact, mathematics, numbers, texts, workers
+from helpers.rewards.answers.mathematics import Verdict
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.spelling import LONGEST, plain, unboxed
 
-JUDGES = {
-    "number": numbers.same,
-    "mathematics": mathematics.judged,
-    "quantity": quantities.same,
-    "date": dates.same,
-    "choice": choices.same,
-    "exact": exact.same,
-    "text": texts.same,
-}
-KINDS = tuple(JUDGES)
+KINDS = ("number", "mathematics", "choice", "exact", "text")
 # A kind by its name, or by a former name.
 NAMES = {kind: kind for kind in KINDS} | {
     "set": "mathematics",
@@ -53,67 +35,55 @@ _LEAD = re.compile(
 )
 
 
-def same_answer(given: str, gold: str, question: str = "", kind: str | None = None, **how) -> bool:
-    """Whether an answer means what the row's answer means, judged by a kind of `KINDS`, or by the
-    one that the row's answer shows.
+def same_answer(given: str, gold: str, question: str = "", kind: str | None = None) -> bool:
+    """Return whether an answer means what the row's answer means, judged by a kind of `KINDS`, or
+    by the one that the row's answer shows.
 
-    An expression copied from the `question` is no answer. how: `unit="required"`, without which a
-    quantity may leave its unit out; `dayfirst=True`, to read 01/02/2024 as February 1. ValueError
-    for an unknown `kind`.
+    An expression copied from the `question` is no answer. ValueError for an unknown `kind`.
 
     >>> same_answer("$1,000", "1000.0"), same_answer("1/2", "50%"), same_answer("", "")
     (True, True, False)
-    >>> same_answer("5000 m", "5 km"), same_answer("5000 m", "5 km", kind="quantity")
-    (False, True)
     >>> same_answer("3.1", "3.10"), same_answer("3.1", "3.10", kind="text")
     (True, False)
     """
-    verdict = judged(given, gold, question, kind, **how)
-    return verdict if isinstance(verdict, bool) else symbolic.equal([verdict])[0]
+    right, pair = compare_answers(given, gold, question, kind)
+    return workers.are_equal([pair])[0] if right is None else right
 
 
 def quick_verdict(
-    given: str, gold: str, question: str = "", kind: str | None = None, **how
+    given: str, gold: str, question: str = "", kind: str | None = None
 ) -> bool | None:
-    """`same_answer` wherever it can be told at once; None where math-verify has to judge."""
-    verdict = judged(given, gold, question, kind, **how)
-    return verdict if isinstance(verdict, bool) else None
+    """Return `same_answer` wherever it can be told at once; None where math-verify has to judge."""
+    return compare_answers(given, gold, question, kind).right
 
 
-def judged(
-    given: str,
-    gold: str,
-    question: str = "",
-    kind: str | None = None,
-    unit: str | None = None,
-    dayfirst: bool = False,
-) -> bool | tuple[str, str]:
-    """The verdict where it can be told at once; else what `symbolic.equal` has to judge, the row's
-    answer and the given one in LaTeX.
-    """
+def compare_answers(given: str, gold: str, question: str = "", kind: str | None = None) -> Verdict:
+    """Return the verdict where it can be told at once; else the pair that math-verify judges."""
     if given == gold:
-        return given.strip() != ""
+        return Verdict(given.strip() != "")
     if len(given) > LONGEST or len(gold) > LONGEST:
-        return given.strip() == gold.strip()
+        return Verdict(given.strip() == gold.strip())
     kind = checked(kind) if kind else kind_of(gold)
     if given[:1].isalpha():
         given = _LEAD.sub("", given, count=1)  # `The answer is 5` is 5
-    if question and kind in ("number", "mathematics") and _handed_back(given, gold, question):
-        return False
-    if kind == "quantity":
-        return quantities.same(given, gold, unit)
-    if kind == "date":
-        return dates.same(given, gold, dayfirst)
-    if kind == "number" and parse_number(gold) is None:
-        kind = "text"
-    return JUDGES[kind](given, gold)
+    if question and kind in ("number", "mathematics") and is_handed_back(given, gold, question):
+        return Verdict(False)
+    if kind == "mathematics":
+        return mathematics.compare_expressions(given, gold)
+    if kind == "number" and parse_number(gold) is not None:
+        return Verdict(numbers.same_number(given, gold))
+    if kind == "choice":
+        return Verdict(choices.same_choice(given, gold))
+    if kind == "exact":
+        return Verdict(exact.same_code(given, gold))
+    return Verdict(texts.same_text(given, gold))
 
 
-def _handed_back(given: str, gold: str, question: str) -> bool:
-    """Whether the answer hands the task back: an expression of the question's, or a division that
-    comes out even.
+def is_handed_back(given: str, gold: str, question: str) -> bool:
+    """Return whether an answer hands the task back: an expression of the question's, or a division
+    that comes out even.
     """
-    if given.isalnum() or texts.same(given, gold):
+    if given.isalnum() or texts.same_text(given, gold):
         return False
     number = parse_number(given)
     if number is not None and number.places is None and number.value.denominator == 1:
@@ -126,20 +96,20 @@ def _handed_back(given: str, gold: str, question: str) -> bool:
 
 @lru_cache(maxsize=1 << 16)
 def kind_of(gold: str) -> str:
-    """The kind that an answer is judged by where none is said.
+    """Return the kind that an answer is judged by where none is said.
 
-    >>> [kind_of(gold) for gold in ("1,000", "twelve", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
-    ['number', 'number', 'number', 'mathematics', 'mathematics', 'mathematics']
-    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "AC/DC", "Paris")}
+    >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
+    ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
+    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
     {'text'}
     """
     number = parse_number(gold)
     if number is not None and "=" not in gold:
-        bare = not number.unit or number.unit in units.SIGNS
+        bare = not number.unit or number.unit in numbers.CURRENCY_SIGNS
         even = number.places is None and number.value.denominator == 1  # 50/50 is no fraction
         return "number" if bare and not even and not re.match(r"0\d{4}", gold) else "text"
     text = plain(gold)
-    if _CODE.search(text) or not mathematics.readable(mathematics.latex(text)):
+    if _CODE.search(text) or not mathematics.is_readable(mathematics.latex(text)):
         return "text"
     letters = mathematics.letters(mathematics.latex(text))
     # Digits with a dash or a slash are dates, scores and ranges; capitals alone are names.
@@ -150,58 +120,57 @@ def kind_of(gold: str) -> str:
 
 
 def kind_of_row(row: dict) -> str:
-    """The kind that a row of data is judged by: its own `kind` where that is one, else that of its
-    `answer`.
+    """Return the kind that a row of data is judged by: its own `kind` where that is one, else that
+    of its `answer`.
     """
     return NAMES.get(str(row.get("kind"))) or kind_of(row["answer"])
 
 
 def checked(kind: str) -> str:
-    """The kind of this name, or of a former name; ValueError where there is none."""
+    """Return the kind of this name, or of a former name; ValueError where there is none."""
     if kind not in NAMES:
         raise ValueError(
-            f"kind={kind!r} is no kind of answer. Known: {', '.join(KINDS)}; without one, an "
+            f"kind={kind!r} is not a kind of answer. Known: {', '.join(KINDS)}; without one, an "
             "answer is a number, mathematics or text."
         )
     return NAMES[kind]
 
 
 def looks_like(row: dict) -> str | None:
-    """The kind that a row's answer, judged as text, might better be declared as, or a number with a
-    decimal comma: a guess, for a report alone.
+    """Return the kind that a row's answer, judged as text, might better be declared as, or that it
+    is a number with a decimal comma: a guess, for a report alone.
 
-    >>> [looks_like({"answer": text}) for text in ("5 km", "Jan 5", "(B)", "10-5", "12,0", "Paris")]
-    ['quantity', 'date', 'choice', 'exact', 'decimal comma', None]
+    >>> [looks_like({"answer": text}) for text in ("5 km", "(B)", "10-5", "12,0", "Paris")]
+    ['number', 'choice', 'exact', 'decimal comma', None]
     """
     gold = row["answer"]
     if isinstance(row.get("kind"), str) or kind_of(gold) != "text":
         return None
     if re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
         return "decimal comma"
-    if choices.named(gold)[0]:
+    if choices.split_option(gold)[0]:
         return "choice"
-    quantity = quantities.read(gold)
-    if quantity is not None and quantity[2]:
-        return "quantity"
-    moment = dates.said(gold)
-    if moment is not None and len(moment) > 1 and re.search(r"[A-Za-z:]|\d{4}", gold):
-        return "date"
+    number = parse_number(gold)
+    if number is not None and number.unit:
+        return "number"
     return "exact" if re.fullmatch(r"\S*\d\S*", gold) else None
 
 
 def survey(rows: Iterable[dict]) -> dict[str, dict]:
-    """What a data report says of the answers: how many of these rows are judged by each kind, and
-    how many look like another one, most frequent first, each with ten different examples.
+    """Return what a data report says of the answers: how many of these rows are judged by each
+    kind, and how many look like another one, most frequent first, each with ten different examples.
 
-    >>> rows = [{"answer": answer} for answer in ("4", "5", "5 km", "12,0")]
+    >>> rows = [{"answer": answer} for answer in ("4", "5", "(B)", "12,0")]
     >>> survey(rows)["answer_hints"]["decimal comma"]
     {'rows': 1, 'examples': ['12,0']}
     """
-    rows, found = list(rows), {}
+    rows = list(rows)
+    found = {}
     for name, kind_for in (("answer_kinds", kind_of_row), ("answer_hints", looks_like)):
         answers: dict[str, list[str]] = {}
         for row in rows:
-            if (kind := kind_for(row)) is not None:
+            kind = kind_for(row)
+            if kind is not None:
                 answers.setdefault(kind, []).append(row["answer"][:200])
         found[name] = {
             kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:10]}

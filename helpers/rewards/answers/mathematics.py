@@ -25,9 +25,9 @@ such as primes, with which the spelling must be the same.
 import re
 from functools import lru_cache
 from itertools import pairwise
+from typing import NamedTuple
 
-from helpers.rewards.answers import numbers
-from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.answers.numbers import parse_number, same_number
 from helpers.rewards.answers.spelling import depths, plain
 
 _LONGEST = 300
@@ -112,89 +112,114 @@ _MARK = re.compile(
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!")
 
 
-@lru_cache(maxsize=1 << 14)
-def judged(given: str, gold: str) -> bool | tuple[str, str]:
-    """The verdict where it can be told at once, else the pair, the row's answer first, that
-    math-verify has to judge.
+class Verdict(NamedTuple):
+    """A verdict. right: None where math-verify has to compare `pair`, the row's answer and the
+    given one in LaTeX.
     """
+
+    right: bool | None
+    pair: tuple[str, str] | None = None
+
+
+@lru_cache(maxsize=1 << 14)
+def compare_expressions(given: str, gold: str) -> Verdict:
+    """Return the verdict where math-verify would err or is not needed; else the pair it judges.
+
+    >>> compare_expressions("x=3", "y=3").right, compare_expressions("x + 1", "1+x").pair
+    (False, ('1+x', 'x + 1'))
+    """
+    # 1. Plain numbers, the same spelling, and what nobody should parse.
     if _BOX_BESIDE_BOX.search(given):
-        return False
+        return Verdict(False)
     given, gold = (plain(text).removesuffix(".") for text in (given, gold))
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
-        return numbers.same(given, gold)
-    given, gold = latex(given), latex(gold)
-    if bare(given) == bare(gold):
-        return True
-    if not readable(given):
-        return False
-    relation, wanted = (_RELATION.search(text) is not None for text in (given, gold))
-    if relation or wanted:
-        return _judged_relations(given, gold, relation, wanted)
-    pair = _values(given, gold)
-    if pair is None or not letters(pair[0]) <= letters(pair[1]) | {"e", "i"}:
-        return False
-    given, gold = pair
-    if bare(given) == bare(gold):
-        return True
-    if is_spelt(given) or is_spelt(gold):
-        return bare(gold) == "=".join(reversed(bare(given).split("=")))
-    if tuples(given) != tuples(gold):
-        return False
+        return Verdict(same_number(given, gold))
+    given = latex(given)
+    gold = latex(gold)
+    if without_spaces(given) == without_spaces(gold):
+        return Verdict(True)
+    if not is_readable(given):
+        return Verdict(False)
+
+    # 2. An inequality, against another one or against an interval.
+    given_relates, gold_relates = (bool(_RELATION.search(text)) for text in (given, gold))
+    if given_relates or gold_relates:
+        other_letters = not letters(given) <= letters(gold)
+        if other_letters and (gold_relates or len(letters(given)) > 1):
+            return Verdict(False)
+        if given_relates and gold_relates:
+            joined, expected = (
+                ["".join(words) for words in _AND_OR.findall(text)] for text in (given, gold)
+            )
+            # a union is no intersection
+            return Verdict(None, (gold, given)) if joined == expected else Verdict(False)
+        if not tuple_brackets(gold if given_relates else given):
+            return Verdict(False)
+        # math-verify takes an interval for an inequality, and not the other way round
+        return Verdict(None, (given, gold) if given_relates else (gold, given))
+
+    # 3. Values without the names before them, in the answer's own letters.
+    values = without_names(given, gold)
+    if values is None:
+        return Verdict(False)
+    given, gold = values
+    if not letters(given) <= letters(gold) | {"e", "i"}:
+        return Verdict(False)
+    if without_spaces(given) == without_spaces(gold):
+        return Verdict(True)
+
+    # 4. What math-verify would pass over: marks, brackets, arithmetic that was not carried out.
+    if has_marks(given) or has_marks(gold):
+        sides = without_spaces(given).split("=")
+        return Verdict(without_spaces(gold) == "=".join(reversed(sides)))
+    if tuple_brackets(given) != tuple_brackets(gold):
+        return Verdict(False)
     if parse_number(given) and parse_number(gold):
-        return numbers.same(given, gold)
+        return Verdict(same_number(given, gold))
     if parse_number(gold) and _OPERATOR.search(given):
-        return False  # arithmetic that was not carried out
-    return gold, given
+        return Verdict(False)
+    return Verdict(None, (gold, given))
 
 
-def _judged_relations(given: str, gold: str, relation: bool, wanted: bool) -> bool | tuple:
-    """`judged` where one of the two is an inequality: against another, or against an interval."""
-    if not letters(given) <= letters(gold) and (wanted or len(letters(given)) > 1):
-        return False
-    joined, expected = (["".join(words) for words in _AND_OR.findall(t)] for t in (given, gold))
-    if relation and wanted:
-        return (gold, given) if joined == expected else False  # a union is no intersection
-    if not tuples(gold if relation else given):
-        return False
-    # math-verify takes an interval for an inequality, and not the other way round.
-    return (given, gold) if relation else (gold, given)
+def without_names(given: str, gold: str) -> tuple[str, str] | None:
+    """Return both without the names before their values, where one of the two leaves them out or
+    both have the same one; None where they cannot be the same.
 
-
-def _values(given: str, gold: str) -> tuple[str, str] | None:
-    """What is to be compared: without the names before values where one of the two leaves them out,
-    or both have the same one; None where they cannot be the same.
+    >>> without_names("x = 3", "3"), without_names("x = 1 = 3", "x = 3")
+    (('3', '3'), None)
     """
     if "=" not in given + gold:
         return given, gold
-    ours, theirs = ([named(item) for item in items(text)] for text in (given, gold))
+    ours, theirs = ([split_name(item) for item in split_list(text)] for text in (given, gold))
     names, wanted = ({name for name, _ in found} - {""} for found in (ours, theirs))
-    if None in names | wanted or (names and wanted and len(names | wanted) > 1):
+    every = names | wanted
+    if None in every or (names and wanted and len(every) > 1):
         # Equations, each of as many sides as the other: an answer is no chain of steps.
         return (given, gold) if given.count("=") == gold.count("=") else None
     # Values of several names are in the order of these.
-    listed = "({})" if len(names | wanted) > 1 else "{}"
-    return tuple(listed.format(", ".join(value for _, value in found)) for found in (ours, theirs))
+    shape = "({})" if len(every) > 1 else "{}"
+    return tuple(shape.format(", ".join(value for _, value in found)) for found in (ours, theirs))
 
 
-def named(item: str) -> tuple[str | None, str]:
-    """`x = 3` as ("x", "3"); "" for what has no name, None for an equation.
+def split_name(item: str) -> tuple[str | None, str]:
+    """Return `x = 3` as ("x", "3"); the name is "" where there is none, None for an equation.
 
-    >>> named("x = 3"), named("x^2 = 3"), named("3")
+    >>> split_name("x = 3"), split_name("x^2 = 3"), split_name("3")
     (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
     """
     name, equals, value = item.partition("=")
     if not equals:
         return "", item
-    variable = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", bare(name))
+    variable = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
     if "=" in value or not variable or not _NAME.fullmatch(name.strip()):
         return None, item
-    return bare(name), value.strip()
+    return without_spaces(name), value.strip()
 
 
-def items(text: str) -> list[str]:
-    """The answers of a list: what is between commas, `and` and `or`, outside of brackets.
+def split_list(text: str) -> list[str]:
+    """Return the answers of a list: what is between commas, `and` and `or`, outside of brackets.
 
-    >>> items("(1,2) and x = 3"), items("{1,2}")
+    >>> split_list("(1,2) and x = 3"), split_list("{1,2}")
     (['(1,2)', 'x = 3'], ['{1,2}'])
     """
     text = _AND_OR.sub(",", text)
@@ -204,26 +229,28 @@ def items(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
-def tuples(text: str) -> set[str]:
-    """The round and square brackets that hold a comma, as those of tuples and intervals do.
+def tuple_brackets(text: str) -> set[str]:
+    """Return the round and square brackets that hold a comma, as those of tuples and intervals do.
 
-    >>> sorted(tuples("(1,2) and [0,1)")), tuples("\\{1,2\\} + (x+1)")
+    >>> sorted(tuple_brackets("(1,2) and [0,1)")), tuple_brackets("\\{1,2\\} + (x+1)")
     (['()', '[)'], set())
     """
     found = set()
-    while innermost := _INNERMOST.search(text):
+    innermost = _INNERMOST.search(text)
+    while innermost:
         inside = innermost[0]
         if "," in inside and not inside.startswith("{"):
             found.add(inside[0] + inside[-1])
         text = text[: innermost.start()] + text[innermost.end() :]
+        innermost = _INNERMOST.search(text)
     return found
 
 
-def is_spelt(text: str) -> bool:
-    r"""Whether a text holds what math-verify does not respect: primes, derivatives, vectors,
+def has_marks(text: str) -> bool:
+    r"""Return whether a text holds what math-verify does not respect: primes, derivatives, vectors,
     remainders, words, or products of capitals, whose order may count.
 
-    >>> [is_spelt(text) for text in ("f'(x)", r"A^{-1} \cdot B", r"\frac{dy}{dx}", "x(x+1)")]
+    >>> [has_marks(text) for text in ("f'(x)", r"A^{-1} \cdot B", r"\frac{dy}{dx}", "x(x+1)")]
     [True, True, True, False]
     """
     text = _AND_OR.sub(",", text)
@@ -232,12 +259,12 @@ def is_spelt(text: str) -> bool:
     return bool(marked or len(capitals) > 1)
 
 
-def readable(text: str) -> bool:
-    """Whether a text is worth parsing: short, balanced, not too deep, free of prose, and without
-    two numbers side by side, which LaTeX would multiply.
+def is_readable(text: str) -> bool:
+    """Return whether a text is worth parsing: short, balanced, not too deep, free of prose, and
+    without two numbers side by side, which LaTeX would multiply.
 
-    >>> readable("x^2 + 1"), readable("the sum"), readable("{" * 300), readable("4 2")
-    (True, False, False, False)
+    >>> [is_readable(text) for text in ("x^2 + 1", "the sum", "{" * 300, "4 2")]
+    [True, False, False, False]
     """
     if not text or len(text) > _LONGEST:
         return False
@@ -249,13 +276,13 @@ def readable(text: str) -> bool:
 
 
 def letters(text: str) -> set[str]:
-    """The variables of an expression; p is not P."""
+    """Return the variables of an expression; p is not P."""
     return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
 
 
 @lru_cache(maxsize=1 << 14)
 def latex(text: str) -> str:
-    r"""The expression in the spelling that math-verify reads.
+    r"""Return the expression in the spelling that math-verify reads.
 
     >>> latex("2√3 + x^12"), latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
@@ -267,6 +294,6 @@ def latex(text: str) -> str:
     return text
 
 
-def bare(text: str) -> str:
-    """An expression without spaces: two equal ones are equal without any computing."""
+def without_spaces(text: str) -> str:
+    """Return an expression without spaces: two equal ones are equal without any computing."""
     return re.sub(r"([\^_])\{(\w)\}", r"\1\2", re.sub(r"\\[,;:! ]|\s", "", text))

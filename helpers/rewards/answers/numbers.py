@@ -1,8 +1,7 @@
-r"""Number: the exact value, however it is spelt.
+r"""Number: the exact value, however it is spelt in digits.
 
-A decimal that has to be rounded, such as that of 1/3, needs six correctly rounded places. A unit
-behind a number without one is passed over where pint knows it; `50%` is 0.5, and 50 where 50 is
-the row's answer.
+A decimal that has to be rounded, such as that of 1/3, needs six correctly rounded places. A unit or
+a counted thing behind a number is passed over; `50%` is 0.5, and 50 where 50 is the row's answer.
 
 - `1,000` = `1000`, `1 000` = `1000`, `1'000` = `1000`, `1_000` = `1000`, `10,\!080` = `10080`,
   `1{,}000` = `1000`
@@ -14,9 +13,8 @@ the row's answer.
   `0.666667` = `2/3`
 - `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
   `5 km` = `5`, `2 million` = `2000000`
-- `forty-two` = `42`, `minus one half` = `-1/2`, `two and three quarters` = `2.75`
 - `40+2` ≠ `42`, `>= 42` ≠ `42`, `1980s` ≠ `1980`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`,
-  `42!` ≠ `42`, `42, ...` ≠ `42`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`
+  `42!` ≠ `42`, `42, ...` ≠ `42`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `forty-two` ≠ `42`
 - `0.33` ≠ `1/3`, `0.3333` ≠ `1/3`, `0.666666` ≠ `2/3`, `2.0000001` ≠ `2`, `0.1234564` ≠ `0.1234561`
 - `80, 10` ≠ `10,\!080`, `4 2` ≠ `42`, `1,00` ≠ `100`, `18 €` ≠ `$18`, `42k` ≠ `42`,
   `42 squared` ≠ `42`
@@ -27,17 +25,25 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-import number_parser
-
-from helpers.rewards.answers import units
 from helpers.rewards.answers.spelling import plain
 
 # characters; what is longer is no number, so no completion can cost more than a regex on 100
 _LONGEST = 100
 _ROUNDED_PLACES = 6
-_CURRENCY = f"[{''.join(units.SIGNS)}]"
+_CURRENCIES = {
+    "dollar": "$",
+    "usd": "$",
+    "euro": "€",
+    "eur": "€",
+    "gbp": "£",
+    "yen": "¥",
+    "jpy": "¥",
+    "rupee": "₹",
+    "inr": "₹",
+}
+CURRENCY_SIGNS = "$€£¥₹"
 _NUMBER = re.compile(
-    rf"""(?P<sign>[+-]?)\s?(?P<currency>{_CURRENCY})?\s?(?P<again>[+-]?)
+    rf"""(?P<sign>[+-]?)\s?(?P<currency>[{CURRENCY_SIGNS}])?\s?(?P<again>[+-]?)
         (?:(?P<mixed>\d+)\s+(?:and\s)?(?=\d+\s?/))?             # the 7 of 7 1/2
         (?P<whole>\d{{1,3}}(?P<mark>[, '_])\d{{3}}(?:(?P=mark)\d{{3}})*     # 1,000,000
           |\d{{1,2}}(?:,\d\d)+,\d{{3}}                          # 12,34,567
@@ -47,7 +53,7 @@ _NUMBER = re.compile(
         (?:[eE](?P<exponent>[+-]?\d{{1,3}}))?
         (?:\s?/\s?(?P<denominator>-?\d+))?
         \s?(?P<percent>%|percent|per\scent|pct)?
-        \s?(?P<behind>{_CURRENCY})?
+        \s?(?P<behind>[{CURRENCY_SIGNS}])?
         \s?(?P<words>[a-zA-Zµμ°Ω¢/].*?)?\.?""",
     re.VERBOSE | re.ASCII,
 )
@@ -83,25 +89,29 @@ _SCALES = {
     "trillion": 10**12,
 }
 _TO_RESPELL = re.compile(r"[\\^×·*=~{]|^[mMnN]|\.\.\.")  # most numbers have nothing to respell
-_LETTERS = re.compile(r"[a-z][a-z ]+\.?")
-_PARTS = {
-    "half": 2,
-    "halve": 2,
-    "third": 3,
-    "quarter": 4,
-    "fourth": 4,
-    "fifth": 5,
-    "sixth": 6,
-    "seventh": 7,
-    "eighth": 8,
-    "ninth": 9,
-    "tenth": 10,
-    "hundredth": 100,
-    "thousandth": 1000,
-}
-_A_PART = re.compile(rf"(?:\b(?:an?|one) |^)({'|'.join(_PARTS)})\b")
-_PART = re.compile(rf"(?<=\d) ({'|'.join(_PARTS)})s\b")
-_ORDINAL = re.compile(r"(?:first|second|third|th)\b")
+# What is passed over behind a number: a unit, or a plural of things that are counted. Of single
+# letters only those that are nothing but units: k, M and B multiply, e, i, n and x are algebra, and
+# an s makes a decade of 1980s. No plural is a word such as less, plus or this, and none multiplies
+# or divides the number.
+_SYMBOL = (
+    "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi|min|hrs?|ms|(?<=/)[sh]|mol|[kM]?Wh|[kMG]?Hz"
+    "|[kM]?[NJWVA]|k?Pa|[mk]ph|°[CF]?|[¢Ω]"
+)
+_UNIT_WORD = (
+    "(?i:(?:centi|milli|kilo)?(?:meter|metre|gram|liter|litre)|inch|foot|feet|yard|mile|ounce|pound"
+    "|gallon|newton|joule|watt|volt|second|minute|hour|day|week|month|year|degree|cent|people|person"
+    "|children)"
+)
+_COUNTED = (
+    "(?!(?:halves|quarters|dozens|pairs|couples|scores|tens|roots|percents|times|does|always"
+    r"|perhaps|logs|[a-z]*(?:th|third)s)\b)[a-z]{2,}[^aisu\W]s"
+)
+_ONE_UNIT = (
+    rf"(?:(?:sq|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED})(?:\s?\^-?\d)?(?![\w^])"
+)
+_UNIT = re.compile(
+    rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}){{0,4}}"
+)
 
 
 class Number(NamedTuple):
@@ -119,96 +129,51 @@ class Number(NamedTuple):
 
 
 def parse_number(text: str) -> Number | None:
-    """A text that is one number, or None.
+    """Return the number that the whole text is, or None.
 
     Understands signs (the Unicode minus too), a currency sign, thousands separators, decimals,
     repeating ones (0.(3), 0.333…), exponents up to three digits, a/b, mixed numbers, percent (50%
-    is 0.5), a unit behind that pint knows, an `x =` before, number words, and the LaTeX spellings
-    of all that, in `\\boxed{}` or dollars. `nan`, `inf`, ranges, doubts and alternatives are not
-    numbers.
+    is 0.5), a unit behind, `million` and the like, an `x =` before, and the LaTeX spellings of all
+    that, in `\\boxed{}` or dollars. `nan`, `inf`, ranges, doubts, alternatives and numbers in words
+    are not numbers.
 
     >>> str(parse_number("−1,234.50").value), parse_number("42 or 43")
     ('-2469/2', None)
-    >>> str(parse_number(r"\\boxed{\\frac{1}{2}}").value)
-    '1/2'
-    >>> str(parse_number("negative two thirds").value), str(parse_number("0.1(6)").value)
-    ('-2/3', '1/6')
+    >>> str(parse_number(r"\\boxed{\\frac{1}{2}}").value), str(parse_number("0.1(6)").value)
+    ('1/2', '1/6')
     """
     return _parsed(text) if len(text) <= _LONGEST else None
 
 
-def same(given: str, gold: str) -> bool:
-    """Whether both are numbers of one value, and name no other units."""
-    one, other = parse_number(given), parse_number(gold)
-    if one is None or other is None:
-        return False
-    one_unit = not one.unit or not other.unit or one.unit == other.unit
-    return one_unit and same_value(one, other)
-
-
-def same_value(given: Number, gold: Number) -> bool:
-    """Whether two numbers have one value, whatever their units."""
-    if given.value == gold.value:
-        return True
-    asked_in_percent = gold.percent or (gold.places == 0 and gold.value >= 0)
-    if given.percent != gold.percent and asked_in_percent:
-        percent, other = (gold, given) if gold.percent else (given, gold)
-        if percent.value * 100 == other.value:
-            return True  # what per cent: 50 for 50%
-    return _is_rounded(given, gold.value) or _is_rounded(gold, given.value)
-
-
-def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
-    """Whether a decimal of six places or more is a value that no decimal spells, rounded."""
-    if decimal.places is None or decimal.places < _ROUNDED_PLACES:
-        return False
-    denominator = value.denominator
-    spelt = pow(10, denominator.bit_length(), denominator) == 0  # by 2 and 5 alone it is divided
-    return not spelt and round(value, decimal.places) == decimal.value
-
-
-def respelled(text: str) -> str:
-    """The text with LaTeX's spellings of a number and its unit as a keyboard would type them."""
-    for pattern, spelling in _SPELLINGS:
-        text = pattern.sub(spelling, text)
-    return text.strip()
-
-
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> Number | None:
+    # 1. In the spelling of a keyboard, without what LaTeX or Markdown puts around it.
     text = plain(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
     if _TO_RESPELL.search(text):
-        text = respelled(text)
-    match = _NUMBER.fullmatch(text)
-    if match and (number := _number(match)):
-        return number
-    # `negative five`, `two thirds`, `one and a half`, `five percent`, `eighteen dollars`
-    words = text.lower().replace("-", " ").replace("per cent", "percent")
-    if not _LETTERS.fullmatch(words):
+        for pattern, spelling in _SPELLINGS:
+            text = pattern.sub(spelling, text)
+    match = _NUMBER.fullmatch(text.strip())
+    if not match or (match["sign"] and match["again"]):
         return None
-    words = _A_PART.sub(r"one \1s", words)
-    if _ORDINAL.search(words):  # the library takes a twenty-fifth for 25
-        return None
-    digits = re.sub(r"^an? ", "", number_parser.parse(words, language="en"))
-    digits = _PART.sub(lambda said: f"/{_PARTS[said[1]]}", digits)
-    match = None if re.search(r"\d \d", digits) else _NUMBER.fullmatch(respelled(digits))
-    return match and _number(match)
 
-
-def _number(match: re.Match) -> Number | None:
-    whole, decimals = re.sub(r"\D", "", match["whole"] or ""), (match["decimals"] or "")[1:]
-    if not whole + decimals or (match["sign"] and match["again"]):
+    # 2. The digits before and behind the point, and the places that were written.
+    whole = re.sub(r"\D", "", match["whole"] or "")
+    decimals = (match["decimals"] or "")[1:]
+    if not whole + decimals:
         return None
     value: Fraction | int = int(whole or 0)  # whole numbers, which most are, cost no fraction
+    places: int | None = len(decimals)
     if decimals.strip("0"):
         value = Fraction(int(whole + decimals), 10 ** len(decimals))
-    places: int | None = len(decimals)
-    if block := match["repeating"]:
+    block = match["repeating"]
+    if block:
         # 0.1(6) is 0.1 and 6/9 of what one in its last place is worth
         value += Fraction(int(block), (10 ** len(block) - 1) * 10 ** len(decimals))
         places = None
+
+    # 3. What multiplies or divides it: an exponent, a denominator, a percent sign, a million.
     if match["exponent"]:
         exponent = int(match["exponent"])
         value *= Fraction(10) ** exponent
@@ -217,21 +182,54 @@ def _number(match: re.Match) -> Number | None:
         over = int(match["denominator"])
         if over == 0 or (match["mixed"] and not 0 <= value < over):
             return None  # 48 27/1 is no mixed number, it is a product in disguise
-        value, places = Fraction(value, over) + int(match["mixed"] or 0), None
+        value = Fraction(value, over) + int(match["mixed"] or 0)
+        places = None
     if match["percent"]:
-        value, places = Fraction(value, 100), None if places is None else places + 2
-    unit = match["currency"] or match["behind"] or ""
+        value = Fraction(value, 100)
+        places = None if places is None else places + 2
     words = match["words"] or ""
     first, _, rest = words.partition(" ")
-    if scale := _SCALES.get(first.removesuffix("s")):
-        value, words = value * scale, rest
+    scale = _SCALES.get(first.removesuffix("s"))
+    if scale:
+        value *= scale
+        words = rest
+
+    # 4. The unit: a currency before or behind, a unit, or what is counted.
+    unit = match["currency"] or match["behind"] or ""
     if words:
-        named = units.CURRENCIES.get(words.casefold().removesuffix("s"), words)
+        named = _CURRENCIES.get(words.casefold().removesuffix("s"), words)
         if unit and words.startswith(("/", "per ")):
             unit += words  # $5 per hour
-        elif unit in ("", named) and (named in units.SIGNS or units.is_unit(named)):
+        elif unit in ("", named) and (named in CURRENCY_SIGNS or _UNIT.fullmatch(named)):
             unit = named  # $42 dollars names it twice
         else:
             return None
     negative = "-" in (match["sign"], match["again"])
     return Number(-value if negative else value, unit, places, bool(match["percent"]))
+
+
+def same_number(given: str, gold: str) -> bool:
+    """Return whether both texts are numbers of one value that name no different units."""
+    one = parse_number(given)
+    other = parse_number(gold)
+    if one is None or other is None:
+        return False
+    if one.unit and other.unit and one.unit != other.unit:
+        return False
+    if one.value == other.value:
+        return True
+    asked_in_percent = other.percent or (other.places == 0 and other.value >= 0)
+    if one.percent != other.percent and asked_in_percent:
+        percent, bare = (other, one) if other.percent else (one, other)
+        if percent.value * 100 == bare.value:
+            return True  # what per cent: 50 for 50%
+    return _is_rounded(one, other.value) or _is_rounded(other, one.value)
+
+
+def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
+    """Return whether a decimal of six places or more is a value that no decimal spells, rounded."""
+    if decimal.places is None or decimal.places < _ROUNDED_PLACES:
+        return False
+    denominator = value.denominator
+    spelt = pow(10, denominator.bit_length(), denominator) == 0  # by 2 and 5 alone it is divided
+    return not spelt and round(value, decimal.places) == decimal.value

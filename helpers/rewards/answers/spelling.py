@@ -1,5 +1,5 @@
-"""One way of writing: what two answers differ in only for a keyboard, a font, Markdown or LaTeX is
-taken off here, before any kind compares them.
+"""One spelling: Unicode, fonts, Markdown and the LaTeX around an answer, normalised before any kind
+compares two of them.
 """
 
 import re
@@ -47,7 +47,7 @@ _LATEX_WORDS = re.compile(
 
 
 def typed(text: str) -> str:
-    """The text as a plain keyboard would write it: NFKC, straight quotes, one dash; `x²` is
+    """Return the text as a plain keyboard would write it: NFKC, straight quotes, one dash; `x²` is
     `x^{2}`, `⅞` is ` 7/8`, and nothing invisible is left.
 
     >>> typed("x² − ４½ “a”…"), typed("H₂O")
@@ -62,33 +62,30 @@ def typed(text: str) -> str:
 
 
 def unboxed(text: str) -> str:
-    """The text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround the
-    whole of it; `\\boxed{1}, \\boxed{2}` is two.
+    """Return the text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround
+    the whole of it; `\\boxed{1}, \\boxed{2}` is two.
     """
     text = text.strip()
     for _ in range(_DEEPEST):
         if not text.startswith(("\\", "$", "*", "`")):
             break
         boxed = text.removesuffix(".")
+        inside = ""
         for opening, closing in _BOXES:
-            if not (boxed.startswith(opening) and boxed.endswith(closing)):
-                continue
-            inside = boxed[len(opening) : -len(closing)]
-            if closing == "}":
-                levels = depths(inside, "{", "}")
-                one = min(levels) == levels[-1] == 0
-            else:
-                one = opening not in inside
-            if inside and one:
-                text = inside.strip()
-                break
-        else:
+            if boxed.startswith(opening) and boxed.endswith(closing):
+                content = boxed[len(opening) : -len(closing)]
+                levels = depths(content, "{", "}")
+                # one box around all of it, and not the first and the last of several
+                if min(levels) == levels[-1] == 0 if closing == "}" else opening not in content:
+                    inside = inside or content.strip()
+        if not inside:
             break
+        text = inside
     return text
 
 
 def depths(text: str, opening: str = "{[(", closing: str = "}])") -> list[int]:
-    """In how many brackets each character of a text is, and at last what follows it.
+    """Return in how many brackets each character of a text is, and at last what follows it.
 
     >>> depths("f(x)")
     [0, 0, 1, 1, 0]
@@ -98,8 +95,8 @@ def depths(text: str, opening: str = "{[(", closing: str = "}])") -> list[int]:
 
 
 def plain(text: str) -> str:
-    """The text as typed, out of its boxes and Markdown's emphasis; case, spacing and punctuation
-    inside stay.
+    """Return the text as typed, out of its boxes and Markdown's emphasis; case, spacing and
+    punctuation inside stay.
 
     >>> plain("**Paris**"), plain("A*"), plain(r"$\\boxed{x²}$")
     ('Paris', 'A*', 'x^{2}')
@@ -108,5 +105,5 @@ def plain(text: str) -> str:
 
 
 def without_latex(text: str) -> str:
-    r"""`\text{New} York\%` without the LaTeX around words and before signs: `New York%`."""
+    r"""Return `\text{New} York\%` without the LaTeX around words and before signs: `New York%`."""
     return re.sub(r"\\([%$&#_{}])", r"\1", _LATEX_WORDS.sub(r"\1", text))

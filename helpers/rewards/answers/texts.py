@@ -23,16 +23,17 @@ _QUOTED = re.compile(r"(['\"])(.+)\1", re.DOTALL)
 _SYMBOL = re.compile(r"[\d_]|\w[.(]\w|[^\w\s'\".,;:?()-]|(?<!\w)-")
 
 
-def words(text: str) -> str:
-    """What two texts are compared by.
+def words_of(text: str) -> str:
+    """Return what two texts are compared by.
 
-    >>> words("“New  York!”"), words("O’Brien.")
+    >>> words_of("“New  York!”"), words_of("O’Brien.")
     ('New York', "O'Brien")
     """
     text = " ".join(without_latex(plain(text)).split())
     for _ in range(3):
         bare = _FINAL.sub("", text)
-        if quoted := _QUOTED.fullmatch(bare):
+        quoted = _QUOTED.fullmatch(bare)
+        if quoted:
             bare = quoted[2].strip()
         if bare == text:
             break
@@ -40,16 +41,17 @@ def words(text: str) -> str:
     return text
 
 
-def same(given: str, gold: str) -> bool:
-    """Whether two texts are the same words."""
-    one, other = words(given), words(gold)
+def same_text(given: str, gold: str) -> bool:
+    """Return whether two texts are the same words."""
+    one = words_of(given)
+    other = words_of(gold)
     if one == other:
         return one != ""
     return one.casefold() == other.casefold() and not case_counts(other)
 
 
 def case_counts(text: str) -> bool:
-    """Whether a text may be a symbol or a code, in which a capital is another letter.
+    """Return whether a text may be a symbol or a code, in which a capital is another letter.
 
     >>> case_counts("A king"), case_counts("CO"), case_counts("5 mW"), case_counts("C++")
     (False, True, True, True)

@@ -21,6 +21,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 
+from helpers.rewards import LIBRARY
 from helpers.rewards.faults import Fault, checked_scores, constant
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
@@ -107,10 +108,8 @@ class Lab:
         name to score), and the row's columns such as `answer`. Without one, the suite's own.
         ValueError names the line that is not such an object.
         """
-        import helpers.rewards  # which imports nothing of the laboratory
-
         loaded = load_cases(path, self.tags)
-        known = {*self.names, *helpers.rewards.__all__}
+        known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
         for case in loaded:
             if unknown := sorted(case["expected"].keys() - known):
                 raise ValueError(

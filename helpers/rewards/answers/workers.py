@@ -4,7 +4,8 @@ math-verify stops itself with an alarm, which works in a main thread only, and n
 operation of big integers. Here every judgement has a limit of processor time: the worker stops
 itself where it can; where it cannot, it is killed and started again. So a verdict comes in time
 from any thread, and what a completion makes a parser do, it does in a process that holds nothing of
-the training. This file is also the worker's program.
+the training. This file is also the worker's program: no worker imports, or runs again, the script
+that a training was started as, which `multiprocessing` and what is built on it would do.
 """
 
 import gc
@@ -25,7 +26,8 @@ _LEAST_SECONDS = 0.15  # an honest one may take that long in a worker that has j
 _GRACE = 0.3  # seconds more, then the kernel ends the worker, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
-_GIVEN_UP_AFTER, _START_SECONDS = 20.0, 180.0
+_GIVEN_UP_AFTER = 20.0
+_START_SECONDS = 180.0
 _MOST_KILLED = 2  # times that one batch may cost a worker its process
 _HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
@@ -34,36 +36,37 @@ _MEMORY = 4 << 30  # bytes of address space
 _POSIX = os.name == "posix"  # elsewhere a judgement has its time on the clock only
 
 
-def equal(pairs: list[tuple[str, str]]) -> list[bool]:
-    """For each pair (gold, given) of mathematical texts: whether math-verify finds them equal.
+def are_equal(pairs: list[tuple[str, str]]) -> list[bool]:
+    """Return for each pair (gold, given) of LaTeX whether math-verify finds the two equal.
 
-    False where it cannot tell in time. Every distinct pair is judged once; the more judgements of a
-    batch run out of time, the less the next ones get.
+    False where it cannot tell in time; see `scores_in_time`.
 
-    >>> equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
+    >>> are_equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [True, False]
     """
-    return [score == 1.0 for score in judged("equal", pairs)]
+    return [score == 1.0 for score in scores_in_time("equal", pairs)]
 
 
-def judged(kind: str, rows: list[tuple]) -> list[float | None]:
-    """The score of each row, None where there was none in time.
+def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
+    """Return the score of each row, None where there was none in time.
 
-    kind: "equal" for rows (gold, given), as `equal` has them; "task" for (family, answer, entry as
-    JSON), scored by reasoning-gym's own verifier; "schema" for (schema, document), both JSON, 1.0
-    where the document fulfils the JSON Schema. LookupError where reasoning-gym does not know the
-    family.
+    kind: "equal" for rows (gold, given), as `are_equal` has them; "task" for (family, answer, entry
+    as JSON), scored by reasoning-gym's own verifier; "schema" for (schema, document), both JSON,
+    1.0 where the document fulfils the JSON Schema. Every distinct row is judged once; the more
+    judgements of a batch run out of time, the less the next ones get. LookupError where
+    reasoning-gym does not know the family.
 
-    >>> judged("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
+    >>> scores_in_time("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """
     # What may take long comes last, so that it costs no honest answer its verdict.
     distinct = sorted(dict.fromkeys(rows), key=lambda row: bool(_HEAVY.search(row[1])))
-    workers = _workers.setdefault(kind, [_Worker(kind) for _ in range(_MOST_WORKERS)])
+    workers = _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
     count = max(1, min(len(workers), len(distinct) // _ROWS_A_WORKER))
     scores = {}
     with ThreadPoolExecutor(count) as pool:
-        for found in pool.map(_Worker.ask, workers, [distinct[at::count] for at in range(count)]):
+        shares = [distinct[at::count] for at in range(count)]
+        for found in pool.map(Worker.scores_of, workers, shares):
             scores |= found
     for score in scores.values():
         if isinstance(score, str):
@@ -71,35 +74,41 @@ def judged(kind: str, rows: list[tuple]) -> list[float | None]:
     return [scores[row] for row in rows]
 
 
-class _Worker:
+class Worker:
     """One process for one kind of judgement, started when it is asked and does not run; it ends
     when its standard input does, with the process that started it.
     """
 
     def __init__(self, kind: str):
-        self.kind, self.lock, self.process = kind, threading.Lock(), None
+        self.kind = kind
+        self.lock = threading.Lock()
+        self.process = None
 
-    def ask(self, rows: list[tuple]) -> dict[tuple, float | str | None]:
-        """The score of each row; None where there was none in time, a text where no answer could
-        have one.
+    def scores_of(self, rows: list[tuple]) -> dict[tuple, float | str | None]:
+        """Return the score of each row; None where there was none in time, a text where no answer
+        could have one.
         """
-        scores, killed = {}, 0
+        scores = dict.fromkeys(rows)
+        seconds = _SECONDS
+        killed = 0
         with self.lock:
-            while len(scores) < len(rows) and killed < _MOST_KILLED:
+            for row in rows:
+                if killed == _MOST_KILLED:
+                    break
                 if self.process is None or self.process.poll() is not None:
                     self.start()
-                left = rows[len(scores) :]
                 with suppress(OSError):  # it has just ended, and answers nothing
-                    self.process.stdin.write(json.dumps(left) + "\n")
+                    self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                     self.process.stdin.flush()
-                for row in left:
-                    line = self.line(_GIVEN_UP_AFTER)
-                    scores[row] = json.loads(line) if line else None
-                    if not line:  # the judgement under way has cost the worker its process
-                        killed += 1
-                        self.stop()
-                        break
-        return dict.fromkeys(rows) | scores
+                line = self.next_line(_GIVEN_UP_AFTER)
+                if not line:  # the judgement has cost the worker its process
+                    killed += 1
+                    self.stop()
+                    continue
+                scores[row] = json.loads(line)
+                if scores[row] is None:
+                    seconds = max(_LEAST_SECONDS, seconds / 2)
+        return scores
 
     def start(self) -> None:
         """Start the process, and wait until it has imported what it needs."""
@@ -112,15 +121,15 @@ class _Worker:
             encoding="ascii",
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
         )
-        if not self.line(_START_SECONDS):
+        if not self.next_line(_START_SECONDS):
             self.stop()
             raise LookupError(
                 "a process that judges answers did not start; `python "
-                f"helpers/rewards/answers/symbolic.py {self.kind}` says why."
+                f"helpers/rewards/answers/workers.py {self.kind}` says why."
             )
 
-    def line(self, seconds: float) -> str:
-        """The next line of the process; "" if it ended, or was killed after so many seconds."""
+    def next_line(self, seconds: float) -> str:
+        """Return the next line of the process; "" if it ended, or was killed after that time."""
         deadline = threading.Timer(seconds, self.process.kill)
         deadline.start()
         try:
@@ -129,26 +138,31 @@ class _Worker:
             deadline.cancel()
 
     def stop(self) -> None:
+        """Kill the process, if there is one."""
         if self.process is not None:
             self.process.kill()
             self.process.communicate()
         self.process = None
 
 
-_workers: dict[str, list[_Worker]] = {}  # by kind
+_workers: dict[str, list[Worker]] = {}  # by kind
 
 
 # --- The worker's side ----------------------------------------------------------------------------
 
 
-class _OutOfTime(BaseException):
+class OutOfTime(BaseException):
     """Not an Exception: sympy and math-verify catch those."""
 
 
-def _serve(kind: str) -> None:
-    # whatever a verifier prints must not end up among the replies
-    replies, sys.stdout = os.fdopen(os.dup(1), "w"), sys.stderr
+def serve(kind: str) -> None:
+    """Judge a row a line, [seconds, row] as JSON, until standard input ends."""
+    # What a verifier prints must not end up among the replies.
+    replies = os.fdopen(os.dup(1), "w")
+    sys.stdout = sys.stderr
     os.dup2(2, 1)
+
+    # Import what judging needs, by judging; then take away what it does not need.
     judge, examples = _JUDGES[kind]
     for row in examples:
         judge(*row)
@@ -156,30 +170,45 @@ def _serve(kind: str) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        signal.signal(signal.SIGPROF, _stop_judging)  # SIGVTALRM ends the process
+        signal.signal(signal.SIGPROF, raise_out_of_time)  # SIGVTALRM ends the process
     print("ready", file=replies, flush=True)
-    sys.addaudithook(_refuse)
+    sys.addaudithook(refuse)
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
+
     for line in sys.stdin:
-        seconds = _SECONDS
-        for row in json.loads(line):
+        seconds, row = json.loads(line)
+        try:
             try:
-                score = _within_time(seconds, judge, row)
-            except _OutOfTime:
-                score, seconds = None, max(_LEAST_SECONDS, seconds / 2)
-            print(json.dumps(score), file=replies, flush=True)
+                set_timers(seconds)
+                score = judge(*row)
+            finally:
+                set_timers(0)
+        except OutOfTime:
+            score = None
+        # whatever a completion did to the parser, or had a verifier do, it is no right answer
+        except (Exception, SystemExit):
+            score = 0.0
+        print(json.dumps(score), file=replies, flush=True)
 
 
-def _stop_judging(signum, frame):
-    raise _OutOfTime
+def set_timers(seconds: float) -> None:
+    """Stop the judgement after so much processor time, and the process soon after; 0: neither."""
+    if _POSIX:
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds and seconds + _GRACE)
+        signal.setitimer(signal.ITIMER_PROF, seconds)
 
 
-def _refuse(event: str, arguments: tuple) -> None:
-    """An audit hook: some verifiers evaluate the answer they judge, so this process may read and
-    compute, and no more.
+def raise_out_of_time(signum, frame):
+    """Handle the first signal."""
+    raise OutOfTime
 
-    No sandbox for a determined author, but a policy is none: what it stumbles upon writes no file,
-    starts no process and opens no connection.
+
+def refuse(event: str, arguments: tuple) -> None:
+    """Raise PermissionError, as an audit hook, for whatever does more than read and compute.
+
+    Some verifiers evaluate the answer that they judge. This is no sandbox for a determined author,
+    but a policy is none: what it stumbles upon writes no file, starts no process and opens no
+    connection.
     """
     if event == "open":
         _, mode, flags = arguments
@@ -192,33 +221,20 @@ def _refuse(event: str, arguments: tuple) -> None:
         raise PermissionError(event)
 
 
-def _within_time(seconds: float, judge, arguments: list) -> float | str:
-    try:
-        if _POSIX:
-            signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE)
-            signal.setitimer(signal.ITIMER_PROF, seconds)
-        return judge(*arguments)
-    # whatever a completion did to the parser, or had a verifier do, it is no right answer
-    except (Exception, SystemExit):
-        return 0.0
-    finally:
-        if _POSIX:
-            signal.setitimer(signal.ITIMER_PROF, 0)
-            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-
-def _equal(gold: str, given: str) -> float:
+def judge_equal(gold: str, given: str) -> float:
+    """Return 1.0 where math-verify finds the two equal, and a second look at equations agrees."""
     from math_verify import verify
 
-    wanted, said = _parsed(gold), _parsed(given)
+    wanted = parse_latex(gold)
+    said = parse_latex(given)
     return float(
         verify(list(wanted), list(said), timeout_seconds=None)
-        and all(map(_same_equation, wanted, said))
+        and all(map(same_equation, wanted, said))
     )
 
 
-def _same_equation(gold, given) -> bool:
-    """Of two equations: whether one is a multiple of the other.
+def same_equation(gold, given) -> bool:
+    """Return whether one of two equations is a multiple of the other; True for anything else.
 
     math-verify compares their solutions, and finds x^2+1=0 and x^2+5=0, which have no real ones,
     equal.
@@ -232,7 +248,8 @@ def _same_equation(gold, given) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def _parsed(text: str) -> tuple:
+def parse_latex(text: str) -> tuple:
+    """Return what math-verify reads of a text: sympy's expressions."""
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
@@ -249,7 +266,8 @@ def _parsed(text: str) -> tuple:
     )
 
 
-def _task(family: str, answer: str, entry: str) -> float | str:
+def judge_task(family: str, answer: str, entry: str) -> float | str:
+    """Return what the family's own verifier gives; a text for a family that there is not."""
     from reasoning_gym import get_score_answer_fn
 
     try:
@@ -259,7 +277,8 @@ def _task(family: str, answer: str, entry: str) -> float | str:
     return float(score(answer, json.loads(entry)))
 
 
-def _fulfils(schema: str, document: str) -> float:
+def judge_schema(schema: str, document: str) -> float:
+    """Return 1.0 where the document fulfils the schema."""
     from jsonschema.validators import validator_for
 
     rules = json.loads(schema)
@@ -270,18 +289,21 @@ def _fulfils(schema: str, document: str) -> float:
 # suffice for, much of sympy above all.
 _JUDGES = {
     "equal": (
-        _equal,
+        judge_equal,
         [
             (r"\frac{\sqrt{3}}{2}", r"\frac{3}{2\sqrt{3}}"),
             ("x^2+2x+1", "(x+1)^2"),
             ("[0,1)", "[1,2)"),
+            (r"F_n = \sum_{k=0}^{n-1} F_k F_{n-k-1}", r"F_n = \sum_{k=0}^{n-1} F_{n-k-1} F_k"),
+            (r"(10^{\frac{1+\sqrt{13}}{6}}, 2)", r"(10^{\frac{\sqrt{13}+1}{6}}, 2)"),
+            (r"(\frac{1}{2}+\frac{\sqrt{5}}{3}, 2)", r"(\frac{3+2\sqrt{5}}{6}, 2)"),
         ],
     ),
-    "task": (_task, [("chain_sum", "1", '{"answer": "1"}')]),
-    "schema": (_fulfils, [("{}", "{}")]),
+    "task": (judge_task, [("chain_sum", "1", '{"answer": "1"}')]),
+    "schema": (judge_schema, [("{}", "{}")]),
 }
 
 if __name__ == "__main__":
-    _serve(sys.argv[1])
+    serve(sys.argv[1])
 elif _POSIX:
     os.register_at_fork(after_in_child=_workers.clear)  # they are the parent's

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.rewards.answers import symbolic
+from helpers.rewards.answers import workers
 
 linux = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="reads /proc")
 numbers = itertools.count(1000)
@@ -27,15 +27,15 @@ def fresh(same: bool = True) -> tuple[str, str]:
     return f"{number}x + x", f"{number + 1 if same else number}x"
 
 
-def workers() -> list[int]:
+def alive() -> list[int]:
     """The process ids of the workers of this process that are alive."""
-    every = [worker for workers in symbolic._workers.values() for worker in workers]
+    every = [worker for several in workers._workers.values() for worker in several]
     return [w.process.pid for w in every if w.process is not None and w.process.poll() is None]
 
 
 def kill_the_workers() -> list[int]:
     """Kill them as somebody else would, and wait until they are dead."""
-    killed = workers()
+    killed = alive()
     for worker in killed:
         with contextlib.suppress(ProcessLookupError, ChildProcessError):  # replaced meanwhile
             os.kill(worker, signal.SIGKILL)
@@ -75,14 +75,14 @@ def kill_the_workers() -> list[int]:
     ],
 )
 def test_whether_two_expressions_are_equal(gold, given, same):
-    assert symbolic.equal([(gold, given)]) == [same]
+    assert workers.are_equal([(gold, given)]) == [same]
 
 
 def test_the_answers_come_in_the_order_of_the_questions():
     # More than one worker's share, with repeats.
     pairs = [(f"{n}x + x", f"{n + n % 2 + 1}x") for n in range(24)] * 2
-    assert symbolic.equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
-    assert symbolic.equal([]) == []
+    assert workers.are_equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
+    assert workers.are_equal([]) == []
 
 
 # --- Hostile ones ---------------------------------------------------------------------------------
@@ -113,7 +113,7 @@ BOMBS = [
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=range(len(BOMBS)))
 def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
-    assert symbolic.equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
+    assert workers.are_equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
 
 
 CODE = [
@@ -135,19 +135,19 @@ CODE = [
 def test_code_is_not_run(tmp_path, code):
     path = tmp_path / "ran"
     code = code.format(path=path)
-    assert symbolic.equal([("4", code), (code, "4"), ("x+1", code)]) == [False] * 3
+    assert workers.are_equal([("4", code), (code, "4"), ("x+1", code)]) == [False] * 3
     assert not path.exists()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+y+z)^{{5{n:02}}}"])
 def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb):
-    symbolic.equal([fresh()])
+    workers.are_equal([fresh()])
     bombs = [("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)]
     honest = [fresh(n % 3 > 0) for n in range(8)]
     began = os.times().children_user
-    assert symbolic.equal(bombs + honest) == [False] * 64 + [n % 3 > 0 for n in range(8)]
-    for worker in symbolic._workers["equal"]:
+    assert workers.are_equal(bombs + honest) == [False] * 64 + [n % 3 > 0 for n in range(8)]
+    for worker in workers._workers["equal"]:
         worker.stop()  # what it has used is known once it has ended
     assert os.times().children_user - began < 20, "seconds; each by itself would get 32 in all"
 
@@ -158,22 +158,22 @@ def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb
 def test_several_threads_can_ask_at_once():
     batches = [[fresh(), fresh(False), fresh()] for _ in range(10)] * 2
     with ThreadPoolExecutor(4) as pool:
-        hostile = pool.submit(symbolic.equal, [fresh(), ("6x", "10000001!"), fresh(False)])
-        assert list(pool.map(symbolic.equal, batches)) == [[True, False, True]] * 20
+        hostile = pool.submit(workers.are_equal, [fresh(), ("6x", "10000001!"), fresh(False)])
+        assert list(pool.map(workers.are_equal, batches)) == [[True, False, True]] * 20
         assert hostile.result() == [True, False, False]
 
 
 @linux
 def test_a_worker_killed_from_outside_is_replaced():
-    assert symbolic.equal([fresh()]) == [True]
+    assert workers.are_equal([fresh()]) == [True]
     killed = kill_the_workers()
-    assert symbolic.equal([fresh(), fresh(False)]) == [True, False]
-    assert killed and workers() and not set(workers()) & set(killed)
+    assert workers.are_equal([fresh(), fresh(False)]) == [True, False]
+    assert killed and alive() and not set(alive()) & set(killed)
 
 
 ASKS = """
-from helpers.rewards.answers import symbolic
-print(symbolic.equal([("x+1", "1+x")]), symbolic._workers["equal"][0].process.pid)
+from helpers.rewards.answers import workers
+print(workers.are_equal([("x+1", "1+x")]), workers._workers["equal"][0].process.pid)
 """
 
 
@@ -192,17 +192,17 @@ def test_a_script_on_standard_input_has_a_worker_that_ends_with_it():
 
 @linux
 def test_a_forked_process_starts_its_own_worker():
-    assert symbolic.equal([fresh()]) == [True]
-    ours = workers()
+    assert workers.are_equal([fresh()]) == [True]
+    ours = alive()
     child = os.fork()
     if not child:
         try:
-            right = symbolic.equal([fresh()]) == [True] and not set(workers()) & set(ours)
+            right = workers.are_equal([fresh()]) == [True] and not set(alive()) & set(ours)
             kill_the_workers()
         finally:
             os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert workers() == ours and symbolic.equal([fresh()]) == [True]
+    assert alive() == ours and workers.are_equal([fresh()]) == [True]
 
 
 # --- JSON Schema ----------------------------------------------------------------------------------
@@ -223,8 +223,8 @@ KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
 def test_what_cannot_be_shown_to_fulfil_a_schema_in_time_costs_only_itself(schema, document):
     rows = [(json.dumps(schema), document + " " * n) for n in range(8)]
     right = (json.dumps(schema), "{}")
-    assert symbolic.judged("schema", [*rows, right])[:8] == [None] * 8
-    assert symbolic.judged("schema", [rows[0], right]) == [None, 1.0]
+    assert workers.scores_in_time("schema", [*rows, right])[:8] == [None] * 8
+    assert workers.scores_in_time("schema", [rows[0], right]) == [None, 1.0]
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -246,21 +246,25 @@ def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
 def test_a_verifier_that_fails_or_hangs_gives_nothing():
     (entry,) = made("countdown", 1)
     hangs = asked("countdown", "9**9**9**9", entry)
-    scores = symbolic.judged("task", [hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
+    scores = workers.scores_in_time("task", [hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
     assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
     with pytest.raises(LookupError, match="no_such_family"):
-        symbolic.judged("task", [("no_such_family", "1", "{}")])
-    assert symbolic.judged("task", [asked("countdown", entry["answer"] + " ", entry)]) == [1.0]
+        workers.scores_in_time("task", [("no_such_family", "1", "{}")])
+    assert workers.scores_in_time("task", [asked("countdown", entry["answer"] + " ", entry)]) == [
+        1.0
+    ]
 
 
 @needs_gym
 def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
     (entry,) = made("spiral_matrix", 1)  # whose verifier evaluates the answer
     right = asked("spiral_matrix", entry["answer"], entry)
-    assert symbolic.judged("task", [right]) == [1.0]
-    before = workers()
-    assert symbolic.judged("task", [asked("spiral_matrix", "exec('exit()')", entry)]) == [0.0]
-    assert workers() == before
+    assert workers.scores_in_time("task", [right]) == [1.0]
+    before = alive()
+    assert workers.scores_in_time("task", [asked("spiral_matrix", "exec('exit()')", entry)]) == [
+        0.0
+    ]
+    assert alive() == before
 
 
 @needs_gym
@@ -276,6 +280,6 @@ def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
 def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, code):
     path = tmp_path / "ran"
     (entry,) = made(family, 1)
-    (score,) = symbolic.judged("task", [asked(family, code.format(path=path), entry)])
+    (score,) = workers.scores_in_time("task", [asked(family, code.format(path=path), entry)])
     assert score is None or score < 0.5
     assert not path.exists()

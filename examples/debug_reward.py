@@ -1,0 +1,57 @@
+"""See what a reward sees: print some completions of each batch, what is read of them, the row's
+columns and the score.
+
+In notebook 02 or 03, while you write a reward:
+
+    reward_functions = [debug(my_reward), partial(correctness_reward, tags=fmt)]
+"""
+
+from functools import wraps
+
+from helpers.rewards.answers.kinds import kind_of_row, quick_verdict
+from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.shaping import reward_name
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+
+
+def debug(reward, shown: int = 2, tags: TagFormat = THINK_ANSWER):
+    """Return the same reward under the same name, which prints the first `shown` completions of
+    each call and why an answer is right or wrong.
+    """
+
+    @wraps(reward, assigned=(), updated=())
+    def debugged(completions, **columns):
+        scores = reward(completions=completions, **columns)
+        of_rows = {
+            name: values
+            for name, values in columns.items()
+            if isinstance(values, list) and len(values) == len(completions)
+        }
+        for at, completion in enumerate(completions[:shown]):
+            text = completion_text(completion)
+            row = {name: values[at] for name, values in of_rows.items()}
+            print(f"--- {debugged.__name__} gave {scores[at]}")
+            print(f"it sees {type(completion).__name__}, with the text {text!r:.300}")
+            for name, value in row.items():
+                print(f"column {name}: {value!r:.100}")
+            explain(text, row, tags)
+        return scores
+
+    debugged.__name__ = reward_name(reward)
+    return debugged
+
+
+def explain(text: str, row: dict, tags: TagFormat) -> None:
+    """Print how an answer is found and judged, if the row has one."""
+    blocks = tags.answer_blocks(text)
+    print(f"complete answer blocks outside the reasoning: {blocks}")
+    if not blocks or not row.get("answer"):
+        return
+    given = blocks[-1]
+    gold = str(row["answer"])
+    kind = kind_of_row(row | {"answer": gold})
+    print(f"judged as {kind}: {given!r} beside {gold!r}")
+    if kind == "number":
+        print(f"as numbers: {parse_number(given)} beside {parse_number(gold)}")
+    verdict = quick_verdict(given, gold, str(row.get("question") or ""), kind)
+    print(f"the same: {'math-verify decides' if verdict is None else verdict}")

@@ -1,0 +1,140 @@
+"""More rewards, each cheap to earn in some way that its docstring names: give them small weights.
+
+Name one by its file, as in `-p rewards=examples/more_rewards.py:citation_reward*0.25,correctness`,
+or bind its options with `functools.partial(min_length_reward, minimum=40)`.
+"""
+
+import ast
+import re
+import warnings
+from fractions import Fraction
+
+from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.correctness import judged_answer
+from helpers.rewards.length import lengths_of
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+
+STEP = re.compile(
+    r"^[ \t]*(?:(?:step[ \t]+)?\d{1,3}[.):]|[-*•][ \t])[ \t]*(?=\S)"
+    r"|\b(?:first|second|third|next|then|therefore|thus|hence|so|finally)\b(?=[ ,:])",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **columns):
+    """1.0 for the right number, half the ratio of the smaller to the larger for another number of
+    the same sign, else 0.0; None where the row's answer is not a number.
+
+    A slope towards the right magnitude. A guess of the usual answer earns some of it.
+
+    >>> proximity_reward(["<answer>100</answer>", "<answer>50</answer>"], answer=["100", "100"])
+    [1.0, 0.25]
+    """
+    scores = []
+    for completion, gold in zip(completions, answer, strict=True):
+        wanted = parse_number(str(gold))
+        given = parse_number(judged_answer(completion, tags) or "")
+        if wanted is None:
+            scores.append(None)
+        elif given is None:
+            scores.append(0.0)
+        elif given.value == wanted.value:
+            scores.append(1.0)
+        else:
+            smaller, larger = sorted((Fraction(given.value), Fraction(wanted.value)), key=abs)
+            scores.append(max(0.0, 0.5 * float(smaller / larger)))
+    return scores
+
+
+def soft_format_reward(completions, tags: TagFormat = THINK_ANSWER, **columns):
+    """1.0 where a reasoning block followed by an answer block is anywhere in the completion.
+
+    For the first steps of a policy that cannot yet stop: text around the two blocks is free.
+
+    >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer>", "4"])
+    [1.0, 0.0]
+    """
+    scores = []
+    for completion in completions:
+        names = [tag for tag, _, _ in tags.found_tags(completion_text(completion))]
+        fours = [tuple(names[at : at + 4]) for at in range(len(names))]
+        scores.append(float(tags.tags in fours))
+    return scores
+
+
+def min_length_reward(completions, minimum: int, unit="words", completion_ids=None, **columns):
+    """1.0 from `minimum` on, below it the share of it that is there. Filler earns it in full.
+
+    >>> min_length_reward(["one two three four", "one"], minimum=4)
+    [1.0, 0.25]
+    """
+    return [min(1.0, length / minimum) for length in lengths_of(completions, unit, completion_ids)]
+
+
+def max_length_reward(completions, maximum: int, unit="words", completion_ids=None, **columns):
+    """1.0 up to `maximum`, falling in a straight line to 0.0 at twice that. Silence earns it.
+
+    >>> max_length_reward(["one two", "one two three", ""], maximum=2)
+    [1.0, 0.5, 1.0]
+    """
+    lengths = lengths_of(completions, unit, completion_ids)
+    return [min(1.0, max(0.0, 2 - length / maximum)) for length in lengths]
+
+
+def reasoning_steps_reward(completions, steps: int = 3, tags: TagFormat = THINK_ANSWER, **columns):
+    """The share of `steps` different steps that the reasoning shows, 1.0 at most.
+
+    A step begins with a number, a bullet, or a word such as "First" or "Therefore". The same step
+    written twice counts once. Words that please earn it.
+
+    >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>"])
+    [1.0]
+    """
+    _, closing, answer_opening, _ = tags.tags
+    scores = []
+    for text in map(completion_text, completions):
+        text = text.partition(closing)[0].partition(answer_opening)[0]
+        pieces = STEP.split(text)[1:]  # what is before the first step is none
+        shown = {re.sub(r"[\W_]+", " ", piece.casefold()).strip() for piece in pieces} - {""}
+        scores.append(min(1.0, len(shown) / steps))
+    return scores
+
+
+def citation_reward(completions, citations: int = 1, sources=None, **columns):
+    """The share of `citations` different sources cited as `[1]`, `[2]`, …, 1.0 at most; 0.0 for a
+    row that cites a source that is not there.
+
+    sources: a column with the texts that each row may cite. Whether a source says so is another
+    reward's question.
+
+    >>> citation_reward(["Bonn [1].", "Bonn [7].", "Bonn."], sources=[["a", "b"]] * 3)
+    [1.0, 0.0, 0.0]
+    """
+    scores = []
+    for completion, known in zip(completions, sources or [None] * len(completions), strict=True):
+        cited = {int(n) for n in re.findall(r"\[(\d{1,3})\]", completion_text(completion))}
+        allowed = cited - {0} if known is None else set(range(1, len(known) + 1))
+        scores.append(min(1.0, len(cited) / citations) if cited <= allowed else 0.0)
+    return scores
+
+
+def code_format_reward(completions, **columns):
+    """1.0 for exactly one fenced Python block, if it parses; 0.5 if it does not; else 0.0.
+
+    The code is parsed, never run: `tests_reward` runs it, in a sandbox.
+
+    >>> code_format_reward(["```python\\nprint(1)\\n```", "```python\\nprint(\\n```", "print(1)"])
+    [1.0, 0.5, 0.0]
+    """
+    scores = []
+    for text in map(completion_text, completions):
+        blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+        if len(blocks) != 1 or len(text) > 50_000:
+            scores.append(0.0)
+            continue
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                scores.append(1.0 if ast.parse(blocks[0]).body else 0.5)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            scores.append(0.5)
+    return scores

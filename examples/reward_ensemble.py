@@ -1,0 +1,57 @@
+"""One reward of several: their mean, minimum or median, less where they disagree.
+
+A policy finds what one reward model likes by mistake. It is harder to find what several like by
+mistake, and the minimum, or a penalty on their spread, pays least there (Coste et al., "Reward
+Model Ensembles Help Mitigate Overoptimization", arXiv 2310.02743).
+
+    helpful = ensemble([model_reward("org/judge-a"), model_reward("org/judge-b")], "min")
+"""
+
+from statistics import fmean, median, pstdev
+
+import torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+
+from helpers.tags import completion_text
+
+JOIN = {"mean": fmean, "min": min, "median": median}
+
+
+def ensemble(rewards: list, how: str = "mean", spread_penalty: float = 0.0):
+    """Return a reward: the mean, min or median of the scores that the rewards give a completion,
+    minus `spread_penalty` times their standard deviation.
+
+    A reward that abstains (None) is left out; where all abstain, so does the ensemble. The rewards
+    need one scale, such as 0 to 1. Asynchronous ones, such as JudgeReward, are not awaited here.
+    """
+    join = JOIN[how]
+
+    def ensemble_reward(completions, **columns):
+        by_reward = [reward(completions=completions, **columns) for reward in rewards]
+        scores = []
+        for given in zip(*by_reward, strict=True):
+            spoken = [score for score in given if score is not None]
+            score = join(spoken) - spread_penalty * pstdev(spoken) if spoken else None
+            scores.append(score)
+        return scores
+
+    return ensemble_reward
+
+
+def model_reward(name: str):
+    """Return a reward from 0 to 1: the sigmoid of what a sequence classifier with one label says of
+    the prompt and the completion. `name` is the hub's or a folder."""
+    model = AutoModelForSequenceClassification.from_pretrained(name, num_labels=1).eval()
+    tokenizer = AutoTokenizer.from_pretrained(name)
+
+    @torch.no_grad()
+    def classifier_reward(prompts, completions, **columns):
+        texts = []
+        for prompt, completion in zip(prompts, completions, strict=True):
+            asked = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+            texts.append(f"{asked}\n{completion_text(completion)}")
+        batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+        logits = model(**batch.to(model.device)).logits[:, 0]
+        return torch.sigmoid(logits.float()).tolist()
+
+    return classifier_reward

@@ -1,0 +1,63 @@
+"""A weight that moves: TRL's next step is computed with it."""
+
+import pytest
+
+from unsloth import FastLanguageModel  # isort: skip
+
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from examples.moving_weight import MovingWeight
+from helpers.data.tasks import load_task
+from helpers.presets import PRESETS
+
+
+def never_reward(completions, **columns):
+    return [0.0] * len(completions)
+
+
+def always_reward(completions, **columns):
+    return [1.0] * len(completions)
+
+
+@pytest.mark.usefixtures("one_thread")
+@pytest.mark.parametrize(
+    ("name", "moved"), [("never_reward", [4 / 3, 1.6]), ("always_reward", [4 / 3, 1.6])]
+)
+def test_the_next_step_uses_the_moved_weight(tmp_path, name, moved):
+    """A reward that nothing earns gains weight, and one that all earn loses it: the other loses as
+    much or gains it, because the sum stays 2.
+    """
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False
+    )
+    model = FastLanguageModel.get_peft_model(model, r=4, target_modules=["q_proj"])
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        args=GRPOConfig(
+            output_dir=str(tmp_path),
+            report_to="none",
+            disable_tqdm=True,
+            logging_steps=1,
+            max_steps=3,
+            num_generations=4,
+            per_device_train_batch_size=8,
+            max_completion_length=8,
+            reward_weights=[1.0, 1.0],
+        ),
+        reward_funcs=[never_reward, always_reward],
+        train_dataset=Dataset.from_pandas(
+            load_task("arithmetic/sums", train_size=8, holdout_size=1).train
+        ),
+    )
+    with pytest.raises(ValueError, match="'other' is not one of"):
+        MovingWeight(trainer, "other")
+    moving = MovingWeight(trainer, name, factor=2.0)
+    trainer.add_callback(moving)
+    trainer.train()
+    never = [pytest.approx(weight) for weight in moved]
+    assert [weights[0] for weights in moving.weights[:2]] == never
+    assert all(sum(weights) == pytest.approx(2.0) for weights in moving.weights)
+    earned = [step["reward"] for step in trainer.state.log_history if "reward" in step]
+    assert earned == [pytest.approx(weight) for weight in (1.0, 2 - moved[0], 2 - moved[1])]
