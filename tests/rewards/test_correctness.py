@@ -181,12 +181,7 @@ def test_an_answer_that_is_code_is_never_evaluated(code, monkeypatch):
     monkeypatch.setattr(workers, "scores_in_time", judged)
     row = {"entry": ["{}"], "family": ["n_queens"]}
     assert task_reward([said(code)], **row) == [0.0] and not asked
-
-
-@needs_gym
-def test_words_of_an_answer_are_no_code():
-    entry = {"entry": ['{"answer": "entry, open", "metadata": {}}'], "family": ["chain_sum"]}
-    assert task_reward([said("entry, open")], **entry) == [1.0]
+    assert task_reward([said("entry, open")], **row) == [1.0], "words are no code"
 
 
 @needs_gym
