@@ -13,13 +13,8 @@ from functools import partial
 
 from helpers.rewards.answers.kinds import same_answer
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.code.programs import (
-    executes_reward,
-    output_match_reward,
-    program_of,
-    read_tests,
-    tests_reward,
-)
+from helpers.rewards.code.rewards import program_of, tests_reward
+from helpers.rewards.code.tests import read_tests
 from helpers.rewards.correctness import (
     correctness_reward,
     exact_match_reward,
@@ -55,7 +50,6 @@ __all__ = [
     "code_format_reward",
     "correctness_reward",
     "exact_match_reward",
-    "executes_reward",
     "forbidden_patterns_reward",
     "format_reward",
     "fuzzy_match_reward",
@@ -64,7 +58,6 @@ __all__ = [
     "max_length_reward",
     "min_length_reward",
     "numeric_reward",
-    "output_match_reward",
     "parse_number",
     "program_of",
     "proximity_reward",
@@ -89,11 +82,9 @@ REWARD_SETS = {
         incremental_format_reward: 0.5,
     },
     # The column `tests` holds what the program must pass, all of it: a share of them can be guessed
-    # (in a third of HumanEval's problems, by always returning True). Running without an error is
-    # the slope that leads there.
+    # (in a third of HumanEval's problems, by always returning True).
     "code": {
         partial(tests_reward, share=False): 1.0,
-        executes_reward: 0.25,
         code_format_reward: 0.25,
     },
     "summaries": {

@@ -10,7 +10,7 @@ from papermill.exceptions import PapermillExecutionError
 from reading import notebook, said
 
 from helpers.pocket import functions
-from helpers.rewards.code.programs import tests_reward
+from helpers.rewards.code.rewards import tests_reward
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.pocket import functions
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.code.programs import tests_reward
+from helpers.rewards.code.rewards import tests_reward
 
 
 @pytest.fixture(scope="module")

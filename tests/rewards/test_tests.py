@@ -11,8 +11,8 @@ import pytest
 
 from helpers import PROJECT
 from helpers.rewards import read_tests, tests_reward
-from helpers.rewards.code import Limits, Outcome
-from helpers.rewards.code.asserts import Test, same
+from helpers.rewards.code.run import Limits, Outcome
+from helpers.rewards.code.tests import Test, same
 
 HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
 CHECK = '''

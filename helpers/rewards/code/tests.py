@@ -24,8 +24,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.plain import not_plain
-from helpers.rewards.code.types import Outcome
+from helpers.rewards.code.jobs import Outcome, other_than_plain
 
 _SHOWN = 80  # characters of what cannot be read
 
@@ -163,7 +162,7 @@ def _object(test: object, where: str) -> Test:
             "value": value,
             "tolerance": int() | float() as tolerance,
         } if "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
-            if call.isidentifier() and tolerance >= 0 and not not_plain([*args, value]):
+            if call.isidentifier() and tolerance >= 0 and not other_than_plain([*args, value]):
                 return Test(call, tuple(args), value, tolerance=float(tolerance))
     raise ValueError(
         f"{where} is {_short(test)}: give asserts only, or objects only. An object needs `call`, "
@@ -218,7 +217,7 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             test = _test(statement.test, candidate or entry_point)
             if candidate and test.call != candidate:
                 raise ValueError(f"it does not call {candidate}")
-            if odd := not_plain([*test.args, test.value]):
+            if odd := other_than_plain([*test.args, test.value]):
                 raise ValueError(f"it holds {odd}")
         except (TypeError, ValueError, ArithmeticError) as why:
             source = ast.unparse(statement).splitlines()[0][:_SHOWN]
