@@ -23,7 +23,6 @@ from helpers.rewards.correctness import (
     proximity_reward,
     task_reward,
 )
-from helpers.rewards.judge import JudgeReward, RankingJudgeReward
 from helpers.rewards.length import max_length_reward, min_length_reward, target_length_reward
 from helpers.rewards.shaping import reward_name
 from helpers.rewards.structure import (
@@ -44,8 +43,6 @@ from helpers.tags import THINK_ANSWER, TagFormat
 
 __all__ = [
     "REWARD_SETS",
-    "JudgeReward",
-    "RankingJudgeReward",
     "citation_reward",
     "code_format_reward",
     "correctness_reward",
