@@ -277,23 +277,6 @@ def test_no_program_starts_after_the_batchs_time(backend):
     assert "the batch's 0.2 seconds were over" in found[1][0].message
 
 
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"seconds": 0},
-        {"seconds": "2"},
-        {"memory": 1.5},
-        {"output": -1},
-        {"seconds": 1e999},
-        {"batch": 0},
-    ],
-)
-def test_limits_that_are_none(limits):
-    [name] = limits
-    with pytest.raises(ValueError, match=f"the limit {name}=.* is not a positive"):
-        Limits(**limits)
-
-
 # --- What is refused ------------------------------------------------------------------------------
 
 
@@ -309,19 +292,6 @@ def test_limits_that_are_none(limits):
 def test_programs_that_are_none(backend, source, words):
     outcomes = call(source, (1,), (2,), backend=backend)
     assert [outcome.kind for outcome in outcomes] == ["error"] * 2 and words in outcomes[0].message
-
-
-@pytest.mark.parametrize(
-    ("call", "words"),
-    [
-        (("f(1)", ()), "not the name of a function"),
-        (("f", 1), r"write \(1,\)"),
-        (("f", (range(3),)), "a value of type range"),
-    ],
-)
-def test_jobs_that_a_caller_got_wrong(call, words):
-    with pytest.raises(ValueError, match=words):
-        Job("x = 1", [call])
 
 
 def test_a_back_end_that_is_not_known():
