@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.escapes import attempt
 from helpers import PROJECT
 from helpers.rewards.code.run import Job, Limits, run_code
+from tests.rewards.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
 BODIES = [

@@ -5,8 +5,8 @@ import sys
 
 import pytest
 
-from benchmarks.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from helpers.rewards.code.run import Outcome
+from tests.rewards.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 
 
