@@ -301,7 +301,7 @@ def test_a_back_end_that_is_not_known():
 
 def test_a_back_end_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "sandlock", None)
-    sandlock._possible.cache_clear()
+    sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match="'sandlock' is not installed: `pip install sandlock=="):
         run_code([Job("1")], backend="sandlock")
 
@@ -309,7 +309,7 @@ def test_a_back_end_that_is_not_installed(monkeypatch):
 @NEEDS_SANDLOCK
 def test_a_machine_that_cannot_have_sandlock(monkeypatch):
     monkeypatch.setattr(sandlock, "_PYTHON", "/no/such/python")
-    sandlock._possible.cache_clear()
+    sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match=r"does not start here .*older than Linux"):
         run_code([Job("1")], backend="sandlock")
 

@@ -94,7 +94,7 @@ class Monty:
         """Return the outcomes of a program."""
         from pydantic_monty import MontyCrashedError
 
-        run = _calls if job.calls else _scripts
+        run = _call_outcomes if job.calls else _script_outcomes
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(MontyCrashedError):
                 return run(self.pool, job, limits)
@@ -133,7 +133,7 @@ def _workers():
 # --- One program ----------------------------------------------------------------------------------
 
 
-def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
+def _call_outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
     """Return one outcome per call; what ends the program is the outcome of all calls after it."""
     found: list[Outcome] = []
     with _session(pool, limits, limits.seconds) as (session, ends):
@@ -151,13 +151,13 @@ def _calls(pool, job: Job, limits: Limits) -> list[Outcome]:
             call = f"{_CHECKED}({name}(*{_INPUTS}), {limits.output})"
             outcome = feed(call, {_INPUTS: arguments})
             ended = outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
-            found.append(_returned(outcome, limits) if outcome.kind == "value" else outcome)
+            found.append(_value_outcome(outcome, limits) if outcome.kind == "value" else outcome)
             if ended:
                 break
     return found + [found[-1]] * (job.count - len(found))
 
 
-def _returned(outcome: Outcome, limits: Limits) -> Outcome:
+def _value_outcome(outcome: Outcome, limits: Limits) -> Outcome:
     """Return the outcome with the value of the call, from what _CHECKED returned inside."""
     kind, value = outcome.value
     if kind == "output":
@@ -169,7 +169,7 @@ def _returned(outcome: Outcome, limits: Limits) -> Outcome:
     return Outcome("value", value, output=outcome.output)
 
 
-def _scripts(pool, job: Job, limits: Limits) -> list[Outcome]:
+def _script_outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
     """Return one outcome per text that the script reads; all runs share its time."""
     found = []
     left = limits.seconds

@@ -68,7 +68,7 @@ class Sandlock:
     """
 
     def __init__(self):
-        self.confinement = _possible()
+        self.confinement = _confinement()
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
         """Return the outcomes of a program."""
@@ -76,7 +76,7 @@ class Sandlock:
 
 
 @lru_cache(maxsize=1)
-def _possible() -> dict:
+def _confinement() -> dict:
     """Return the keywords of sandlock's Sandbox with which a program runs on this machine.
 
     Raise ValueError naming what is missing.
