@@ -221,6 +221,13 @@ def test_nothing_passes_from_one_program_or_input_to_the_next(backend):
     assert outcomes[1][0].error == "NameError"
 
 
+@NEEDS_SANDLOCK
+def test_nothing_passes_from_one_run_of_a_script_to_the_next():
+    source = "import builtins\nn = int(open(0).read())\nprint(n)\nbuiltins.print = None"
+    [outcomes] = run_code([Job(source, stdin=["1", "2"])], SHORT, "sandlock")
+    assert [outcome.output for outcome in outcomes] == ["1\n", "2\n"]
+
+
 @BACKENDS
 def test_a_verdict_is_the_same_each_time(backend):
     source = "import random\nprint([random.random() for at in range(3)], {'a', 'b', 'c', 'd'})"

@@ -153,28 +153,9 @@ def _frame(job: dict, names: dict, call: tuple | None) -> dict:
         return frame | {"line": lines[-1] if lines else None}
 
 
-def _read_from(text: str) -> None:
-    """Let file 0 and sys.stdin be this text."""
-    reading, writing = os.pipe()
-    if text:
-        _thread.start_new_thread(_feed, (writing, text.encode(errors="replace")))
-    else:
-        os.close(writing)
-    os.dup2(reading, 0)
-    os.close(reading)
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 (read as long as it runs)
-
-
 def _feed(pipe: int, text: bytes) -> None:
     with open(pipe, "wb") as file:
         file.write(text)
-
-
-def _module(name: str) -> dict:
-    """Return the names of a new module."""
-    module = type(sys)(name)
-    sys.modules[name] = module
-    return vars(module)
 
 
 def main() -> None:
@@ -188,11 +169,19 @@ def main() -> None:
     refuse_more()
     job = eval(sys.stdin.readline(), {"inf": float("inf"), "nan": float("nan")})
     resource.setrlimit(resource.RLIMIT_AS, (job["memory"], job["memory"]))
+    random.seed(0)
 
-    # The program prints into our memory; what it writes past sys.stdout goes to file 2, which is
-    # the null device.
+    # The program reads its input from a pipe, and prints into our memory; what it writes past
+    # sys.stdout goes to file 2, which is the null device.
     wire = os.dup(1)
     os.dup2(2, 1)
+    reading, writing = os.pipe()
+    if job["stdin"]:
+        _thread.start_new_thread(_feed, (writing, job["stdin"].encode(errors="replace")))
+    else:
+        os.close(writing)
+    os.dup2(reading, 0)
+    os.close(reading)
     printed = _Printed(job["output"], job["printed_too_much"])
     # Named twice, because a program that puts another file in its place must not close it.
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(
@@ -200,27 +189,21 @@ def main() -> None:
     )
     __builtins__.exit = __builtins__.quit = sys.exit
 
+    # Run it: a module of another name than __main__ if its functions are called, so that it does
+    # not run its block for scripts.
+    module = type(sys)("program" if job["calls"] else "__main__")
+    sys.modules[module.__name__] = module
+    names = vars(module)
     with open(wire, "wb") as frames:
-        _read_from("")
         frames.write(b"\n")  # ready: its time begins
         frames.flush()
-        if job["calls"]:
-            # Not __main__, so that it does not run its block for scripts.
-            random.seed(0)
-            names = _module("program")
-            loaded = _frame(job, names, None)
-        for each in job["calls"] or job["texts"]:
-            if not job["calls"]:
-                _read_from(each)
-                random.seed(0)
-                frame = _frame(job, _module("__main__"), None)
-            elif loaded["kind"] == "value":
-                frame = _frame(job, names, each)
-            else:
-                frame = loaded
+        loaded = _frame(job, names, None)
+        for call in job["calls"] or [None]:
+            runs = call is not None and loaded["kind"] == "value"
+            frame = _frame(job, names, call) if runs else loaded
             text = printed.getvalue().decode("utf-8", "replace")
             printed.seek(0)
-            printed.truncate()  # the next outcome has what that prints
+            printed.truncate()  # the next call's outcome has what that prints
             frames.write(json.dumps(frame | {"output": text}).encode() + b"\n")
             frames.flush()
     os._exit(0)

@@ -71,8 +71,19 @@ class Sandlock:
         self.confinement = _confinement()
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program."""
-        return _outcomes(self.confinement, job, limits)
+        """Return the outcomes of a program, from one process, or from one per text of a script."""
+        if job.calls:
+            outcomes, _ = _process(self.confinement, job, "", limits, limits.seconds)
+            return outcomes
+        found = []
+        left = limits.seconds
+        for text in job.stdin:
+            if left <= 0:
+                found.append(timeout(limits))
+                continue
+            outcomes, left = _process(self.confinement, job, text, limits, left)
+            found += outcomes
+        return found
 
 
 @lru_cache(maxsize=1)
@@ -103,9 +114,11 @@ def _confinement() -> dict:
     warnings.filterwarnings("ignore", message="Policy field 'gid'")
     # Root becomes nobody in a user namespace, or in the driver if a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
+    trial = Job("import json\nprint(1)")
     for identity in [*mapped, {}]:
         chosen = confinement | identity
-        [outcome] = _outcomes(chosen, Job("import json\nprint(1)"), Limits(seconds=10.0))
+        limits = Limits(seconds=10.0)
+        [outcome], _ = _process(chosen, trial, "", limits, limits.seconds)
         if outcome.output == "1\n":
             return chosen
     raise ValueError(
@@ -116,23 +129,22 @@ def _confinement() -> dict:
     )
 
 
-def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
-    """Return the outcomes of a program, from one process."""
+def _process(
+    confinement: dict, job: Job, stdin: str, limits: Limits, seconds: float
+) -> tuple[list[Outcome], float]:
+    """Return the outcomes of one process, and how many of its seconds are left."""
     from sandlock import ExitReason, Sandbox, StdioMode
 
-    told = {
-        "source": job.source,
-        "calls": list(job.calls),
-        "texts": list(job.stdin),
-        "memory": limits.memory,
-        "output": limits.output,
-        "printed_too_much": _PRINTED_TOO_MUCH,
-    }
+    count = len(job.calls) or 1
+    told = {"source": job.source, "calls": list(job.calls), "stdin": stdin}
+    told |= {"memory": limits.memory, "output": limits.output}
+    told |= {"printed_too_much": _PRINTED_TOO_MUCH}
     piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
     found: list[Outcome] = []
     rest = b""
     last = None  # the outcome of the inputs that have none
+    left = seconds
     try:
         with Sandbox(**confinement).popen(command, **piped) as process:
             # Tell it the job, and wait until the interpreter is ready: then its time begins.
@@ -145,9 +157,9 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
             poll.register(process.stdout, select.POLLIN)
             if not poll.poll(1000 * _START_SECONDS) or not process.stdout.read(1):
                 raise RuntimeError("the interpreter did not start")
-            ends = time.monotonic() + limits.seconds
+            ends = time.monotonic() + seconds
             # Read an outcome per line, until all are there, it has ended, or it exceeds a limit.
-            while last is None and len(found) < job.count:
+            while last is None and len(found) < count:
                 left = ends - time.monotonic()
                 if left <= 0 or not poll.poll(1000 * left):
                     last = timeout(limits)
@@ -155,14 +167,15 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
                     last = too_much_output(limits, "sent")
                 elif data := process.stdout.read(65536):
                     *lines, rest = (rest + data).split(b"\n")
-                    found += [_outcome(line, limits) for line in lines[: job.count - len(found)]]
+                    found += [_outcome(line, limits) for line in lines[: count - len(found)]]
                 else:
                     break
-            over = last is not None or len(found) == job.count
+            left = ends - time.monotonic()
+            over = last is not None or len(found) == count
             ended = process.wait(timeout=0.001 if over else _END_SECONDS)  # then it is killed
     except (RuntimeError, OSError) as error:  # the machine's fault, not the program's
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
-        return [failed] * job.count
+        return [failed] * count, left
     if last is None:  # it ended by itself
         if ended.exit_code == _PRINTED_TOO_MUCH:  # or the program chose it, and has won nothing
             last = too_much_output(limits, "printed")
@@ -172,7 +185,7 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
         else:
             said = "it ended the process before it was done."
             last = Outcome("error", error="SystemExit", message=said)
-    return found + [last] * (job.count - len(found))
+    return found + [last] * (count - len(found)), left
 
 
 def _outcome(line: bytes, limits: Limits) -> Outcome:
