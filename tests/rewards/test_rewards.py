@@ -32,8 +32,6 @@ FULL = {
     "json_format_reward": '{"a": 4}',
     "code_format_reward": CODE,
     "tests_reward": CODE,
-    "executes_reward": CODE,
-    "output_match_reward": "\n```python\nprint(4)\n```\n",
 }
 LESS = {
     "max_length_reward": "a " * 90,
@@ -47,8 +45,6 @@ OPTIONS = {
     "reasoning_steps_reward": {"steps": 1},
     "task_reward": {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]},
     "tests_reward": {"tests": ["assert f() == 4"]},
-    "executes_reward": {"tests": ["assert f() == 4"]},
-    "output_match_reward": {"tests": ['[{"stdin": "", "stdout": "4"}]']},
 }
 COLUMNS = {
     "answer",
