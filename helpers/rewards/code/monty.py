@@ -39,7 +39,8 @@ _DEEPEST = 1000  # calls, as in CPython
 
 # No program knows these names, nor the value that the last line of a program gives.
 _TOKEN = secrets.token_hex(8)
-_CHECKED, _INPUTS = f"_checked_{_TOKEN}", f"_inputs_{_TOKEN}"
+_CHECKED = f"_checked_{_TOKEN}"
+_INPUTS = f"_inputs_{_TOKEN}"
 # A value is checked inside, because outside a range would be text, and a deque a list. A value of
 # more items than `most` is longer than that as text; one that contains itself has no end of them.
 _BEFORE_CALLS = f"""
@@ -189,7 +190,7 @@ def _script_outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
 
 @contextlib.contextmanager
 def _session(pool, limits: Limits, seconds: float) -> Iterator[tuple]:
-    """Give (a session of a worker, when its program must end). The time begins here, and not while
+    """Yield (a session of a worker, when its program must end). The time begins here, and not while
     the program waits for a worker.
 
     monty's own limit of time begins anew with each piece of code, and none begins after the end: so
@@ -246,9 +247,11 @@ def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None =
         return out_of_memory(limits, output)
     # or monty lacks something, or the program failed by itself.
     if type(error).__name__ == "MontyCrashedError":
-        name, message = "Crash", "it crashed the interpreter."
+        name = "Crash"
+        message = "it crashed the interpreter."
     elif message.endswith(_AT_END):
-        name, frames = "EOFError", frames[:-1]  # which monty does not know, from our `input`
+        name = "EOFError"  # which monty does not know, from our `input`
+        frames = frames[:-1]
     elif lacks := _lacking(inner, frames, source):
         return Outcome("unsupported", message=lacks, output=output)
     elif message.startswith("Internal error in monty"):
