@@ -65,7 +65,7 @@ def {_CHECKED}(
         elif type(item) in sequences:
             stack.extend(item)
         elif type(item) not in leaves:
-            return "error", f"a value of type {{repr(type(item))[:100]}}"
+            return "error", repr(type(item))[:100]
     if stack or len(repr(value)) > most:
         return "output", None
     return "value", value
