@@ -21,7 +21,7 @@ from helpers.commands import pipeline
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.code.programs import executes_reward, tests_reward
+from helpers.rewards.code.rewards import tests_reward, verdicts
 from helpers.runs import Run
 from helpers.training.policy import sample
 from tools.pocket import build, functions
@@ -107,10 +107,8 @@ def rows(model, tokenizer, precision: str) -> list[str]:
             score for text, score in zip(texts, seen, strict=True) if functions.is_hard_coded(text)
         ]
         low, high = wilson_interval(right, n)
-        shares = [
-            f"{part / n:.1%}"
-            for part in (right, sum(seen), len(tables), sum(executes_reward(texts, tests=hidden)))
-        ]
+        run = sum(verdict in ("right", "wrong value") for verdict in verdicts(texts, hidden))
+        shares = [f"{part / n:.1%}" for part in (right, sum(seen), len(tables), run)]
         passing = f"{sum(tables) / len(tables):.1%}" if tables else "–"
         interval = f"{low:.1%} to {high:.1%}"
         cells = [precision, decoding, shares[0], interval, shares[1], shares[2], passing, shares[3]]

@@ -23,7 +23,7 @@ from pathlib import Path
 import psutil
 
 from helpers import PROJECT
-from helpers.rewards.code import Job, Limits, run_code
+from helpers.rewards.code.run import Job, Limits, run_code
 from tests.rewards.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
@@ -47,8 +47,7 @@ def programs(count: int, inputs: int = 3, bodies: Sequence[str] = BODIES) -> lis
     return [
         Job(
             f"def f_{at}(numbers):\n{body}\n",
-            f"f_{at}",
-            tuple((list(numbers),) for numbers in INPUTS[:inputs]),
+            [(f"f_{at}", (list(numbers),)) for numbers in INPUTS[:inputs]],
         )
         for at, body in enumerate(bodies)
     ]
@@ -68,7 +67,7 @@ def bare(jobs: list[Job], workers: int) -> None:
     """The same calls in a bare `python -I -c` each: of harmless programs only."""
 
     def one(job: Job) -> None:
-        calls = "".join(f"print({job.call}(*{arguments!r}))\n" for arguments in job.inputs)
+        calls = "".join(f"print({name}(*{arguments!r}))\n" for name, arguments in job.calls)
         subprocess.run(
             [sys.executable, "-I", "-c", job.source + calls], capture_output=True, check=True
         )
@@ -114,7 +113,7 @@ def memory() -> str:
     """Bytes of our process before and after 10,000 programs of every kind."""
     jobs = (
         programs(950)
-        + [Job("def f():\n    return ['x' * 1000] * 60", "f", ((),))] * 30
+        + [Job("def f():\n    return ['x' * 1000] * 60", [("f", ())])] * 30
         + [Job("x = [][0]")] * 20
     )
     process = psutil.Process()

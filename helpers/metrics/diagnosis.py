@@ -486,7 +486,7 @@ def _unjudged(signals: Signals) -> Finding | None:
         "unjudged",
         "Many programs were not judged, so they score None and leave their groups.",
         f"{worst} is {most[worst]:.0%} of the batch at step {shares[worst].idxmax()}",
-        'Judge with backend="auto" or "sandlock"; if they were not started, give the batch more '
+        'Judge with backend="sandlock"; if they were not started, give the batch more '
         "time or each program less.",
     )
 

@@ -22,5 +22,5 @@ LIBRARY = {
     "json_format": "structure",
     "forbidden_patterns": "style",
     "repetition": "style",
-    "tests": "code.programs",
+    "tests": "code.rewards",
 }

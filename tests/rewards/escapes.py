@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.rewards.code import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code.run import Backend, Job, Limits, Outcome, run_code
 
 ANSWER = 918273645  # of solve(20): what no program can know
 _SECRET = "a-word-that-never-leaves"
@@ -70,7 +70,7 @@ def attempt(
 
     def judged(escape: Escape) -> Attempt:
         source = escape.source.replace("@FOLDER@", folder).replace("@PORT@", str(port))
-        job = Job(source, "solve", ((20,),) * escape.count) if escape.count else Job(source)
+        job = Job(source, [("solve", (20,))] * escape.count)
         began = time.monotonic()
         for _ in range(1 + escape.twice):
             [outcomes] = run_code([job], _LIMITS, backend, workers)

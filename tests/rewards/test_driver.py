@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from helpers.rewards.code import driver
-from helpers.rewards.code.plain import not_plain, read
+from helpers.rewards.code.jobs import other_than_plain
+from helpers.rewards.code.sandlock import plain_data
 
 LEAVES = (
     st.none()
@@ -40,7 +41,7 @@ tried = settings(derandomize=True, deadline=None, suppress_health_check=[HealthC
 @tried
 @given(PLAIN)
 def test_values_arrive_as_they_were(value):
-    back = read(json.dumps(driver.plain(value)))
+    back = plain_data(json.dumps(driver.plain(value)))
     assert repr(back) == repr(value) or back == value
 
 
@@ -48,10 +49,10 @@ def test_values_arrive_as_they_were(value):
 @given(st.text(alphabet='[]{}",:.-1e9 tuplesdicby', max_size=30))
 def test_any_text_is_plain_data_or_refused(text):
     try:
-        value = read(text)
+        value = plain_data(text)
     except ValueError:
         return
-    assert not_plain(value) is None
+    assert other_than_plain(value) == ""
 
 
 class Lies(int):
@@ -74,10 +75,10 @@ def test_a_value_of_another_type_or_too_deep_does_not_leave(value):
 
 
 @pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, Counter])
-def test_how_many_items_a_set_may_have_is_said_before_it_leaves(kind):
-    with pytest.raises(TypeError, match="more than 4000 items"):
-        driver.plain([kind(range(4001))])
-    assert len(read(json.dumps(driver.plain(kind(range(4000)))))) == 4000
+def test_a_set_that_is_too_large_is_refused_before_it_is_built(kind):
+    with pytest.raises(ValueError, match="more than 4000 items"):
+        plain_data(json.dumps(driver.plain([kind(range(4001))])))
+    assert len(plain_data(json.dumps(driver.plain(kind(range(4000)))))) == 4000
 
 
 @pytest.mark.parametrize(
@@ -99,10 +100,8 @@ def test_how_many_items_a_set_may_have_is_said_before_it_leaves(kind):
         "[" * 5000 + "]" * 5000,
         "[" * 102 + "]" * 102,
         "9" * 5000,
-        json.dumps({"set": list(range(4001))}),
-        json.dumps({"dict": [[n, 0] for n in range(4001)]}),
     ],
 )
 def test_what_the_driver_never_writes_is_refused(text):
     with pytest.raises(ValueError):
-        read(text)
+        plain_data(text)

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from helpers.rewards.code import Outcome
+from helpers.rewards.code.run import Outcome
 from tests.rewards.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 
@@ -38,19 +38,15 @@ class Naive:
     exit code of 0 passes.
     """
 
-    def run(self, jobs, limits):
+    def run(self, job, limits) -> list[Outcome]:
         """As `Backend.run`."""
-        return [[self.judged(job)] for job in jobs]
-
-    def judged(self, job) -> Outcome:
-        """The outcome of a program."""
         program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=600
         )
         if done.returncode == 0:
-            return Outcome("value", value=ANSWER, output=done.stdout)
-        return Outcome("error", output=done.stdout)
+            return [Outcome("value", value=ANSWER, output=done.stdout)]
+        return [Outcome("error", output=done.stdout)]
 
 
 @pytest.mark.parametrize(

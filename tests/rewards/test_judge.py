@@ -1,35 +1,30 @@
-"""A judge that scores, before a real HTTP server: the wire format, its faults, injection, the
-budget, the cache, and the key that nobody sees.
+"""A judge that scores, before a real HTTP server: the wire format, its faults, injection, and the
+criteria of a row.
 """
 
 import asyncio
 import copy
-import gzip
 import json
 import pickle
 import re
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 
+import numpy as np
 import pytest
-import torch
 from trl.trainer.utils import get_callable_name, is_async_callable
 
-from helpers.presets import PRESETS
-from helpers.results import serving
-from helpers.rewards import judge_client
+from helpers.rewards import judge
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.judge import JudgeReward
-from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.rewards.shaping import reward_name
 from helpers.tags import THINK_ANSWER
+from notebooks.checks.scripted_judge import scripted_judge
 
 RUBRIC = "10 where the completion is polite."
 MARK = re.compile(r"\AThe code of the marks is (\w+)\.$", re.M)
-KEY = "sk-a-secret-of-the-test"
 THREE = ["one", "two", "three"]
 NO_VERDICT = "a reply without the verdict that was asked for"
 
@@ -76,7 +71,7 @@ def unjudged(judge, completions: list, **columns) -> tuple[list, str]:
 
 @pytest.fixture
 def no_pause(monkeypatch):
-    monkeypatch.setattr(judge_client, "_PAUSES", [0] * len(judge_client._PAUSES))
+    monkeypatch.setattr(judge, "_PAUSES", [0] * len(judge._PAUSES))
 
 
 # --- The wire format ------------------------------------------------------------------------------
@@ -155,12 +150,8 @@ BROKEN = [
         (NO_VERDICT, (200, body, {}))
         for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}', b'{"usage": 3}')
     ],
-    ("a reply of more than 1,000,000 bytes", (200, b" " * 3_000_000, {})),
-    # which would be 100 MB
-    (NO_VERDICT, (200, gzip.compress(b" " * 10**8), {"Content-Encoding": "gzip"})),
-    (f"HTTP 404 Not Found {MISSING.decode()}", (404, MISSING, {})),
-    ("HTTP 400 Bad Request too long", (400, b"too\nlong", {})),
-    ("HTTP 307 Temporary Redirect", (307, b"", {"Location": "http://a.b/"})),
+    (f"HTTP 404 {MISSING.decode()}", (404, MISSING, {})),
+    ("HTTP 400 too long", (400, b"too\nlong", {})),
 ]
 
 
@@ -172,15 +163,14 @@ def test_what_is_wrong_for_good_is_not_asked_again(serve, cause, answer):
     metrics = {}
     scores, told = unjudged(judge_of(server), THREE, log_metric=metrics.__setitem__)
     assert scores == [None, 0.4, None] and len(server.asked) == 3
-    assert told == f"judge_reward: 2 of 3 completions were not judged and score None: {cause}."
+    assert told == f"judge_reward: 2 of 3 requests were not judged and score None: {cause}."
     assert metrics == {"judge_reward/unjudged": 2 / 3}
-    assert {headers["Accept-Encoding"] for _, headers, _ in server.asked} == {"identity"}
 
 
 PASSING = [
-    ("HTTP 500 Internal Server Error", (500, b"", {})),
-    ("HTTP 429 Too Many Requests slowly", (429, b"slowly", {})),
-    ("HTTP 408 Request Timeout", (408, b"", {})),
+    ("HTTP 500", (500, b"", {})),
+    ("HTTP 429 slowly", (429, b"slowly", {})),
+    ("HTTP 408", (408, b"", {})),
     ("no connection to {url}/chat/completions (RemoteProtocolError)", None),
 ]
 
@@ -242,68 +232,14 @@ def test_special_tokens_are_taken_apart_wherever_they_are(serve, token):
     assert "<answer>a < b, x[1], <p>[" in server.asked[1][2]["messages"][1]["content"]
 
 
-# --- The budget, the cache, the key ---------------------------------------------------------------
-
-
-@pytest.mark.usefixtures("no_pause")
-def test_a_budget_in_calls_is_never_passed(serve, tmp_path):
-    server, many = serve(score(10)), [f"text {n}" for n in range(12)]
-
-    async def together(*judges: JudgeReward) -> list:
-        prompts = ["p"] * len(many)
-        asked = (j([f"{n} {text}" for text in many], prompts) for n, j in enumerate(judges))
-        return [score for scores in await asyncio.gather(*asked) for score in scores]
-
-    # as several processes, and a resumed training, do: each has its own count of nothing
-    spent = {"cache": tmp_path, "budget_calls": 11}
-    with pytest.warns(UserWarning, match="the budget of 11 calls is spent"):
-        scores = asyncio.run(together(*(judge_of(server, **spent) for _ in range(3))))
-    assert len(server.asked) == 11 == scores.count(1.0) and scores.count(None) == 25
-    with pytest.warns(UserWarning, match="the budget of 11 calls is spent"):
-        Lab([judge_of(server, **spent)], [1.0]).scores(["another"])
-    assert len(server.asked) == 11
-    more = judge_of(server, cache=tmp_path, budget_calls=13)
-    assert unjudged(more, many)[0].count(1.0) == 2, "what was refused was not spent"
-    failing = serve((500, b"", {}))
-    judge = judge_of(failing, cache=tmp_path / "other", budget_calls=3)
-    assert "the budget of 3 calls is spent" in unjudged(judge, ["x"])[1]
-    assert len(failing.asked) == 3 == judge.calls, "calls that fail are spent too"
-
-
-def test_what_was_judged_is_not_asked_again(serve, tmp_path):
-    server, other = serve(by_length), serve(score(0))
-    kept = {"cache": tmp_path / "kept"}
-    assert unjudged(judge_of(serve(score(11)), **kept), ["a"])[0] == [None], "which is not kept"
-    assert run(judge_of(server, **kept), ["a", "bb"]) == [0.1, 0.2]
-    assert run(judge_of(server, **kept, budget_calls=0), ["bb", "a"]) == [0.2, 0.1]
-    assert len(server.asked) == 2
-    same = {"model": "judge", "rubric": RUBRIC}
-    for changed in (
-        {"options": {"max_tokens": 99}},
-        {"points": 20},
-        {"rubric": "Another."},
-        {"model": "other"},
-    ):
-        run(JudgeReward(server.url, **(same | kept | changed)), ["a"])
-    assert len(server.asked) == 6, "another request is asked anew"
-    assert run(judge_of(other, **kept), ["a"]) == [0.0], "another server is asked anew"
-
-
-def test_the_key_is_sent_and_nowhere_else_to_be_seen(serve, tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("A_KEY", f" {KEY}\n")
-    echo = (401, b"x" * 190 + KEY.encode(), {})
-    server = serve(lambda request, number: score(1) if number == 0 else echo)
-    judge = judge_of(server, key_variable="A_KEY", cache=tmp_path)
-    assert run(judge, ["x"]) == [0.1]
-    assert server.asked[0][1]["Authorization"] == f"Bearer {KEY}"
-    scores, told = unjudged(judge, ["y"])
-    assert scores == [None] and "xxx" in told
-    kept = [path.read_text() for path in tmp_path.rglob("*.json")]
-    seen = [told, repr(judge), repr(judge.__dict__), *capsys.readouterr(), *kept]
-    assert not any("sk-" in text for text in seen) and KEY.encode() not in pickle.dumps(judge)
-
-
 # --- As any reward --------------------------------------------------------------------------------
+
+
+def test_the_key_of_the_variable_is_sent(serve, monkeypatch):
+    monkeypatch.setenv("A_KEY", " sk-a-secret\n")
+    server = serve(score(1))
+    assert run(judge_of(server, key_variable="A_KEY"), ["x"]) == [0.1]
+    assert server.asked[0][1]["Authorization"] == "Bearer sk-a-secret"
 
 
 def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve):
@@ -318,35 +254,64 @@ def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve)
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"base_url": "127.0.0.1:8000"}, "base_url must begin with http"),
-        ({"base_url": "https://me:hidden@host/v1"}, "without a password"),
+        ({"base_url": "127.0.0.1:8000"}, "base_url='127.0.0.1:8000' must begin with http"),
         ({"key_variable": "NO_KEY_IS_HERE"}, "NO_KEY_IS_HERE holds no API key"),
-        ({"budget_calls": 5}, "budget_calls needs a cache"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong, says):
     given = {"base_url": "http://127.0.0.1:8000/v1", "model": "judge", "rubric": RUBRIC} | wrong
-    with pytest.raises(ValueError, match=says) as refused:
+    with pytest.raises(ValueError, match=says):
         JudgeReward(**given)
-    assert "hidden" not in str(refused.value)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("one_thread")
-@pytest.mark.needs("vllm")
-def test_vllm_itself_is_a_judge(tokenizer):
-    """The pocket model cannot follow a rubric; the schema makes it answer with a score all the
-    same.
+# --- The criteria of a row ------------------------------------------------------------------------
 
-    The schema lets it put any white space between the tokens, and it would never stop: so it may
-    write none.
-    """
-    roomy = replace(PRESETS["pocket"], max_completion_length=900)
-    white = {
-        str(token): -100 for token in range(len(tokenizer)) if tokenizer.decode([token]).isspace()
-    }
-    with serving.server(roomy.model_path, roomy, torch.float32) as address:
-        options = {"logit_bias": white}
-        judge = JudgeReward(f"{address}/v1", serving.MODEL, "10 if polite.", options=options)
-        scores = run(judge, ["Thanks.", "No!", "4"])
-        assert all(isinstance(s, float) and 0 <= s <= 1 for s in scores) and judge.calls == 3
+CRITERIA = [
+    {"criterion": "says thanks", "weight": 3},
+    {"criterion": "says please", "weight": 1},
+    {"criterion": "shouts", "weight": -2},
+]
+
+
+def says(text: str, shown: dict) -> float:
+    return float({"shouts": "!"}.get(shown["criterion"], shown["criterion"][5:]) in text)
+
+
+@pytest.mark.parametrize("as_stored", [list, json.dumps, lambda given: np.array(given)])
+def test_the_weight_of_what_is_met_is_asked_in_one_call(as_stored):
+    texts = ["thanks, please", "thanks", "thanks!", "please!!", "no", ""]
+    with scripted_judge(says) as address:
+        judge = JudgeReward(address, "judge", "", rubric_column="rubric")
+        scores = run(judge, texts, rubric=[as_stored(CRITERIA)] * len(texts))
+        assert scores == [1.0, 0.75, 0.25, 0.0, 0.0, 0.0], "never below 0"
+        assert judge.calls == 5
+        two = [[CRITERIA[0], CRITERIA[1] | {"weight": weight}] for weight in (1, 3)]
+        assert run(judge, ["thanks"] * 2, rubric=list(map(as_stored, two))) == [0.75, 0.5]
+
+
+@pytest.mark.parametrize(
+    "rubric",
+    [
+        *(None, "polite?", [], 5, "[1]", {"criterion": "a", "weight": 1}),
+        *([{"criterion": "a"}], [{"criterion": None, "weight": 1}], [{"weight": 1}]),
+        *([{"criterion": "a", "weight": weight}] for weight in (-1, None, float("nan"), 1e999)),
+    ],
+)
+def test_a_row_without_sound_criteria_is_named_before_anything_is_asked(rubric):
+    judge = JudgeReward("http://127.0.0.1:9", "judge", RUBRIC, rubric_column="rubric")
+    with pytest.raises(ValueError, match=r"the 'rubric' of row 1 in the batch must be a list of"):
+        run(judge, ["a", "b"], rubric=[CRITERIA, rubric])
+    with pytest.raises(ValueError, match=r"the 'rubric' of row 0 .* it is None"):
+        run(judge, ["a"])
+    assert judge.calls == 0
+
+
+@pytest.mark.parametrize("answer", [{"1": 1, "2": True, "3": 0}, {"1": 1}, [1] * 3])
+def test_an_answer_without_each_criterion_is_not_a_verdict(serve, answer):
+    server = serve(said(answer))
+    judge = JudgeReward(server.url, "judge", RUBRIC, rubric_column="r")
+    assert unjudged(judge, ["a"], r=[CRITERIA])[0] == [None]
+    many = [CRITERIA[0] | {"criterion": f"criterion {n}"} for n in range(48)]
+    unjudged(judge, ["a"], r=[many])
+    short, long = (request["max_tokens"] for _, _, request in server.asked)
+    assert short < 400 and long > 900, "the answer to many criteria is long"

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from helpers.rewards.code import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
+from helpers.rewards.code import sandlock
+from helpers.rewards.code.run import SOURCE_MOST, Job, Limits, Outcome, backend_named, run_code
 
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
@@ -24,17 +25,14 @@ SANDLOCK = pytest.param("sandlock", marks=NEEDS_SANDLOCK)
 BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
 
 
-def call(
-    source: str, *inputs, name: str = "f", backend="monty", limits: Limits = SHORT
-) -> list[Outcome]:
-    [outcomes] = run_code([Job(source, name, inputs)], limits, backend)
+def call(source: str, *inputs, backend="monty", limits: Limits = SHORT) -> list[Outcome]:
+    """The outcome of f for each tuple of arguments."""
+    [outcomes] = run_code([Job(source, [("f", given) for given in inputs])], limits, backend)
     return outcomes
 
 
-def script(
-    source: str, stdin: str | None = None, backend="monty", limits: Limits = SHORT
-) -> Outcome:
-    [[outcome]] = run_code([Job(source, stdin=stdin)], limits, backend)
+def script(source: str, stdin: str = "", backend="monty", limits: Limits = SHORT) -> Outcome:
+    [[outcome]] = run_code([Job(source, stdin=[stdin])], limits, backend)
     return outcome
 
 
@@ -70,7 +68,6 @@ VALUES = [
 @BACKENDS
 def test_plain_data_goes_in_and_comes_out_the_same(backend):
     outcomes = call(SAME, *((value,) for value in VALUES), backend=backend)
-    assert {outcome.backend for outcome in outcomes} == {backend}
     assert [outcome.kind for outcome in outcomes] == ["value"] * len(VALUES)
     assert [repr(outcome.value) for outcome in outcomes] == [repr(value) for value in VALUES]
 
@@ -95,13 +92,10 @@ def test_plain_data_goes_in_and_comes_out_the_same(backend):
     ],
 )
 def test_another_type_is_an_error(backend, value):
-    [outcome] = call(
-        f"from collections import deque\ndef f():\n    return {value}", (), backend=backend
-    )
-    assert (outcome.kind, outcome.error) == (
-        "error",
-        "TypeError",
-    ) and "only plain data" in outcome.message
+    source = f"from collections import deque\ndef f():\n    return {value}"
+    [outcome] = call(source, (), backend=backend)
+    assert (outcome.kind, outcome.error) == ("error", "TypeError")
+    assert "only plain data" in outcome.message
 
 
 def _error(name: str, **more) -> Outcome:
@@ -131,15 +125,15 @@ OVERWRITTEN = "list = dict = type = len = repr = isinstance = 3\nsum = lambda x:
 DIVIDED = "def f(a, b=2):\n    print('got', a)\n    return a / b"
 CASES = {  # the job, and what comes of each input
     "a dictionary of the library is one": (
-        Job(LIBRARY, "f", ((["a", "a"],),)),
+        Job(LIBRARY, [("f", (["a", "a"],))]),
         [Outcome("value", [{"a": 2}, {1: ["a", "a"]}])],
     ),
     "more than the limit is no value": (
-        Job("def f(n):\n    return 'x' * n", "f", ((4_000,), (6_000,), (1,))),
+        Job("def f(n):\n    return 'x' * n", [("f", (n,)) for n in (4_000, 6_000, 1)]),
         [Outcome("value", "x" * 4_000), Outcome("output"), Outcome("value", "x")],
     ),
     "every input has its own outcome": (
-        Job(DIVIDED, "f", ((4,), (1, 0), ())),
+        Job(DIVIDED, [("f", (4,)), ("f", (1, 0)), ("f", ())]),
         [
             Outcome("value", 2.0, output="got 4\n"),
             _error("ZeroDivisionError", line=3, output="got 1\n"),
@@ -147,27 +141,27 @@ CASES = {  # the job, and what comes of each input
         ],
     ),
     "each input may have a function of its own": (
-        Job(DOUBLE, ("f", "g", "h"), ((1,), (2,), (3,))),
+        Job(DOUBLE, [("f", (1,)), ("g", (2,)), ("h", (3,))]),
         [Outcome("value", 1), Outcome("value", -2), _error("NameError")],
     ),
     "a function of Python's is not the program's": (
-        Job("def f(x):\n    return sum(x)", "sum", (([1, 2],),)),
+        Job("def f(x):\n    return sum(x)", [("sum", ([1, 2],))]),
         [_error("NameError")],
     ),
     "the program's own, named like Python's": (
-        Job("def sum(x):\n    return 'mine'", "sum", (([1, 2],),)),
+        Job("def sum(x):\n    return 'mine'", [("sum", ([1, 2],))]),
         [Outcome("value", "mine")],
     ),
     "names of Python's with another meaning": (
-        Job(OVERWRITTEN, "sum", (([1, 2],),)),
+        Job(OVERWRITTEN, [("sum", ([1, 2],))]),
         [Outcome("value", [1, 2])],
     ),
     "a block for scripts is not run for a function": (
-        Job(GUARDED, "f", ((),)),
+        Job(GUARDED, [("f", ())]),
         [Outcome("value", ["program", 1])],
     ),
     "a program that fails fails for every input": (
-        Job("x = [][1]\n" + SAME, "f", ((1,), (2,))),
+        Job("x = [][1]\n" + SAME, [("f", (1,)), ("f", (2,))]),
         [_error("IndexError", line=1)] * 2,
     ),
     "a script that reads too much": (
@@ -176,12 +170,7 @@ CASES = {  # the job, and what comes of each input
     ),
     "no end of an assignment": (Job("x = "), [_error("SyntaxError", line=1)]),
     "a bracket too few": (Job("def f(:\n    pass"), [_error("SyntaxError", line=1)]),
-    "no indentation": (Job("if True:\nx = 1"), [_error("IndentationError", line=2)]),
-    "a return in no function": (Job("return 1"), [_error("SyntaxError", line=1)]),
-    "an await in no asynchronous function": (
-        Job("async def g():\n    return 1\ndef f():\n    return await g()", "f", ((),)),
-        [_error("SyntaxError", line=4)],
-    ),
+    "a return in no function": (Job("return 1"), [_error("SyntaxError")]),
 }
 
 
@@ -192,7 +181,7 @@ def test_what_comes_of_a_program(backend, case):
     [found] = run_code([job], SHORT, backend)
     for outcome, asked in zip(found, expected, strict=True):
         line = outcome.line if asked.line else None
-        assert replace(outcome, message="", backend="", line=line) == asked, outcome
+        assert replace(outcome, message="", line=line) == asked, outcome
 
 
 @BACKENDS
@@ -217,21 +206,26 @@ def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
 
 
 def test_what_a_script_reads_counts_for_its_memory_and_must_be_text():
-    job = Job("print(len(input()))", stdin=("x", "x" * 10**7, "\ud800"))
+    job = Job("print(len(input()))", stdin=["x", "x" * 10**7, "\ud800"])
     [outcomes] = run_code([job], Limits(memory=1_000_000))
     assert [one.kind for one in outcomes] == ["value", "memory", "error"]
 
 
 @BACKENDS
 def test_nothing_passes_from_one_program_or_input_to_the_next(backend):
-    first = Job(
-        "import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x", "f", (([],), ([],))
-    )
-    second = Job("def f():\n    return left", "f", ((),))
-    for jobs in ([first, second], [second]):
-        outcomes = run_code(jobs, SHORT, backend, workers=1)
-        assert outcomes[-1][0].error == "NameError"
-    assert [outcome.value for outcome in run_code([first], SHORT, backend)[0]] == [[1], [1]]
+    keeps = "import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x"
+    first = Job(keeps, [("f", ([],)), ("f", ([],))])
+    second = Job("def f():\n    return left", [("f", ())])
+    outcomes = run_code([first, second], SHORT, backend, workers=1)
+    assert [outcome.value for outcome in outcomes[0]] == [[1], [1]]
+    assert outcomes[1][0].error == "NameError"
+
+
+@NEEDS_SANDLOCK
+def test_nothing_passes_from_one_run_of_a_script_to_the_next():
+    source = "import builtins\nn = int(open(0).read())\nprint(n)\nbuiltins.print = None"
+    [outcomes] = run_code([Job(source, stdin=["1", "2"])], SHORT, "sandlock")
+    assert [outcome.output for outcome in outcomes] == ["1\n", "2\n"]
 
 
 @BACKENDS
@@ -271,7 +265,7 @@ def test_the_time_is_for_all_inputs_together(backend):
 def test_the_time_is_for_all_runs_of_a_script_together(backend):
     source = "if input() == 'loop':\n    while True: pass\nprint('done')"
     began = time.monotonic()
-    job = Job(source, stdin=("go", "loop", "loop", "loop", "go"))
+    job = Job(source, stdin=["go", "loop", "loop", "loop", "go"])
     [outcomes] = run_code([job], Limits(seconds=1.0), backend)
     assert [one.kind for one in outcomes] == ["value"] + ["timeout"] * 4
     assert outcomes[0].output == "done\n" and time.monotonic() - began < 3.0
@@ -281,29 +275,13 @@ def test_the_time_is_for_all_runs_of_a_script_together(backend):
 def test_no_program_starts_after_the_batchs_time(backend):
     looping = Job("while True: pass")
     limits = Limits(seconds=0.5, batch=0.2)
-    found = run_code([looping, Job(SAME, "f", ((1,), (2,)))], limits, backend, workers=1)
+    late = Job(SAME, [("f", (1,)), ("f", (2,))])
+    found = run_code([looping, late], limits, backend, workers=1)
     assert [[one.kind for one in outcomes] for outcomes in found] == [
         ["timeout"],
         ["not started"] * 2,
     ]
     assert "the batch's 0.2 seconds were over" in found[1][0].message
-
-
-@pytest.mark.parametrize(
-    "limits",
-    [
-        {"seconds": 0},
-        {"seconds": "2"},
-        {"memory": 1.5},
-        {"output": -1},
-        {"seconds": 1e999},
-        {"batch": 0},
-    ],
-)
-def test_limits_that_are_none(limits):
-    [name] = limits
-    with pytest.raises(ValueError, match=f"the limit {name}=.* is not a positive"):
-        Limits(**limits)
 
 
 # --- What is refused ------------------------------------------------------------------------------
@@ -314,7 +292,7 @@ def test_limits_that_are_none(limits):
     ("source", "words"),
     [
         ("x = 1\n" * 170_000, f"more than {SOURCE_MOST} characters"),
-        ("x = '\ud800'", "surrogates not allowed"),
+        ("x = '\ud800'", "surrogates"),
         ("x = 1\0", "null bytes"),
     ],
 )
@@ -323,45 +301,26 @@ def test_programs_that_are_none(backend, source, words):
     assert [outcome.kind for outcome in outcomes] == ["error"] * 2 and words in outcomes[0].message
 
 
-@pytest.mark.parametrize(
-    ("job", "words"),
-    [
-        (Job("x = 1", inputs=((1,),)), "needs call"),
-        (Job("x = 1", call="f(1)"), "not the name of a function"),
-        (Job("x = 1", call="f", inputs=(1,)), r"write \(1,\)"),
-        (Job("x = 1", call="f", inputs=((range(3),),)), "a value of type range"),
-        (Job("x = 1", call=("f", "g(1)"), inputs=((1,), (2,))), "not the name of a function"),
-    ],
-)
-def test_jobs_that_a_caller_got_wrong(job, words):
-    with pytest.raises(ValueError, match=words):
-        run_code([job])
-
-
 def test_a_back_end_that_is_not_known():
-    with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock, auto"):
+    with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock"):
         run_code([Job("1")], backend="docker")
 
 
 def test_a_back_end_that_is_not_installed(monkeypatch):
-    from helpers.rewards.code import sandlock
-
     monkeypatch.setitem(sys.modules, "sandlock", None)
-    sandlock._possible.cache_clear()
+    sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match="'sandlock' is not installed: `pip install sandlock=="):
         run_code([Job("1")], backend="sandlock")
 
 
 @NEEDS_SANDLOCK
 def test_a_machine_that_cannot_have_sandlock(monkeypatch):
-    from helpers.rewards.code import sandlock
-
     monkeypatch.setattr(sandlock, "_PYTHON", "/no/such/python")
-    sandlock._possible.cache_clear()
+    sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match=r"does not start here .*older than Linux"):
         run_code([Job("1")], backend="sandlock")
 
 
 def test_the_limits_that_the_docs_name_and_nothing_to_do():
     assert Limits() == Limits(seconds=2.0, memory=256_000_000, output=64_000, batch=300.0)
-    assert run_code([]) == [] and run_code([Job(SAME, "f", ())]) == [[]]
+    assert run_code([]) == []

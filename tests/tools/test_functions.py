@@ -5,7 +5,7 @@ import json
 import pytest
 
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.code.programs import tests_reward
+from helpers.rewards.code.rewards import tests_reward
 from tools.pocket import functions
 
 

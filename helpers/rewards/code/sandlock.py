@@ -1,37 +1,39 @@
 """The back end "sandlock": CPython in a process of its own under Landlock and seccomp, one for each
-program, forked from one that waits in the sandbox (`starter`).
+program.
 
 A program reads the Python installation and nothing else, writes nothing (no file, no owner, mode,
 time or attribute of one), has no network, no other process and no environment. As root it runs as
 nobody, without any capability. Left out: a folder to write to, because no limit of its size holds
-against one large or sparse file.
+against one large or sparse file; and an interpreter that waits and forks for each program.
 """
 
+import contextlib
 import importlib.util
 import json
 import os
 import select
-import signal
 import sys
 import sysconfig
 import time
-from collections.abc import Sequence
-from functools import lru_cache, partial
+import warnings
+from functools import lru_cache
 
-from helpers.rewards.code.driver import PRINTED_TOO_MUCH, READY
-from helpers.rewards.code.plain import read
-from helpers.rewards.code.starter import START_SECONDS, starter
-from helpers.rewards.code.types import (
+from helpers.rewards.code.jobs import (
+    MOST_HASHED,
     Job,
     Limits,
     Outcome,
+    other_than_plain,
     out_of_memory,
-    run_all,
     timeout,
+    too_much_output,
 )
 
 _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
+_START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
+_END_SECONDS = 1.0  # for a process that has closed its output to end by itself
+_PRINTED_TOO_MUCH = 7  # the status of a process that the driver ends for it
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = (
     "/lib",
@@ -46,10 +48,10 @@ _SYSTEM = (
 _NOBODY = 65534
 # Refused beside sandlock's own list: metadata of files, for which Landlock has no right; memory
 # that no limit counts; what reaches another process by its number, ours for example; and
-# what tells of files elsewhere. The driver refuses more: see `driver._keep_to_itself`.
+# what tells of files elsewhere. The driver refuses more: see `driver.refuse_more`.
 _DENIED = """
     fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
-    removexattr lremovexattr fremovexattr removexattrat file_setattr sync
+    removexattr lremovexattr fremovexattr removexattrat file_setattr sync flock
     memfd_create memfd_secret vmsplice
     pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
     sched_setattr
@@ -59,27 +61,36 @@ _DENIED = """
 _DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"
 
 
-class SandlockSandbox:
+class Sandlock:
     """Programs in processes of their own.
 
-    ValueError where sandlock is not installed, or the machine lacks what it needs.
+    Raise ValueError if sandlock is not installed, or the machine lacks what it needs.
     """
 
-    def __init__(self, workers: int | None = None):
-        self.confinement = _possible()
-        self.workers = workers or os.cpu_count() or 1
+    def __init__(self):
+        self.confinement = _confinement()
 
-    def run(self, jobs: Sequence[Job], limits: Limits) -> list[list[Outcome]]:
-        """As `Backend.run`."""
-        outcomes = partial(_outcomes, self.confinement)
-        return run_all(outcomes, jobs, limits, self.workers, "sandlock")
+    def run(self, job: Job, limits: Limits) -> list[Outcome]:
+        """Return the outcomes of a program, from one process, or from one per text of a script."""
+        if job.calls:
+            outcomes, _ = _process(self.confinement, job, "", limits, limits.seconds)
+            return outcomes
+        found = []
+        left = limits.seconds
+        for text in job.stdin:
+            if left <= 0:
+                found.append(timeout(limits))
+                continue
+            outcomes, left = _process(self.confinement, job, text, limits, left)
+            found += outcomes
+        return found
 
 
 @lru_cache(maxsize=1)
-def _possible() -> dict:
-    """What sandlock makes of the starter, and of each child: the keywords of its Sandbox.
+def _confinement() -> dict:
+    """Return the keywords of sandlock's Sandbox with which a program runs on this machine.
 
-    ValueError naming what is missing.
+    Raise ValueError naming what is missing.
     """
     if importlib.util.find_spec("sandlock") is None:
         raise ValueError(
@@ -89,82 +100,87 @@ def _possible() -> dict:
     readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _PYTHON, *_SYSTEM}
     readable.add(os.path.join(sys.base_prefix, "lib"))  # where libpython may be
     older = _DENIED_ON_X86.split() if os.uname().machine == "x86_64" else []
-    confinement = dict(
-        fs_readable=sorted(path for path in readable if os.path.exists(path)),
-        cwd="/",
-        clean_env=True,
-        max_open_files=32,
-        no_coredump=True,
-        # a verdict is the same each time: the order of sets, and in the driver random's numbers
-        env={"PYTHONHASHSEED": "0"},
-        extra_deny_syscalls=_DENIED.split() + older,
-    )
-    # Root becomes nobody in a user namespace, or in the driver where a container forbids those.
+    confinement = {
+        "fs_readable": sorted(path for path in readable if os.path.exists(path)),
+        "cwd": "/",
+        "clean_env": True,
+        "env": {"PYTHONHASHSEED": "0"},  # a verdict is the same each time: the order of sets
+        "max_processes": 1,
+        "max_open_files": 32,
+        "no_coredump": True,
+        "extra_deny_syscalls": _DENIED.split() + older,
+    }
+    # sandlock wants both numbers, and warns that the second is not used.
+    warnings.filterwarnings("ignore", message="Policy field 'gid'")
+    # Root becomes nobody in a user namespace, or in the driver if a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
+    trial = Job("import json\nprint(1)")
     for identity in [*mapped, {}]:
         chosen = confinement | identity
-        [outcome] = _outcomes(chosen, Job("import json\nprint(1)"), Limits(seconds=10.0))
+        limits = Limits(seconds=10.0)
+        [outcome], _ = _process(chosen, trial, "", limits, limits.seconds)
         if outcome.output == "1\n":
             return chosen
     raise ValueError(
-        f"the sandbox 'sandlock' does not start here ({outcome.message}): the kernel is older than "
-        "Linux 6.12; or it, or the container around us, refuses Landlock or seccomp's user "
-        "notification; or we are root, and the user nobody may not read this Python. Use 'monty'."
+        f"the sandbox 'sandlock' does not start here ({outcome.message}). Possible causes: a "
+        "kernel older than Linux 6.12; Landlock or seccomp's user notification blocked, perhaps by "
+        "the container; or running as root while the user nobody cannot read this Python. "
+        "Use 'monty'."
     )
 
 
-def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
-    """The outcomes of a job: of one process, or of one for each text that a script reads."""
-    told = {"source": job.source, "output": limits.output, "calls": None, "stdin": ""}
-    if job.call is not None:
-        told["calls"] = job.calls
-        return _run(confinement, told, job.count, limits, limits.seconds)[0]
-    found, left = [], limits.seconds
-    for text in job.texts:
-        outcomes, left = _run(confinement, told | {"stdin": text}, 1, limits, left)
-        found += outcomes
-    return found
-
-
-def _run(
-    confinement: dict, told: dict, count: int, limits: Limits, seconds: float
+def _process(
+    confinement: dict, job: Job, stdin: str, limits: Limits, seconds: float
 ) -> tuple[list[Outcome], float]:
-    """The outcomes of one process, and how many of its seconds are left."""
+    """Return the outcomes of one process, and how many of its seconds are left."""
+    from sandlock import ExitReason, Sandbox, StdioMode
+
+    count = len(job.calls) or 1
+    told = {"source": job.source, "calls": list(job.calls), "stdin": stdin}
+    told |= {"memory": limits.memory, "output": limits.output}
+    told |= {"printed_too_much": _PRINTED_TOO_MUCH}
+    piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
-    job = ascii(told).encode() + b"\n"
     found: list[Outcome] = []
-    last, left = None, seconds  # last: the outcome of the inputs that have none
+    rest = b""
+    last = None  # the outcome of the inputs that have none
+    left = seconds
     try:
-        with (
-            starter(confinement, command) as process,
-            process.begin(limits.memory, job) as reading,
-        ):
+        with Sandbox(**confinement).popen(command, **piped) as process:
+            # Tell it the job, and wait until the interpreter is ready: then its time begins.
+            with (
+                contextlib.suppress(BrokenPipeError),  # it has ended, which the next step sees
+                os.fdopen(os.dup(process.stdin.fileno()), "wb") as file,
+            ):
+                file.write(ascii(told).encode() + b"\n")
             poll = select.poll()
-            poll.register(reading, select.POLLIN)
-            if not poll.poll(1000 * START_SECONDS) or not reading.read(len(READY)):
-                raise TimeoutError("the interpreter did not start")
-            ends, rest = time.monotonic() + seconds, b""
+            poll.register(process.stdout, select.POLLIN)
+            if not poll.poll(1000 * _START_SECONDS) or not process.stdout.read(1):
+                raise RuntimeError("the interpreter did not start")
+            ends = time.monotonic() + seconds
+            # Read an outcome per line, until all are there, it has ended, or it exceeds a limit.
             while last is None and len(found) < count:
                 left = ends - time.monotonic()
                 if left <= 0 or not poll.poll(1000 * left):
                     last = timeout(limits)
                 elif len(rest) > 12 * limits.output + _FRAME:
-                    last = Outcome("output", message=f"it sent more than {limits.output} bytes.")
-                elif data := reading.read(65536):
+                    last = too_much_output(limits, "sent")
+                elif data := process.stdout.read(65536):
                     *lines, rest = (rest + data).split(b"\n")
                     found += [_outcome(line, limits) for line in lines[: count - len(found)]]
                 else:
                     break
             left = ends - time.monotonic()
-            status = process.end()
-    except OSError as error:  # the machine's fault, not the program's
+            over = last is not None or len(found) == count
+            ended = process.wait(timeout=0.001 if over else _END_SECONDS)  # then it is killed
+    except (RuntimeError, OSError) as error:  # the machine's fault, not the program's
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
         return [failed] * count, left
-    if last is None:  # the process ended by itself
-        if status == PRINTED_TOO_MUCH:  # or the program chose this number, and has won nothing
-            last = Outcome("output", message=f"it printed more than {limits.output} bytes.")
-        elif status < 0 and status != -signal.SIGKILL:  # by which the starter ends it
-            said = f"it crashed the interpreter (signal {-status})."
+    if last is None:  # it ended by itself
+        if ended.exit_code == _PRINTED_TOO_MUCH:  # or the program chose it, and has won nothing
+            last = too_much_output(limits, "printed")
+        elif ended.reason == ExitReason.SIGNALED:
+            said = f"it crashed the interpreter (signal {ended.signal})."
             last = Outcome("error", error="Crash", message=said)
         else:
             said = "it ended the process before it was done."
@@ -172,18 +188,57 @@ def _run(
     return found + [last] * (count - len(found)), left
 
 
-def _outcome(told: bytes, limits: Limits) -> Outcome:
-    """The outcome that a line of the driver's stands for; the program may have written it."""
+def _outcome(line: bytes, limits: Limits) -> Outcome:
+    """Return the outcome in a line of the driver's, which the program may have written."""
     try:
-        frame = json.loads(told)
-        kind, value, line = frame["kind"], frame.get("value", "null"), frame.get("line")
+        frame = json.loads(line)
         most = {"output": limits.output, "error": 100, "message": 500}
         texts = {name: str(frame.get(name, ""))[:length] for name, length in most.items()}
-        if kind == "memory":
+        if frame["kind"] == "memory":
             return out_of_memory(limits, texts["output"])
-        if kind not in ("value", "error", "output") or len(value) > limits.output:
+        value = frame.get("value", "null")
+        if frame["kind"] not in ("value", "error", "output") or len(value) > limits.output:
             raise ValueError("the driver sends no such frame")
-        return Outcome(kind, read(value), line=line if type(line) is int else None, **texts)
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        said = "what came out of the sandbox is no outcome."
+        number = frame.get("line")
+        number = number if type(number) is int else None
+        return Outcome(frame["kind"], plain_data(value), line=number, **texts)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        said = f"what came out of the sandbox is not an outcome: {error!s:.200}"
         return Outcome("error", error="SandboxError", message=said)
+
+
+_MADE = {
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": dict,
+    "bytes": bytes,
+    "complex": lambda parts: complex(*parts),
+}
+
+
+def plain_data(text: str) -> object:
+    """Return the value that `driver.plain` wrote as JSON.
+
+    The text may be hostile: raise ValueError for anything else.
+
+    >>> plain_data('[1, {"tuple": [2.5, {"set": ["a"]}]}, {"dict": [[null, Infinity]]}]')
+    [1, (2.5, {'a'}), {None: inf}]
+    """
+    try:
+        value = json.loads(text, object_hook=_made)
+    except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"not plain data: {error}") from None
+    if other := other_than_plain(value):
+        raise ValueError(f"not plain data: {other}")
+    return value
+
+
+def _made(written: dict) -> object:
+    """Return what JSON lacks, from {"its type": [its parts]}."""
+    [(kind, parts)] = written.items()
+    if not isinstance(parts, list):  # bytes(10**10) are many
+        raise ValueError(f"not plain data: {kind} of {parts!r:.80}")
+    if kind in ("set", "frozenset", "dict") and len(parts) > MOST_HASHED:
+        raise ValueError(f"not plain data: a {kind} of more than {MOST_HASHED} items")
+    return _MADE[kind](parts)

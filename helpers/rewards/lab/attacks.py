@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from helpers.rewards.answers.kinds import quick_verdict
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.code.asserts import Test, read_tests
-from helpers.rewards.code.programs import program_of
+from helpers.rewards.code.rewards import program_of
+from helpers.rewards.code.tests import Test, read_tests
 from helpers.rewards.lab.verdicts import RIGHT, WRONG
 from helpers.tags import TagFormat
 

@@ -10,19 +10,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers.rewards.code import Limits, Outcome, run_code
-from helpers.rewards.code.programs import (
-    executes_reward,
-    looks_up,
-    output_match_reward,
-    program_of,
-    tests_reward,
-    verdicts,
-)
+from examples.more_rewards import code_format_reward
+from helpers.rewards.code.monty import Monty
+from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
+from helpers.rewards.code.run import Limits, Outcome
 from helpers.rewards.lab import Lab, load_cases
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
-from tests.rewards.test_sandbox import NEEDS_SANDLOCK
 
 ADD = [
     "assert add(1, 2) == 3",
@@ -33,7 +27,7 @@ ADD = [
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
 SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
 CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
-ROOMY = Limits(seconds=20.0)  # for what a busy machine may take long for
+CODE_SET = [partial(tests_reward, share=False), code_format_reward], [1.0, 0.25]
 
 
 def fenced(code: str, language: str = "python") -> str:
@@ -50,16 +44,14 @@ def judged(reward, completions: list, **columns) -> tuple[list, list[str], dict]
 
 
 class Counting:
-    """A back end of one's own: monty, and what it was asked. first: how it fails the first time."""
+    """A back end of one's own: monty, and what it was asked. fails: the outcome of everything."""
 
-    def __init__(self, first=""):
-        self.batches, self.first = [], first
+    def __init__(self, fails: str = ""):
+        self.monty, self.jobs, self.fails = Monty(), [], fails
 
-    def run(self, jobs, limits):
-        self.batches.append(list(jobs))
-        if self.first and len(self.batches) == 1:
-            return [[Outcome(self.first)] * job.count for job in jobs]
-        return run_code(jobs, limits)
+    def run(self, job, limits):
+        self.jobs.append(job)
+        return [Outcome(self.fails)] * job.count if self.fails else self.monty.run(job, limits)
 
 
 # --- Which code counts ----------------------------------------------------------------------------
@@ -102,69 +94,38 @@ def test_with_tags_the_answer_block_counts_alone():
 
 # --- What it earns --------------------------------------------------------------------------------
 
-EARNED = {  # the program: (share of the four tests, all or nothing, runs)
-    RIGHT_ADD: (1.0, 1.0, 1.0),
-    "def add(a, b):\n    return 0": (0.5, 0.0, 1.0),
-    "def add(a, b):\n    return None": (0.0, 0.0, 1.0),
-    "def add(a, b):\n    return 0 if a < 1 else a // 0": (0.5, 0.0, 0.0),
-    "def add(a, b):\n    return float(a + b)": (1.0, 1.0, 1.0),
-    "def add(a, b):\n    return str(a + b)": (0.0, 0.0, 1.0),
-    "def add(a, b):\n    return [a + b]": (0.0, 0.0, 1.0),
-    "def add(a):\n    return a": (0.0, 0.0, 0.0),
-    "def plus(a, b):\n    return a + b": (0.0, 0.0, 0.0),
-    "add = 3": (0.0, 0.0, 0.0),
-    "def add(a, b:\n    return a + b": (0.0, 0.0, 0.0),
-    "1 / 0\n" + RIGHT_ADD: (0.0, 0.0, 0.0),
-    "def add(a, b):\n    while True: pass": (0.0, 0.0, 0.0),
-    "def add(a, b):\n    while a == 2: pass\n    return a + b": (0.75, 0.0, 0.0),
-    "def add(a, b):\n    return 'x' * 100_000": (0.0, 0.0, 0.0),
-    "def add(a, b):\n    return add": (0.0, 0.0, 0.0),
-    "": (0.0, 0.0, 0.0),
-    "# add": (0.0, 0.0, 0.0),
-    RIGHT_ADD + "#" * 1_000_000: (0.0, 0.0, 0.0),
-    RIGHT_ADD + "# \ud800": (0.0, 0.0, 0.0),
-    RIGHT_ADD + "# \x00": (0.0, 0.0, 0.0),
+EARNED = {  # the program: its share of the four tests
+    RIGHT_ADD: 1.0,
+    "def add(a, b):\n    return 0": 0.5,
+    "def add(a, b):\n    return None": 0.0,
+    "def add(a, b):\n    return 0 if a < 1 else a // 0": 0.5,
+    "def add(a, b):\n    return float(a + b)": 1.0,
+    "def add(a, b):\n    return str(a + b)": 0.0,
+    "def add(a, b):\n    return [a + b]": 0.0,
+    "def add(a):\n    return a": 0.0,
+    "def plus(a, b):\n    return a + b": 0.0,
+    "add = 3": 0.0,
+    "def add(a, b:\n    return a + b": 0.0,
+    "1 / 0\n" + RIGHT_ADD: 0.0,
+    "def add(a, b):\n    while True: pass": 0.0,
+    "def add(a, b):\n    while a == 2: pass\n    return a + b": 0.75,
+    "def add(a, b):\n    return 'x' * 100_000": 0.0,
+    "def add(a, b):\n    return add": 0.0,
+    "": 0.0,
+    "# add": 0.0,
+    RIGHT_ADD + "#" * 1_000_000: 0.0,
+    RIGHT_ADD + "# \ud800": 0.0,
+    RIGHT_ADD + "# \x00": 0.0,
 }
 
 
 def test_a_program_earns_the_tests_that_it_passes():
-    completions, columns = (
-        [fenced(code) for code in EARNED],
-        {"tests": [ADD] * len(EARNED), "limits": Limits(seconds=0.5)},
-    )
-    share, whole = (
-        tests_reward(completions, **columns),
-        tests_reward(completions, share=False, **columns),
-    )
-    runs = executes_reward(completions, **columns)
-    assert dict(zip(EARNED, zip(share, whole, runs, strict=True), strict=True)) == EARNED
-
-
-CLOSE = ["assert f(2.675) == 2.67"]  # monty rounds it up, and has no heapq
-ROUNDED = "def f(x):\n    return round(x, 2)"
-HEAPED = "import heapq\ndef f(x):\n    return heapq.nlargest(1, [2.67])[0]"
-
-
-@NEEDS_SANDLOCK
-@pytest.mark.parametrize(
-    ("chosen", "scores", "by_sandlock"),
-    [
-        ({}, [0.0, None, 0.0], None),
-        ({"backend": "auto"}, [0.0, 1.0, 0.0], 1 / 3),
-        ({"confirm": True}, [1.0, 1.0, 0.0], 1.0),
-        ({"backend": "auto", "confirm": True}, [1.0, 1.0, 0.0], 1.0),
-    ],
-)
-def test_no_right_program_fails_for_the_interpreters_sake(chosen, scores, by_sandlock):
-    completions = [ROUNDED, HEAPED, "def f(x):\n    return 2.68"]
-    given = {"tests": [CLOSE] * 3, "limits": ROOMY} | chosen
-    found, _, metrics = judged(tests_reward, completions, **given)
-    assert (found, metrics.get("tests_reward/by_sandlock")) == (scores, by_sandlock)
-
-
-def test_without_tests_a_program_is_run_as_a_script():
-    scripts = ["x = 4", "print(1)", "1 / 0", "x = (", "", "input()"]
-    assert executes_reward([fenced(script) for script in scripts]) == [1.0, 1.0, 0.0, 0.0, 0.0, 0.0]
+    completions = [fenced(code) for code in EARNED]
+    columns = {"tests": [ADD] * len(EARNED), "limits": Limits(seconds=0.5)}
+    share = tests_reward(completions, **columns)
+    assert dict(zip(EARNED, share, strict=True)) == EARNED
+    whole = tests_reward(completions, share=False, **columns)
+    assert whole == [float(earned == 1.0) for earned in EARNED.values()]
 
 
 @pytest.mark.parametrize(
@@ -181,14 +142,7 @@ def test_without_tests_a_program_is_run_as_a_script():
     ],
 )
 def test_what_is_printed_must_be_the_same_but_for_white_space_at_the_ends(program, earned):
-    assert (
-        output_match_reward([fenced(program)], tests=[SUM])
-        == [earned]
-        == tests_reward([fenced(program)], tests=[SUM])
-    )
-    assert output_match_reward([fenced(program)], tests=[SUM], share=False) == [
-        float(earned == 1.0)
-    ]
+    assert tests_reward([fenced(program)], tests=[SUM]) == [earned]
 
 
 def test_functions_of_one_program_are_tested_together():
@@ -240,24 +194,16 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     }
 
 
-@pytest.mark.parametrize(
-    ("reward", "given", "says"),
-    [
-        (tests_reward, {}, "the data has no column `tests`"),
-        (output_match_reward, {}, "the data has no column `tests`"),
-        (output_match_reward, {"tests": [ADD]}, "the tests are calls, not pairs of stdin and"),
-    ],
-)
-def test_why_a_row_cannot_be_read_is_said(reward, given, says):
-    scores, (told,), metrics = judged(reward, ["print(3)"], **given)
-    assert scores == [None] and says in told
-    assert metrics[f"{reward.__name__}/unreadable"] == 1.0
+def test_data_without_tests_is_told():
+    scores, (told,), metrics = judged(tests_reward, ["print(3)"])
+    assert scores == [None] and "the data has no column `tests`" in told
+    assert metrics["tests_reward/unreadable"] == 1.0
 
 
-# --- One call, and no program twice ---------------------------------------------------------------
+# --- No program twice ---------------------------------------------------------------
 
 
-def test_a_batch_is_one_call_with_each_distinct_program_once():
+def test_each_distinct_program_is_run_once():
     backend = Counting()
     completions = [
         fenced(RIGHT_ADD),
@@ -266,14 +212,13 @@ def test_a_batch_is_one_call_with_each_distinct_program_once():
         "",
     ]
     assert tests_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 0.5, 0.0]
-    assert [len(batch) for batch in backend.batches] == [2]
-    assert executes_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 1.0, 0.0]
+    assert len(backend.jobs) == 2
 
 
 def test_the_expected_values_are_no_part_of_what_is_run():
     backend = Counting()
     tests_reward([RIGHT_ADD], tests=[[f"{test} + 1337" for test in ADD]], backend=backend)
-    assert "1337" not in repr(backend.batches)
+    assert backend.jobs and "1337" not in repr(backend.jobs)
 
 
 def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told():
@@ -313,7 +258,7 @@ UNSUPPORTED = pytest.mark.filterwarnings("ignore:.*cannot run")
 
 def attacked(rows: pd.DataFrame) -> pd.DataFrame:
     """The table of the attacks on the code set, with these tests."""
-    lab = Lab([partial(tests_reward, share=False), executes_reward], [1.0, 0.25])
+    lab = Lab(*CODE_SET)
     table = lab.attacks(rows, battery=CODE_BATTERY)
     assert lab.faults == [] and lab.judges() == ["tests_reward"]
     return table
@@ -323,27 +268,12 @@ def attacked(rows: pd.DataFrame) -> pd.DataFrame:
 def test_no_attack_on_the_code_set_beats_a_program_that_tries():
     table = attacked(ROWS)
     assert table.loc[table["wins"] > 0].index.tolist() == []
-    assert table.loc[RIGHT, ["tests_reward", "executes_reward", "total"]].tolist() == [
-        1.0,
-        1.0,
-        1.25,
-    ]
-    assert table.loc[WRONG, ["tests_reward", "executes_reward", "total"]].tolist() == [
-        0.0,
-        1.0,
-        0.25,
-    ]
-    assert (
-        table.loc[
-            ["wrong, then right", "right, without a language", "right, and what it prints"],
-            "tests_reward",
-        ]
-        == 1.0
-    ).all()
-    assert len(CODE_BATTERY) >= 25 and set(table.index) == {a.name for a in CODE_BATTERY} | {
-        RIGHT,
-        WRONG,
-    }
+    assert table.loc[RIGHT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
+    assert table.loc[WRONG, ["tests_reward", "total"]].tolist() == [0.0, 0.25]
+    right = ["wrong, then right", "right, without a language", "right, and what it prints"]
+    assert (table.loc[right, "tests_reward"] == 1.0).all()
+    assert len(CODE_BATTERY) >= 25
+    assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG}
 
 
 @UNSUPPORTED
@@ -371,7 +301,7 @@ def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
 
 
 def test_every_case_of_a_program_scores_what_it_should():
-    lab = Lab([partial(tests_reward, share=False), executes_reward], [1.0, 0.25])
+    lab = Lab(*CODE_SET)
     table = lab.cases(CODE_CASES)
     for reward in lab.names:
         pd.testing.assert_series_equal(
@@ -406,7 +336,7 @@ def test_verdicts_name_the_first_thing_that_goes_wrong():
     }
     programs = [*map(one_line, expected), "no program", ""]
     found = verdicts(programs, [tests] * len(programs))
-    assert found == [*expected.values(), "SyntaxError", "NameError"]
+    assert found == [*expected.values(), "SyntaxError", "no program"]
 
 
 def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out():

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from helpers import PROJECT
-from helpers.rewards.code import Limits, Outcome
-from helpers.rewards.code.asserts import Test, same
-from helpers.rewards.code.programs import read_tests, tests_reward
+from helpers.rewards.code.rewards import tests_reward
+from helpers.rewards.code.run import Limits, Outcome
+from helpers.rewards.code.tests import Test, equal_data, read_tests
 
 HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
 CHECK = '''
@@ -274,7 +274,7 @@ NAN = float("nan")
     ],
 )
 def test_values_are_equal_as_pythons_own_are_and_nan_is_nan(one, other, equal):
-    assert same(one, other) is equal
+    assert equal_data(one, other) is equal
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_values_are_equal_as_pythons_own_are_and_nan_is_nan(one, other, equal):
     ],
 )
 def test_a_tolerance_is_for_every_number_inside(one, other, close):
-    assert same(one, other, tolerance=1e-9) is close
+    assert equal_data(one, other, tolerance=1e-9) is close
 
 
 @pytest.mark.parametrize(

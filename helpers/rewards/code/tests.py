@@ -24,8 +24,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.plain import not_plain
-from helpers.rewards.code.types import Outcome
+from helpers.rewards.code.jobs import Outcome, other_than_plain
 
 _SHOWN = 80  # characters of what cannot be read
 
@@ -51,36 +50,36 @@ class Test:
     __test__ = False  # no test case of pytest's
 
     def passes(self, outcome: Outcome) -> bool:
-        """Whether an outcome is what the test asks for.
+        """Return whether an outcome is what the test asks for.
 
         An error, a time-out or a lack of memory is not.
         """
         if outcome.kind != "value":
             return False
         if self.call is None:
-            return _lines(outcome.output) == _lines(self.value)
+            return _printed_lines(outcome.output) == _printed_lines(self.value)
         try:
             value = outcome.value
             for name in self.wraps:
                 value = _CALLABLE[name](value)
             if self.compare == "is" and type(value) is not type(self.value):
                 return False
-            return same(value, self.value, self.tolerance)
+            return equal_data(value, self.value, self.tolerance)
         except (TypeError, ValueError, OverflowError):  # sorted([1, "a"]), int("two"), 10**400
             return False
 
 
-def same(value: object, expected: object, tolerance: float = 0.0) -> bool:
-    """Whether plain data are equal, as Python's `==` has it, which is what HumanEval and MBPP mean:
-    1 == 1.0 == True.
+def equal_data(value: object, expected: object, tolerance: float = 0.0) -> bool:
+    """Return whether plain data are equal, as Python's `==` has it, which is what HumanEval and
+    MBPP mean: 1 == 1.0 == True.
 
     A list is no tuple, and text is no bytes. nan is equal to nan: a test that nothing can pass is a
     test that nobody meant. With a tolerance, numbers inside of lists, tuples and the values of
     dictionaries may be that far apart, too.
 
-    >>> same([1, 2.0], [1.0, 2]), same([1], (1,))
+    >>> equal_data([1, 2.0], [1.0, 2]), equal_data([1], (1,))
     (True, False)
-    >>> same(0.30000000000000004, 0.3), same([0.1 + 0.2], [0.3], 1e-9)
+    >>> equal_data(0.30000000000000004, 0.3), equal_data([0.1 + 0.2], [0.3], 1e-9)
     (False, True)
     """
     if value == expected:
@@ -93,19 +92,19 @@ def same(value: object, expected: object, tolerance: float = 0.0) -> bool:
         return False
     if isinstance(expected, dict):
         return value.keys() == expected.keys() and all(
-            same(value[key], expected[key], tolerance) for key in expected
+            equal_data(value[key], expected[key], tolerance) for key in expected
         )
     return len(value) == len(expected) and all(
-        same(one, other, tolerance) for one, other in zip(value, expected, strict=True)
+        equal_data(one, other, tolerance) for one, other in zip(value, expected, strict=True)
     )
 
 
 def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
-    """The tests in a column's value: JSON or lists of calls, of asserts, or of stdin/stdout; or
-    HumanEval's `check`.
+    """Return the tests in a column's value: JSON or lists of calls, of asserts, or of
+    stdin/stdout; or HumanEval's `check`.
 
-    entry_point: the function that a check text calls `candidate`. ValueError says which test cannot
-    be read, and why.
+    entry_point: the function that a check text calls `candidate`. Raise ValueError naming the test
+    that cannot be read, and why.
 
     >>> test = read_tests(["assert add(1, 2) == 3"])[0]
     >>> test.call, test.args, test.value, test.compare
@@ -127,9 +126,10 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     if not isinstance(tests, list | tuple):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
     if not all(isinstance(test, str) for test in tests):
-        found = [_object(test, f"test {number}") for number, test in enumerate(tests, start=1)]
+        numbered = enumerate(tests, start=1)
+        found = [_test_of_object(test, f"test {number}") for number, test in numbered]
     else:
-        found = [test for text in tests for test in _asserts(text, entry_point)]
+        found = [test for text in tests for test in _tests_of_asserts(text, entry_point)]
     if not found:
         raise ValueError("there are no tests.")
     if len({test.call is None for test in found}) > 1:
@@ -140,7 +140,7 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
 
 
 def as_lists(value: object) -> object:
-    """Arrays as lists, inside of them, too: Parquet gives a list back as an array."""
+    """Return arrays as lists, also inside of them: Parquet gives a list back as an array."""
     value = value.tolist() if hasattr(value, "tolist") else value
     if isinstance(value, list):
         return [as_lists(item) for item in value]
@@ -149,8 +149,8 @@ def as_lists(value: object) -> object:
     return value
 
 
-def _object(test: object, where: str) -> Test:
-    """A test as data: a call, or what is read and printed."""
+def _test_of_object(test: object, where: str) -> Test:
+    """Return the test in an object: a call, or what is read and printed."""
     given = test if isinstance(test, dict) else {}
     # Parquet fills up with None, which may also be the value of a call.
     given = {key: one for key, one in given.items() if one is not None}
@@ -163,7 +163,7 @@ def _object(test: object, where: str) -> Test:
             "value": value,
             "tolerance": int() | float() as tolerance,
         } if "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
-            if call.isidentifier() and tolerance >= 0 and not not_plain([*args, value]):
+            if call.isidentifier() and tolerance >= 0 and not other_than_plain([*args, value]):
                 return Test(call, tuple(args), value, tolerance=float(tolerance))
     raise ValueError(
         f"{where} is {_short(test)}: give asserts only, or objects only. An object needs `call`, "
@@ -175,14 +175,16 @@ def _object(test: object, where: str) -> Test:
 # --- Asserts --------------------------------------------------------------------------------------
 
 
-def _asserts(text: str, entry_point: str | None) -> list[Test]:
-    """The asserts of a text: at its top, or in a function `check(candidate)`."""
+def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
+    """Return the tests in the asserts of a text: at its top, or in `check(candidate)`."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
         said = getattr(error, "msg", error)
         raise ValueError(f"the tests {_short(text)} are neither JSON nor Python: {said}.") from None
-    candidate, statements = None, []
+    # The statements that may be asserts, and what a function `check` calls the tested one.
+    candidate = None
+    statements = []
     for statement in body:
         match statement:
             case ast.FunctionDef("check", ast.arguments([], [argument], None, [], [], None, [])):
@@ -200,10 +202,11 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
             "check() tests a `candidate`, and nothing says which function that is: give the "
             "column `entry_point`."
         )
+    # A test for each assert; what tests nothing is passed over, anything else is refused.
     tests = []
     for statement in statements:
         match statement:
-            case (  # what tests nothing
+            case (
                 ast.Import()
                 | ast.ImportFrom()
                 | ast.Pass()
@@ -215,10 +218,10 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
         try:
             if not isinstance(statement, ast.Assert):
                 raise ValueError("set-up code and loops are not run")
-            test = _test(statement.test, candidate or entry_point)
+            test = _test_of_condition(statement.test, candidate or entry_point)
             if candidate and test.call != candidate:
                 raise ValueError(f"it does not call {candidate}")
-            if odd := not_plain([*test.args, test.value]):
+            if odd := other_than_plain([*test.args, test.value]):
                 raise ValueError(f"it holds {odd}")
         except (TypeError, ValueError, ArithmeticError) as why:
             source = ast.unparse(statement).splitlines()[0][:_SHOWN]
@@ -230,24 +233,29 @@ def _asserts(text: str, entry_point: str | None) -> list[Test]:
     return tests
 
 
-def _test(condition: ast.expr, tested: str | None) -> Test:
-    """The test that a condition is.
+def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
+    """Return the test that an assert's condition is.
 
     tested: the function, which may have the name of one of Python's.
     """
-    wraps, compare, tolerance = [], "==", 0.0
+    wraps = []
+    compare = "=="
+    tolerance = 0.0
+    # What the value of the call must be,
     match condition:
         case ast.Compare(
             ast.Call(ast.Name("abs"), [ast.BinOp(call, ast.Sub(), expected)]),
             [ast.Lt() | ast.LtE()],
             [near],
         ):
-            value, tolerance = _data(expected), float(_data(near))
+            value, tolerance = _literal(expected), float(_literal(near))
         case ast.Compare(call, [ast.Eq() | ast.Is() as sign], [expected]):
-            value, compare = _data(expected), "is" if isinstance(sign, ast.Is) else "=="
+            value, compare = _literal(expected), "is" if isinstance(sign, ast.Is) else "=="
         case ast.Call(ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, expected], given):
-            near = {"rel_tol": 1e-9, "abs_tol": 0.0} | {one.arg: _data(one.value) for one in given}
-            value = _data(expected)
+            near = {"rel_tol": 1e-9, "abs_tol": 0.0} | {
+                one.arg: _literal(one.value) for one in given
+            }
+            value = _literal(expected)
             tolerance = max(near["abs_tol"], near["rel_tol"] * abs(value))
         case ast.UnaryOp(ast.Not(), ast.Call() as call):
             value, wraps = False, ["bool"]
@@ -255,7 +263,7 @@ def _test(condition: ast.expr, tested: str | None) -> Test:
             value, wraps = True, ["bool"]
         case _:
             raise ValueError("it is no comparison of a call with a value")
-    # From the outside to the call itself: `len(sorted(f(1)))`.
+    # and the call itself, from the outside: `len(sorted(f(1)))`.
     while True:
         match call:
             case ast.Call(ast.Name(name), [ast.Call() as inner], []) if (
@@ -264,15 +272,16 @@ def _test(condition: ast.expr, tested: str | None) -> Test:
                 wraps.insert(0, name)
                 call = inner
             case ast.Call(ast.Name(name), arguments, []):
-                args = tuple(map(_data, arguments))
+                args = tuple(map(_literal, arguments))
                 return Test(name, args, value, compare, tolerance, tuple(wraps))
             case _:
                 said = f"`{ast.unparse(call)}` is no call of a function, with arguments in order"
                 raise ValueError(said)
 
 
-def _data(node: ast.expr) -> object:
-    """The value of literals, of arithmetic with them, and of `set`, `float` and the like of them.
+def _literal(node: ast.expr) -> object:
+    """Return the value of literals, of arithmetic with them, and of `set`, `float` and the like of
+    them.
 
     Nothing else is in the expression when Python computes it: no other name, and no attribute.
     """
@@ -288,8 +297,8 @@ def _short(value: object) -> str:
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
 
 
-def _lines(text: object) -> list[str]:
-    """The lines of an output without white space at their ends, and without empty lines at
+def _printed_lines(text: object) -> list[str]:
+    """Return the lines of an output without white space at their ends, and without empty lines at
     the end.
     """
     lines = str(text).replace("\r\n", "\n").split("\n")

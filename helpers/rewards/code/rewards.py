@@ -1,0 +1,219 @@
+"""Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
+
+The function is called inside, its value comes out as plain data, and what that is worth is decided
+here: see `run` for what holds a program, and `tests` for the forms of tests.
+
+A row that cannot be judged is None: its tests cannot be read, the back end lacks something that the
+program uses, or the batch's time was over before it started. A program that exceeds its own time or
+memory is none of these: it scores 0. One warning per batch counts the rows without a verdict, and
+under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, `…/not_started`).
+"""
+
+import re
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from helpers.rewards.code.run import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code.tests import Test, as_lists, read_tests
+from helpers.rewards.structure import _document, _fenced
+from helpers.tags import TagFormat
+
+_PYTHON = ("python", "py", "python3")
+_SHOWN = 160  # characters of a reason
+_UNJUDGED = {
+    "unreadable": "tests that cannot be read",
+    "unsupported": "programs that the sandbox cannot run",
+    "not started": "programs that were not started",
+}
+
+
+def program_of(completion: object, tags: TagFormat | None = None) -> str:
+    """Return the program of a completion: its last fenced block in Python; "" if there is none.
+
+    tags: read the answer block alone. Several blocks are drafts and their revisions, so the last
+    one counts, and only that: the best of several would pay for guessing. If none names a language,
+    the last block without a name counts; without any fence the whole text does. A fence that is
+    never closed was cut off, and with it the answer.
+
+    >>> draft, final = "```python\\nx = 1\\n```", "```py\\nx = 2\\n```\\nIt gives:\\n```\\n2\\n```"
+    >>> program_of(f"{draft}\\nBetter:\\n{final}")
+    'x = 2\\n'
+    >>> program_of("x = 3"), program_of("```python\\nx = 4")
+    ('x = 3', '')
+    """
+    text = _document(completion, tags)
+    if "```" not in text:
+        return text
+    blocks = _fenced(text)
+    named = [code for language, code in blocks if language in _PYTHON]
+    found = named or [code for language, code in blocks if not language]
+    return found[-1] if found else ""
+
+
+def tests_reward(
+    completions: list,
+    tests: list | None = None,
+    entry_point: list | None = None,
+    share: bool = True,
+    tags: TagFormat | None = None,
+    limits: Limits | None = None,
+    backend: str | Backend = "monty",
+    log_metric: Callable | None = None,
+    **columns,
+) -> list[float | None]:
+    """Return the share of the row's tests that the program passes; with share=False 1.0 if it
+    passes all, else 0.0.
+
+    tests, entry_point: columns as `read_tests` takes them: calls with values, or what a script
+    reads and prints. limits: for a program with all its tests, 2 s, 256 MB and 64 kB of output by
+    default; a test that comes to an error or a limit is not passed, and a time-out leaves none for
+    the tests behind it. Reward tests that the prompt does not show: those that it shows can be
+    written into the program. And a share can be guessed if many tests have the same answer: try
+    share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
+
+    >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
+    ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)
+    [1.0, 0.5]
+    >>> tests_reward(["print(sum(map(int, input().split())))"],
+    ...              tests=[[{"stdin": "1 2", "stdout": "3"}]])
+    [1.0]
+    """
+    rows = _rows(completions, tests, entry_point, tags)
+    _run(rows, limits, backend)
+
+    # Count what was not judged, as metrics and in one warning.
+    told = []
+    for kind, what in _UNJUDGED.items():
+        reasons = [row.reason for row in rows if row.unjudged == kind]
+        if log_metric and rows:
+            log_metric(f"tests_reward/{kind.replace(' ', '_')}", len(reasons) / len(rows))
+        if reasons:
+            example = reasons[0].rstrip(".")[:_SHOWN]
+            told.append(f"{len(reasons)} × {what} (such as: {example})")
+    if told:
+        count = sum(bool(row.unjudged) for row in rows)
+        warnings.warn(
+            f"tests_reward: {count} of {len(rows)} completions were not judged and score None: "
+            f"{'; '.join(told)}.",
+            stacklevel=2,
+        )
+
+    # Score the others.
+    scores: list[float | None] = []
+    for row in rows:
+        if row.unjudged:
+            scores.append(None)
+        elif share:
+            scores.append(sum(row.passed) / len(row.passed))
+        else:
+            scores.append(float(all(row.passed)))
+    return scores
+
+
+tests_reward.__test__ = False  # pytest would take it for a test, by its name
+
+
+# --- What a program did, for people ---------------------------------------------------------------
+
+
+def verdicts(completions: list, tests: list, backend: str | Backend = "monty") -> list[str]:
+    """Return the first thing that goes wrong with each program on its tests: "wrong value", the
+    type of the error, or the kind of another outcome; "right" if nothing does.
+
+    >>> programs = ["def f(n):\\n    return n", "def f(n):\\n    return 1 / n"]
+    >>> verdicts(programs, [["assert f(1) == 1", "assert f(0) == 0"]] * 2)
+    ['right', 'ZeroDivisionError']
+    """
+    rows = _rows(completions, tests, None, None)
+    _run(rows, None, backend)
+    found = []
+    for row in rows:
+        if row.unjudged:
+            found.append(row.unjudged)
+        elif all(row.passed):
+            found.append("right")
+        else:
+            first = row.outcomes[row.passed.index(False)]
+            found.append("wrong value" if first.kind == "value" else first.error or first.kind)
+    return found
+
+
+def looks_up(completion: object, tests: object) -> bool:
+    """Return whether the program contains the arguments of one of these tests: it looks its answer
+    up.
+
+    Arguments of up to three characters, such as `1, 2`, and texts in other quotes are overlooked.
+
+    >>> looks_up("def f(xs): return {(3, 4, 1): 8}[tuple(xs)]", ["assert f([3, 4, 1]) == 8"])
+    True
+    """
+
+    def bare(text: str) -> str:
+        return re.sub(r"[\s()\[\]]", "", text)
+
+    arguments = [bare(repr(test.args)).strip(",") for test in read_tests(tests)]
+    return any(len(text) > 3 and text in bare(program_of(completion)) for text in arguments)
+
+
+# --- A batch: its rows, from their completions to what passed -------------------------------------
+
+
+@dataclass
+class _Row:
+    program: str
+    tests: Sequence[Test] = ()
+    outcomes: Sequence[Outcome] = ()  # one per test
+    unjudged: str = ""  # the kind of reason
+    reason: str = ""
+
+    @property
+    def passed(self) -> list[bool]:
+        """Return which of the tests it passes."""
+        pairs = zip(self.tests, self.outcomes, strict=True)
+        return [test.passes(outcome) for test, outcome in pairs]
+
+
+def _rows(completions: list, tests: list | None, entry_point, tags: TagFormat | None) -> list[_Row]:
+    """Return the programs with the tests of each, as far as they can be read."""
+    programs = [program_of(text, tags) for text in completions]
+    if tests is None:
+        missing = "the data has no column `tests`"
+        return [_Row(program, unjudged="unreadable", reason=missing) for program in programs]
+    if not isinstance(entry_point, list | tuple):
+        entry_point = [entry_point] * len(programs)
+    rows = []
+    read: dict[str, list[Test]] = {}  # a group shares its tests
+    for program, given, function in zip(programs, tests, entry_point, strict=True):
+        key = repr((as_lists(given), function))
+        try:
+            if key not in read:
+                read[key] = read_tests(given, function)
+            rows.append(_Row(program, read[key]))
+        except (ValueError, MemoryError, RecursionError) as error:
+            rows.append(_Row(program, unjudged="unreadable", reason=str(error)))
+    return rows
+
+
+def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> None:
+    """Give each row its outcomes; each distinct program with its tests is run once."""
+    jobs: dict[str, Job] = {}
+    waiting: list[tuple[_Row, str]] = []
+    for row in rows:
+        row.outcomes = [Outcome("error", error="no program")] * len(row.tests)
+        if not row.tests or not row.program.strip():
+            continue
+        # All its tests in one job, so that they share its time.
+        if row.tests[0].call is None:
+            job = Job(row.program, stdin=[test.stdin for test in row.tests])
+        else:
+            job = Job(row.program, [(test.call, test.args) for test in row.tests])
+        jobs[repr(job)] = job
+        waiting.append((row, repr(job)))
+    found = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
+    for row, key in waiting:
+        row.outcomes = found[key]
+        for outcome in row.outcomes:
+            if outcome.kind in ("unsupported", "not started"):
+                row.unjudged = outcome.kind
+                row.reason = outcome.message
