@@ -18,13 +18,12 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.agents import Guarded, Guessing
+from helpers.agents import Guarded, Guessing, episodes
 from helpers.commands import pipeline
 from helpers.pocket import build, games
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
-from helpers.training import policy
 
 MODEL = "pocket-games"
 FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
@@ -94,7 +93,7 @@ def row(model, tokenizer, precision: str) -> str:
         }
         for seed in range(10_001, 10_001 + GAMES)
     ]
-    played = policy.play(
+    played = episodes.play(
         model,
         tokenizer,
         Guarded(partial(Guessing, span=games.SPAN)),
