@@ -258,30 +258,34 @@ class Laboratory:
         full = earned.get(ORACLE, 1.0)
         nothing = earned[NOTHING]
         trying = max(earned[AT_ONCE], earned[RANDOM])
-        checks = []
-
-        # tools and rewards, whoever plays
         everything = [(name, one) for name, played in self.episodes.items() for one in played]
+        beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
         worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
         broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
-        found = (
-            f"no call of any tool worked: {' '.join(broken)} Raise ToolError if it was the player "
-            "who did something wrong."
-        )
-        checks.append(("no tool fails", not broken or worked > {"reset"}, found))
-        beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
-        found = (
-            f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing is 0."
-        )
-        checks.append(("rewards are of unit scale", not beyond, found))
 
-        # trying pays, and the game can be won
-        found = (
-            f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would teach "
-            "silence. Let an attempt that fails earn a little, 0.1 for example."
-        )
-        holds = nothing < trying or nothing == 0
-        checks.append(("doing nothing earns less than trying", holds, found))
+        # whoever plays
+        checks = [
+            (
+                "no tool fails",
+                not broken or worked > {"reset"},
+                f"no call of any tool worked: {' '.join(broken)} Raise ToolError if it was the "
+                "player who did something wrong.",
+            ),
+            (
+                "rewards are of unit scale",
+                not beyond,
+                f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing "
+                "is 0.",
+            ),
+            (
+                "doing nothing earns less than trying",
+                nothing < trying or nothing == 0,
+                f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
+                "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
+            ),
+        ]
+
+        # who knows how to win
         if ORACLE in self.players:
             worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
             found = (
@@ -290,7 +294,7 @@ class Laboratory:
             )
             checks.append(("the oracle wins", full >= _WINS, found))
 
-        # no cheap way pays
+        # who is lazy or cheats
         for player, (_, why) in _WINNING.items():
             found = (
                 f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: {why}"
@@ -304,7 +308,22 @@ class Laboratory:
 
     def _checks_of_repetition(self) -> list[tuple[str, bool, str]]:
         """Return checks that the row and its seed decide an episode, and nothing else."""
-        checks = []
+        alone = self._played_again()
+        checks = [
+            (
+                "the same seed gives the same episode",
+                alone == self._played_again(),
+                "the same row gives different episodes: draw all that is random from `seed`, or "
+                "the members of a group start apart.",
+            ),
+            (
+                "episodes do not touch one another",
+                alone == self._played_again(disturbed=True),
+                "an episode depends on the one before it, or on those beside it. TRL uses an "
+                "instance again and again, and many at once: let `reset` set everything, and keep "
+                "all state in the instance, not in the class or the module.",
+            ),
+        ]
         # without an oracle, a game of one row and one with much to find out look alike
         if ORACLE in self.players:
             found = (
@@ -313,20 +332,6 @@ class Laboratory:
             )
             holds = len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1
             checks.append(("other rows give other episodes", holds, found))
-        alone = self._played_again()
-        found = (
-            "the same row gives different episodes: draw all that is random from `seed`, or the "
-            "members of a group start apart."
-        )
-        holds = alone == self._played_again()
-        checks.append(("the same seed gives the same episode", holds, found))
-        found = (
-            "an episode depends on the one before it, or on those beside it. TRL uses an instance "
-            "again and again, and many at once: let `reset` set everything, and keep all state in "
-            "the instance, not in the class or the module."
-        )
-        holds = alone == self._played_again(disturbed=True)
-        checks.append(("episodes do not touch one another", holds, found))
         return checks
 
     def _played_again(self, disturbed: bool = False) -> list[Played]:
