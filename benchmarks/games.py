@@ -18,12 +18,11 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.agents import Guarded, Guessing
+from helpers.agents import Guarded, Guessing, episodes
 from helpers.commands import pipeline
 from helpers.presets import PRESETS, with_overrides
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
-from helpers.training import policy
 from tools.pocket import build, games
 
 MODEL = "pocket-games"
@@ -94,7 +93,7 @@ def row(model, tokenizer, precision: str) -> str:
         }
         for seed in range(10_001, 10_001 + GAMES)
     ]
-    played = policy.play(
+    played = episodes.play(
         model,
         tokenizer,
         Guarded(partial(Guessing, span=games.SPAN)),

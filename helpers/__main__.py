@@ -19,7 +19,6 @@ COMMANDS = {
     "compare": "two or more trained runs: what differs, accuracies, curves over one another",
     "generate": "answer a file of questions with a run's merged model",
     "report": "one page of HTML about a run, to send to somebody",
-    "serve-environment": "an environment of your own as an OpenEnv server, for any trainer",
 }
 
 

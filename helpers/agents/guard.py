@@ -17,12 +17,10 @@ import functools
 import inspect
 import json
 import math
-import os
 import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 
@@ -30,10 +28,12 @@ from helpers.agents.protocol import (
     Environment,
     ToolError,
     check_environment,
+    misfit,
     schema_of,
+    short_repr,
     tools_of,
+    types_of,
 )
-from helpers.agents.tool_calls import misfit, shown
 from helpers.rewards.shaping import printable
 from helpers.runs import Run
 
@@ -61,8 +61,8 @@ class Guarded:
     - a check of its arguments against that schema, which answers with a sentence that a policy can
       learn from;
     - a time limit of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0,
-      so that hanging a tool does not pay, or None on a server (`_earned_by_hanging`); the next
-      episode gets a new instance;
+      so that hanging a tool does not pay, or what the class has as `_earned_by_hanging` (None where
+      a server may hang through no fault of the policy); the next episode gets a new instance;
     - a limit of `turns` calls per episode, after which every tool answers that the episode is over.
       TRL itself goes on until `max_completion_length` is full: give
       `GRPOConfig(max_tool_calling_iterations=turns)`, too;
@@ -71,12 +71,11 @@ class Guarded:
 
     `counts` has the episodes, those that died, the faults, and the texts that were cut. `faults`
     keeps the first fault of each call; with a run, `checkpoints/environment_faults.jsonl` has them.
-    A tool that raises costs one failed call; ToolError is
-    no fault but the environment's word to the policy. If `reset` or `get_reward` raises, or gives
-    no finite number, the episode is dead and its reward None, which TRL leaves out. Once more than
-    1 % of the episodes (at least 16) died, the next `reset` raises BrokenEnvironment: better stop
-    than train on nothing. `training.reward_guard.GuardedEpisodes`, among the callbacks, saves a
-    checkpoint before.
+    A tool that raises costs one failed call; ToolError is no fault but the environment's word to
+    the policy. If `reset` or `get_reward` raises, or gives no finite number, the episode is dead
+    and its reward None, which TRL leaves out. Once more than 1 % of the episodes (at least 16)
+    died, the next `reset` raises BrokenEnvironment: better stop than train on nothing.
+    `training.reward_guard.GuardedEpisodes`, among the callbacks, saves a checkpoint before.
 
     ValueError, in the words of `check_environment`, if TRL could not use the environment at all.
     """
@@ -97,57 +96,65 @@ class Guarded:
         ):
             if not isinstance(value, (int, float)) or not least <= value < 1e9:
                 raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
-        if problems := check_environment(factory):
+        problems = check_environment(factory)
+        if problems:
             raise ValueError(" ".join(problems))
-        self.factory, self.run = factory, run
-        self.seconds, self.result_characters, self.turns = seconds, int(result_characters), turns
+
+        self.factory = factory
+        self.run = run
+        self.seconds = seconds
+        self.result_characters = int(result_characters)
+        self.turns = turns
+        self.counts = Counter()
+        self.faults: dict[str, str] = {}  # by call, the first of each
+        self.fatal = ""  # the last fault that ended an episode
+
         instance = factory()
         kind = type(instance)
         tools = {name: getattr(instance, name) for name in tools_of(kind)}
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
+        self.types = {name: types_of(tool) for name, tool in tools.items()}
         self.__name__ = kind.__name__
         # TRL looks for tools at the class: this one has them as functions that ask the guard first
         members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
-        self.kind = type(
-            self.__name__, (_Episode,), members | {"_guard": self, "__doc__": kind.__doc__}
-        )
-        self.counts, self.faults = Counter(), {}  # of each call, the first
-        self.fatal: str | None = None  # the last fault that ended an episode
+        members["_guard"] = self
+        members["__doc__"] = kind.__doc__
+        self.kind = type(self.__name__, (_Episode,), members)
 
     def __call__(self) -> Environment:
         return self.kind()
 
     def text_of(self, result: object) -> str:
-        """A tool's result, or a reset's, as the policy reads it."""
+        """Return a tool's result, or a reset's, as the policy reads it."""
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        text, limit = printable(text), self.result_characters
-        if len(text) > limit:
+        text = printable(text)
+        if len(text) > self.result_characters:
             self.counts["cut"] += 1
-            said = f"\n[cut to {limit:,} of {len(text):,} characters]"
-            text = text[: limit - len(said)] + said
+            note = f"\n[cut to {self.result_characters:,} of {len(text):,} characters]"
+            text = text[: self.result_characters - len(note)] + note
         return text
 
-    def note(self, call: str, arguments: dict, what: str) -> str:
-        """Log a fault, in which call, with which arguments, and what: the first thousand, and the
-        first of each call, which is printed and kept.
+    def log_fault(self, call: str, arguments: dict, what: str) -> str:
+        """Log a fault and return it as a sentence: the first thousand go to the file, and the first
+        of each call is printed and kept.
         """
-        listed = ", ".join(f"{key}={shown(value, _SHOWN)}" for key, value in arguments.items())
-        listed, what = printable(listed[:_SHOWN]), printable(what)
+        listed = ", ".join(f"{key}={short_repr(value, _SHOWN)}" for key, value in arguments.items())
+        listed = printable(listed[:_SHOWN])
+        what = printable(what)
         fault = f"{self.__name__}.{call}({listed}) {what.rstrip('.')}."
-        first = call not in self.faults
+        is_first = call not in self.faults
         self.counts["faults"] += 1
-        if first:
+        if is_first:
             self.faults[call] = fault
             log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
             print(f"{fault}{log}")
-        if self.run and (first or self.counts["faults"] <= _FAULTS_KEPT):
+        if self.run and (is_first or self.counts["faults"] <= _FAULTS_KEPT):
             line = {
                 "episode": self.counts["episodes"],
                 "environment": self.__name__,
                 "call": call,
                 "arguments": listed,
                 "what": what,
-                "rank": int(os.environ.get("RANK", 0)),
             }
             with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
@@ -155,8 +162,9 @@ class Guarded:
 
     @property
     def broken(self) -> str:
-        """Why the training should end, once too many episodes died; empty before."""
-        dead, episodes = self.counts["dead"], self.counts["episodes"]
+        """Return why the training should end, once too many episodes died; "" before."""
+        dead = self.counts["dead"]
+        episodes = self.counts["episodes"]
         if dead < _MANY or dead <= _MOST_DEAD * episodes:
             return ""
         return (
@@ -166,130 +174,7 @@ class Guarded:
         )
 
 
-# --- Calls that may never return ------------------------------------------------------------------
-
-
-def _work(jobs: SimpleQueue) -> None:
-    """What the thread of an instance does: each job is a function and the Future of its outcome;
-    None ends it.
-    """
-    while job := jobs.get():
-        function, outcome = job
-        try:
-            outcome.set_result(function())
-        # SystemExit too: a tool must not end the training, nor its own thread
-        except BaseException as error:
-            outcome.set_exception(error)
-        # They hold the episode, and a thread that waits would keep it for ever.
-        del job, function, outcome
-
-
 # --- Episodes -------------------------------------------------------------------------------------
-
-
-class _Play:
-    """The episodes of one instance, one after another, with all its calls in one thread: a
-    connection to SQLite belongs to the thread that made it.
-    """
-
-    def __init__(self, guard: Guarded):
-        self.guard, self.inner, self.jobs, self.thread = guard, None, None, None
-        self.dead, self.earned, self.calls = "no episode has begun", None, 0
-
-    def reset(self, columns: dict) -> str:
-        """Begin an episode; one that cannot begin is dead: it has no text of its own, and every
-        call says so.
-        """
-        guard = self.guard
-        if guard.broken:
-            raise BrokenEnvironment(guard.broken)
-        guard.counts["episodes"] += 1
-        self.dead, self.calls = "", 0
-
-        with suppress(ToolError):
-            if self.thread is None:  # this is the first episode, or the one before died
-                self.jobs = SimpleQueue()
-                # a daemon: the program may end while a call still hangs
-                self.thread = Thread(target=_work, args=(self.jobs,), daemon=True)
-                self.thread.start()
-                weakref.finalize(self, self.jobs.put, None)
-                self.inner = self.ask("__init__", {}, guard.factory, vital=True)
-            return self.ask(
-                "reset",
-                columns,
-                lambda: guard.text_of(self.inner.reset(**columns) or ""),
-                vital=True,
-            )
-        return ""
-
-    def call(self, name: str, arguments: dict) -> str:
-        """What a tool answers the policy; ToolError for a call that failed or was refused."""
-        guard = self.guard
-        if self.dead:
-            raise ToolError(f"The episode is over: {self.dead}.")
-        if self.calls >= guard.turns:
-            raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
-        self.calls += 1
-        if wrong := misfit(name, guard.schemas[name], arguments):
-            raise ToolError(printable(wrong))
-        return self.ask(
-            name, arguments, lambda: guard.text_of(getattr(self.inner, name)(**arguments))
-        )
-
-    def reward(self) -> float | None:
-        """What the environment gives; for an episode that died, None, or 0.0 if a call hung that
-        was not a server's.
-        """
-
-        def judge() -> float:
-            score = float(self.inner.get_reward())
-            if not math.isfinite(score):
-                raise ValueError(f"{score} is no finite number")
-            return score
-
-        if not self.dead:
-            with suppress(ToolError):
-                return self.ask("get_reward", {}, judge, vital=True)
-        return self.earned
-
-    def ask(self, call: str, arguments: dict, function: Callable, vital: bool = False) -> object:
-        """What function() returns in the thread of the instance.
-
-        ToolError, in words for the policy, if it raises or does not return in time. Afterwards the
-        episode is dead, unless what raised was a tool, which is not vital.
-        """
-        guard, outcome = self.guard, Future()
-        self.jobs.put((function, outcome))
-        try:
-            error = outcome.exception(timeout=guard.seconds)
-        except TimeoutError:
-            seconds = f"{guard.seconds:g} seconds"
-            fault = guard.note(call, arguments, f"did not return within {seconds}")
-            # Ask the thread to end; see the head of this file for when it does not.
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
-            )
-            earns = getattr(guard.factory, "_earned_by_hanging", 0.0)
-            self.die(f"{call} did not answer in {seconds}", fault, earns)
-            raise ToolError(f"{self.dead}. The episode is over.") from None
-        if error is None:
-            return outcome.result()
-        if isinstance(error, ToolError) and not vital:
-            raise ToolError(guard.text_of(str(error)))
-        said = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
-        fault = guard.note(call, arguments, f"raised {said}")
-        if vital:
-            self.die(f"{call} failed", fault, earns=None)
-        raise ToolError(guard.text_of(f"{call} failed: {said}"))
-
-    def die(self, why: str, fault: str, earns: float | None) -> None:
-        """End the episode. The next one gets a new instance, because what still runs in the old
-        thread may change the old one at any time.
-        """
-        self.guard.counts["dead"] += 1
-        self.guard.fatal = fault
-        self.jobs.put(None)
-        self.dead, self.earned, self.thread = why, earns, None
 
 
 class _Episode:
@@ -304,7 +189,7 @@ class _Episode:
         self._play = _Play(self._guard)
 
     def __getattr__(self, name: str):
-        """What the environment has beside its tools, for reward functions that take
+        """Return what the environment has beside its tools, for reward functions that take
         `environments`.
         """
         return getattr(object.__getattribute__(self, "_play").inner, name)
@@ -327,3 +212,135 @@ def _guarded_tool(name: str, tool: Callable) -> Callable:
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
     return call
+
+
+class _Play:
+    """The episodes of one instance, one after another, with all its calls in one thread: a
+    connection to SQLite belongs to the thread that made it.
+    """
+
+    def __init__(self, guard: Guarded):
+        self.guard = guard
+        self.inner: Environment | None = None
+        self.jobs: SimpleQueue | None = None
+        self.thread: Thread | None = None
+        self.over = "no episode has begun"  # why tools refuse; "" while an episode goes on
+        self.earned: float | None = None  # by an episode that died
+        self.calls = 0
+
+    def reset(self, columns: dict) -> str:
+        """Begin an episode and return its text; "" for one that cannot begin, whose every call says
+        so.
+        """
+        guard = self.guard
+        if guard.broken:
+            raise BrokenEnvironment(guard.broken)
+        guard.counts["episodes"] += 1
+        self.over = ""
+        self.calls = 0
+        try:
+            if self.thread is None:  # this is the first episode, or the one before died
+                self.jobs = SimpleQueue()
+                # a daemon: the program may end while a call still hangs
+                self.thread = Thread(target=_work, args=(self.jobs,), daemon=True)
+                self.thread.start()
+                weakref.finalize(self, self.jobs.put, None)
+                self.inner = self.ask("__init__", {}, guard.factory, vital=True)
+            return self.ask(
+                "reset",
+                columns,
+                lambda: guard.text_of(self.inner.reset(**columns) or ""),
+                vital=True,
+            )
+        except ToolError:
+            return ""
+
+    def call(self, name: str, arguments: dict) -> str:
+        """Return what a tool answers the policy; ToolError if the call failed or was refused."""
+        guard = self.guard
+        if self.over:
+            raise ToolError(f"The episode is over: {self.over}.")
+        if self.calls >= guard.turns:
+            raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
+        self.calls += 1
+        wrong = misfit(name, guard.schemas[name], guard.types[name], arguments)
+        if wrong:
+            raise ToolError(printable(wrong))
+        return self.ask(
+            name, arguments, lambda: guard.text_of(getattr(self.inner, name)(**arguments))
+        )
+
+    def reward(self) -> float | None:
+        """Return what the environment gives; for an episode that died, what `die` was told."""
+
+        def finite_reward() -> float:
+            reward = float(self.inner.get_reward())
+            if not math.isfinite(reward):
+                raise ValueError(f"{reward} is no finite number")
+            return reward
+
+        if self.over:
+            return self.earned
+        try:
+            return self.ask("get_reward", {}, finite_reward, vital=True)
+        except ToolError:
+            return self.earned
+
+    def ask(self, call: str, arguments: dict, function: Callable, vital: bool = False) -> object:
+        """Return what function() returns in the thread of the instance.
+
+        ToolError, in words for the policy, if it raises or does not return in time. Afterwards the
+        episode is dead, unless what raised was a tool, which is not vital.
+        """
+        guard = self.guard
+        outcome = Future()
+        self.jobs.put((function, outcome))
+        try:
+            error = outcome.exception(timeout=guard.seconds)
+        except TimeoutError:
+            seconds = f"{guard.seconds:g} seconds"
+            fault = guard.log_fault(call, arguments, f"did not return within {seconds}")
+            # ask the thread to end; see the head of this file for when it does not
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
+            )
+            earned = getattr(guard.factory, "_earned_by_hanging", 0.0)
+            self.die(f"{call} did not answer in {seconds}", fault, earned)
+            raise ToolError(f"{self.over}. The episode is over.") from None
+        if error is None:
+            return outcome.result()
+        # the environment refuses what the policy did
+        if isinstance(error, ToolError) and not vital:
+            raise ToolError(guard.text_of(str(error)))
+        # the environment failed
+        raised = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
+        fault = guard.log_fault(call, arguments, f"raised {raised}")
+        if vital:
+            self.die(f"{call} failed", fault, earned=None)
+        raise ToolError(guard.text_of(f"{call} failed: {raised}"))
+
+    def die(self, why: str, fault: str, earned: float | None) -> None:
+        """End the episode. The next one gets a new instance, because what still runs in the old
+        thread may change the old one at any time.
+        """
+        self.guard.counts["dead"] += 1
+        self.guard.fatal = fault
+        self.jobs.put(None)
+        self.over = why
+        self.earned = earned
+        self.thread = None
+
+
+def _work(jobs: SimpleQueue) -> None:
+    """Do the work of an instance's thread: each job is a function and the Future of its outcome;
+    None ends it.
+    """
+    while job := jobs.get():
+        function, outcome = job
+        try:
+            outcome.set_result(function())
+        # SystemExit too: a tool must not end the training, nor its own thread
+        except BaseException as error:
+            outcome.set_exception(error)
+        # they hold the episode, and a thread that waits would keep it for ever
+        del job, function, outcome

@@ -20,10 +20,12 @@ class Guessing:
     """
 
     def __init__(self, span: int = 100):
-        self._span, self._enough = span, span.bit_length()
+        self._span = span
+        self._enough = span.bit_length()
 
     def reset(self, seed: int, **columns) -> str:
-        self._number, self._guesses = random.Random(int(seed)).randint(1, self._span), []
+        self._number = random.Random(int(seed)).randint(1, self._span)
+        self._guesses = []
         return (
             f"I am thinking of a number from 1 to {self._span}. Find it with as few guesses as "
             "you can."
@@ -41,9 +43,8 @@ class Guessing:
         if number == self._number:
             return f"Yes, it is {number}."
         left = 2 * self._enough - len(self._guesses)
-        return ("Higher" if number < self._number else "Lower") + (
-            f" than {number}." if left else ". No guesses are left."
-        )
+        where = "Higher" if number < self._number else "Lower"
+        return f"{where} than {number}." if left else f"{where}. No guesses are left."
 
     def get_reward(self) -> float:
         if self._number not in self._guesses:
@@ -52,31 +53,34 @@ class Guessing:
 
     @staticmethod
     def _oracle(asked: str) -> Iterator:
-        """The player with the best strategy: it guesses the middle of what is left."""
+        """Play the best strategy: guess the middle of what is left."""
         low, high = map(int, re.search(r"from (\d+) to (\d+)", asked).groups())
         reply = ""
         while "Yes" not in reply and low <= high:
             middle = (low + high) // 2
             reply = yield "guess", {"number": middle}
-            low, high = (middle + 1, high) if "Higher" in reply else (low, middle - 1)
+            if "Higher" in reply:
+                low = middle + 1
+            else:
+                high = middle - 1
 
     def _regret(self) -> float:
-        """How many guesses were given away, on average over what the number might have been: 0.0
-        for halving.
+        """Return how many guesses were given away, on average over what the number might have
+        been: 0.0 for halving.
 
         The sum over the guesses of what the guess and the best play after it take on average, less
         what the best guess takes. Luck plays no part in it. Hidden by its underscore: every other
         public method would be a tool.
         """
-        ranges = self._ranges()
-        return sum(
-            (_after(guess, low, high) - _best(high - low + 1) for guess, low, high in ranges), 0.0
-        )
+        wasted = 0.0
+        for guess, low, high in self._ranges():
+            wasted += _after(guess, low, high) - _best(high - low + 1)
+        return wasted
 
     def _places(self) -> list[float | None]:
-        """Where among the numbers that were left each guess fell: 0.0 is the smallest and 1.0 the
-        largest of them, None a number that was not left. Without guesses at fewer than eight
-        numbers, which nearly all are in the middle.
+        """Return where among the numbers that were left each guess fell: 0.0 is the smallest and
+        1.0 the largest of them, None a number that was not left. Without guesses at fewer than
+        eight numbers, which nearly all are in the middle.
         """
         return [
             (guess - low) / (high - low) if low <= guess <= high else None
@@ -85,8 +89,9 @@ class Guessing:
         ]
 
     def _ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Each guess with the smallest and the largest number that were left before it."""
-        low, high = 1, self._span
+        """Yield each guess with the smallest and the largest number that were left before it."""
+        low = 1
+        high = self._span
         for guess in self._guesses:
             yield guess, low, high
             if guess < self._number:
@@ -96,19 +101,20 @@ class Guessing:
 
 
 def _after(guess: int, low: int, high: int) -> float:
-    """Guesses that a game with low to high left takes on average, when this is the next and the
-    best play follows.
+    """Return how many guesses a game with low to high left takes on average, when this is the next
+    and the best play follows.
     """
     left = high - low + 1
     if not low <= guess <= high:
         return 1 + _best(left)
-    below, above = guess - low, high - guess
+    below = guess - low
+    above = high - guess
     return 1 + (below * _best(below) + above * _best(above)) / left
 
 
 @cache
 def _best(left: int) -> float:
-    """Guesses that the best strategy takes on average with so many numbers left: it halves.
+    """Return how many guesses the best strategy, halving, takes on average with so many left.
 
     >>> [round(_best(left), 3) for left in (0, 1, 3)]
     [0.0, 1.0, 1.667]

@@ -11,35 +11,158 @@ GRPO will teach.
 """
 
 import itertools
+import math
 import random
+import re
+import string
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
 
-from helpers.agents import players
 from helpers.agents.guard import BrokenEnvironment, Guarded
-from helpers.agents.protocol import Environment, called
+from helpers.agents.protocol import Environment, call_tool
 from helpers.rewards.lab.verdicts import Verdict
 
 _ROWS = 32
 _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
 _MORE = 0.1  # of the same, beyond an honest try
-ORACLE, RANDOM, NOTHING, AT_ONCE = "oracle", "random", "does nothing", "answers at once"
+
+# --- Players --------------------------------------------------------------------------------------
+
+# A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
+# would read it. It sees what a policy sees: the text of `reset` and the tools' schemas by name. Its
+# luck is its own. It ends when it has nothing more to say.
+Player = Callable[[str, dict[str, dict], random.Random], Iterator[tuple[str, object]]]
+
+
+def does_nothing(asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Say something and call nothing, as policies do that are paid for it."""
+    yield from ()
+
+
+def at_random(asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Make well-formed calls of random tools for ever, with words and numbers of the question,
+    words of the arguments' descriptions, and other numbers.
+    """
+    numbers = [int(number) for number in re.findall(r"\b\d{1,9}\b", asked)]
+    while True:
+        name = luck.choice(sorted(schemas))
+        number = luck.randrange(1, 101)
+        number = luck.choice([number, number, *numbers])
+        values = {
+            "string": luck.choice(_words_of(schemas[name], asked)),
+            "integer": number,
+            "number": number,
+            "boolean": number % 2 == 0,
+            "array": [],
+            "numbers": [],
+        }
+        yield name, _arguments(schemas[name], values, luck.randrange(10**6))
+
+
+def at_once(asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Make one well-formed call, and no more."""
+    yield next(at_random(asked, schemas, luck))
+
+
+def looping(asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Make the same well-formed call for ever."""
+    call = next(at_random(asked, schemas, luck))
+    while True:
+        yield call
+
+
+def _trying(calls: int, together: bool, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Try all candidates, together (in a text or a list) or one after another; each reply gives
+    more of them.
+    """
+    known = f"{asked} yes no {' '.join(string.ascii_uppercase)}"
+    for number in range(calls):
+        for name, schema in sorted(schemas.items()):
+            words = [*_words_of(schema, known), *map(str, range(1000))]
+            values = {
+                "string": " ".join(words) if together else words[number],
+                "integer": number,
+                "number": number,
+                "boolean": number % 2 == 0,
+                "array": words,
+                "numbers": list(range(1000)),
+            }
+            reply = yield name, _arguments(schema, values, number)
+            known += f" {reply}"
+
+
+def _once(values: dict, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Call each tool once, with these values by type."""
+    for name, schema in sorted(schemas.items()):
+        yield name, _arguments(schema, values, 0)
+
+
+def _words_of(schema: dict, text: str) -> list[str]:
+    """Return the words of the descriptions of a tool's arguments, and of a text."""
+    described = " ".join(of.get("description", "") for of in schema["properties"].values())
+    return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
+
+
+def _arguments(schema: dict, values: dict, turn: int) -> dict:
+    """Return a call's arguments: the value of each type; if the schema lists its values, one by
+    turns.
+    """
+    arguments = {}
+    for name, of in schema["properties"].items():
+        of = of.get("anyOf", [of])[0]
+        kind = of.get("type", "string")
+        kind = kind if isinstance(kind, str) else kind[0]
+        if kind == "array" and of.get("items", {}).get("type") in ("integer", "number"):
+            kind = "numbers"
+        listed = of.get("enum", [values.get(kind, {})])
+        arguments[name] = listed[turn % len(listed)]
+    return arguments
+
+
+_BLANK = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "numbers": []}
+_LONG = {
+    "string": "word " * 2000,
+    "integer": 10**9,
+    "number": 1e9,
+    "boolean": True,
+    "array": ["word"] * 2000,
+    "numbers": [1] * 2000,
+}
+_NAN = {"string": "nan", "number": math.nan, "numbers": [math.nan]}
+ORACLE = "oracle"  # the player that knows how to win, the environment's own `_oracle`
+RANDOM = "random"
+AT_ONCE = "answers at once"
+NOTHING = "does nothing"
 # The cheap players, each with what is wrong with a game that it wins,
 _WINNING = {
-    RANDOM: (players.at_random, "chance wins. Ask for more."),
-    AT_ONCE: (players.at_once, "there is nothing to learn from several turns. Ask for more."),
-    "loops for ever": (players.looping, "GRPO would teach the loop."),
-    "lists all candidates": (players.all_in_one, "compare the whole answer, not a part of it."),
-    "tries all candidates": (players.one_by_one, "let the first answer count, or ask for more."),
+    RANDOM: (at_random, "chance wins. Ask for more."),
+    AT_ONCE: (at_once, "there is nothing to learn from several turns. Ask for more."),
+    "loops for ever": (looping, "GRPO would teach the loop."),
+    "lists all candidates": (
+        partial(_trying, 2, True),
+        "compare the whole answer, not a part of it.",
+    ),
+    "tries all candidates": (
+        partial(_trying, 1000, False),
+        "let the first answer count, or ask for more.",
+    ),
 }
 # and those that must earn no more than an honest try.
 _PAYING = {
-    "answers blank": (players.blank, 'refuse a blank; in Python, `"" in value` is true.'),
-    "answers at length": (players.at_length, "length must not pay."),
-    "answers nan": (players.not_a_number, "refuse what is no number: NaN passes comparisons."),
+    "answers blank": (partial(_once, _BLANK), 'refuse a blank; in Python, `"" in value` is true.'),
+    "answers at length": (partial(_once, _LONG), "length must not pay."),
+    "answers nan": (
+        partial(_once, _NAN),
+        "refuse what is no number: NaN passes comparisons.",
+    ),
 }
+
+
+# --- The laboratory -------------------------------------------------------------------------------
 
 
 class Played(NamedTuple):
@@ -67,47 +190,58 @@ class Laboratory:
 
     def __init__(self, guard: Guarded, rows: list[dict] | None = None):
         rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
+        self.guard = guard
         # TRL passes a prompt, too
-        rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
-        self.guard, self.rows = guard, rows
+        self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
+
+        self.players: dict[str, Player] = {}
         oracle = getattr(type(guard.factory()), "_oracle", None)
-        self.players = {ORACLE: lambda asked, *_: oracle(asked)} if oracle else {}
+        if oracle:
+            self.players[ORACLE] = lambda asked, schemas, luck: oracle(asked)
         self.players |= {name: player for name, (player, _) in (_WINNING | _PAYING).items()}
-        self.players[NOTHING] = players.nothing
-        self.episodes = {name: self._episodes(name) for name in self.players}
-        self.played = pd.DataFrame(
-            {name: _summary(played) for name, played in self.episodes.items()}
-        ).T
-        checks = self._of_what_was_earned() + self._of_what_was_repeated()
+        self.players[NOTHING] = does_nothing
+
+        # each player plays all rows, one after another in one instance
+        self.episodes: dict[str, list[Played]] = {}
+        summary = {}
+        for name in self.players:
+            environment = guard()
+            played = [self.episode(name, at, environment) for at in range(len(self.rows))]
+            failed = [failed for one in played for _, _, failed in one.replies[1:]]
+            self.episodes[name] = played
+            summary[name] = {
+                "reward": sum(one.reward for one in played) / len(played),
+                "calls": len(failed) / len(played),
+                "failed": sum(failed) / max(1, len(failed)),
+            }
+        self.played = pd.DataFrame(summary).T
+
+        checks = self._checks_of_rewards() + self._checks_of_repetition()
         table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
         self.checks = table.assign(found=table["found"].mask(table["holds"], ""))
         self.verdict = self._verdict()
 
-    def _episodes(self, player: str) -> list[Played]:
-        """An episode of each row, one after another in one instance."""
-        environment = self.guard()
-        return [self.episode(player, at, environment) for at in range(len(self.rows))]
-
     def episode(
         self, player: str, at: int, environment: Environment, beside: Environment | None = None
     ) -> Played:
-        """An episode of a row. A player that never ends gets twice the turns.
+        """Play an episode of a row. A player that never ends gets twice the turns.
 
         beside: another instance, in which the hasty player plays the row before as soon as this
         episode has begun.
         """
-        replies = [("reset", environment.reset(**self.rows[at]), False)]
+        asked = environment.reset(**self.rows[at])
         if beside is not None:
             self.episode(AT_ONCE, at - 1, beside)
+        replies = [("reset", asked, False)]
         # the same luck for all players, so that the one that loops begins as the hasty one does
-        known = replies[0][1] or "", self.guard.schemas, random.Random(at)
-        calls, reply = self.players[player](*known), None
+        calls = self.players[player](asked or "", self.guard.schemas, random.Random(at))
+        reply = None
         for _ in range(2 * self.guard.turns + 2):
             try:
                 name, arguments = calls.send(reply)
             except StopIteration:
                 break
-            reply, failed = called(environment, name, arguments)
+            reply, failed = call_tool(environment, name, arguments)
             replies.append((name, reply, failed))
         reward = environment.get_reward()
         if self.guard.counts["dead"]:  # the rest would take long, and say no more
@@ -116,16 +250,20 @@ class Laboratory:
             )
         return Played(tuple(replies), reward)
 
-    def _of_what_was_earned(self) -> list[tuple[str, bool, str]]:
-        """What the players earned and met: each check with whether it holds, and what is said if it
-        does not.
+    def _checks_of_rewards(self) -> list[tuple[str, bool, str]]:
+        """Return checks of what the players earned and met, each as (name, holds, sentence if it
+        does not).
         """
-        earned, full = self.played["reward"], self.played["reward"].get(ORACLE, 1.0)
-        nothing, trying = earned[NOTHING], max(earned[AT_ONCE], earned[RANDOM])
-        episodes = [(name, each) for name, played in self.episodes.items() for each in played]
-        beyond = {name: each.reward for name, each in episodes if not 0 <= each.reward <= 1}
-        worked = {tool for _, each in episodes for tool, _, failed in each.replies if not failed}
+        earned = self.played["reward"]
+        full = earned.get(ORACLE, 1.0)
+        nothing = earned[NOTHING]
+        trying = max(earned[AT_ONCE], earned[RANDOM])
+        everything = [(name, one) for name, played in self.episodes.items() for one in played]
+        beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
+        worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
         broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
+
+        # whoever plays
         checks = [
             (
                 "no tool fails",
@@ -146,6 +284,8 @@ class Laboratory:
                 "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
             ),
         ]
+
+        # who knows how to win
         if ORACLE in self.players:
             worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
             found = (
@@ -153,6 +293,8 @@ class Laboratory:
                 f"{worst.replies[-1][1]!s:.200}"
             )
             checks.append(("the oracle wins", full >= _WINS, found))
+
+        # who is lazy or cheats
         for player, (_, why) in _WINNING.items():
             found = (
                 f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: {why}"
@@ -164,21 +306,10 @@ class Laboratory:
             checks.append((f"'{player}' does not pay", holds, found))
         return checks
 
-    def _of_what_was_repeated(self) -> list[tuple[str, bool, str]]:
-        """Whether the row and its seed decide an episode, and nothing else."""
-        alone, checks = self._played_again(), []
-        # without an oracle, a game of one row and one with much to find out look alike
-        if ORACLE in self.players:
-            checks.append(
-                (
-                    "other rows give other episodes",
-                    len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1,
-                    "all rows give the same episode: `reset` does not use what it is given, and it "
-                    "could be learnt by heart.",
-                )
-            )
-        return [
-            *checks,
+    def _checks_of_repetition(self) -> list[tuple[str, bool, str]]:
+        """Return checks that the row and its seed decide an episode, and nothing else."""
+        alone = self._played_again()
+        checks = [
             (
                 "the same seed gives the same episode",
                 alone == self._played_again(),
@@ -193,21 +324,33 @@ class Laboratory:
                 "all state in the instance, not in the class or the module.",
             ),
         ]
+        # without an oracle, a game of one row and one with much to find out look alike
+        if ORACLE in self.players:
+            found = (
+                "all rows give the same episode: `reset` does not use what it is given, and it "
+                "could be learnt by heart."
+            )
+            holds = len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1
+            checks.append(("other rows give other episodes", holds, found))
+        return checks
 
     def _played_again(self, disturbed: bool = False) -> list[Played]:
-        """All rows played by two players, each in a new instance. Disturbed, that instance has
+        """Play all rows with two players, each in a new instance. Disturbed, that instance has
         another episode behind it, left after its first call, and another instance plays beside it.
         """
-        found, names = [], {ORACLE, RANDOM} & self.players.keys()
-        for player, at in itertools.product(sorted(names), range(len(self.rows))):
+        names = sorted({ORACLE, RANDOM} & self.players.keys())
+        played = []
+        for player, at in itertools.product(names, range(len(self.rows))):
             environment = self.guard()
+            beside = None
             if disturbed:
                 self.episode(AT_ONCE, at - 1, environment)
-            found.append(self.episode(player, at, environment, self.guard() if disturbed else None))
-        return found
+                beside = self.guard()
+            played.append(self.episode(player, at, environment, beside))
+        return played
 
     def _verdict(self) -> Verdict:
-        turns, earned = self.guard.turns, self.played["reward"]
+        turns = self.guard.turns
         notes = [
             f"after {turns} calls the tools refuse, but TRL goes on until "
             "`max_completion_length` is full: set "
@@ -219,18 +362,9 @@ class Laboratory:
                 "give the class a player that wins, `_oracle(asked)`, as in "
                 "helpers/agents/guessing.py."
             )
-        if not max(earned[AT_ONCE], earned[RANDOM]):
+        if not max(self.played["reward"][[AT_ONCE, RANDOM]]):
             notes.append(
                 "a try that fails earns nothing, and a group without a success teaches nothing: "
                 "an attempt could earn a little, 0.1 for example."
             )
         return Verdict([sentence for sentence in self.checks["found"] if sentence], notes)
-
-
-def _summary(played: list[Played]) -> dict[str, float]:
-    failed = [failed for episode in played for _, _, failed in episode.replies[1:]]
-    return {
-        "reward": sum(episode.reward for episode in played) / len(played),
-        "calls": len(failed) / len(played),
-        "failed": sum(failed) / max(1, len(failed)),
-    }

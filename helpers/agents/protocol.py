@@ -1,4 +1,5 @@
-"""TRL's slot for environments, and what can be said of an environment before it trains.
+"""TRL's slot for environments: what it asks of a class, how a policy's call is judged and made, and
+the rows that episodes begin from.
 
 TRL 1.15 (`trl/trainer/grpo_trainer.py`) calls the factory without arguments (663), keeps the
 instances and calls `reset` with the whole row, `prompt` included (2315). What `reset` returns is
@@ -12,7 +13,9 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, get_type_hints
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from helpers.data.files import Broken, file_rows
 
@@ -21,6 +24,17 @@ _NEEDED = {
     "get_reward": "which says what the episode has earned. Write get_reward(self)",
 }
 _WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows
+_SHOWN = 60  # characters of a value in a sentence for the policy
+# a type of JSON Schema, in a sentence for the policy
+_TYPES = {
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+    "boolean": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
 
 
 class Environment(Protocol):
@@ -34,7 +48,7 @@ class Environment(Protocol):
         """
 
     def get_reward(self) -> float:
-        """What the episode earned so far, a full success 1.0.
+        """Return what the episode has earned so far, a full success 1.0.
 
         TRL can do without it, for reward functions get `environments=`, too; the suite cannot.
         """
@@ -48,13 +62,13 @@ class ToolError(Exception):
 
 
 def tools_of(kind: type) -> list[str]:
-    """The names of a class's tools, in the order in which TRL shows them."""
+    """Return the names of a class's tools, in the order in which TRL shows them."""
     functions = dict(inspect.getmembers(kind, inspect.isfunction))
     return [name for name in functions if name not in _NEEDED and not name.startswith("_")]
 
 
 def schema_of(tool: Callable) -> dict:
-    """What the policy is told of a tool's arguments: the `parameters` of the schema that
+    """Return what the policy is told about a tool's arguments: the `parameters` of the schema that
     Transformers makes for TRL.
     """
     from transformers.utils import get_json_schema
@@ -62,9 +76,59 @@ def schema_of(tool: Callable) -> dict:
     return get_json_schema(tool)["function"]["parameters"]
 
 
-def called(environment: Environment, name: str, arguments: object) -> tuple[str | list, bool]:
-    """One call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957): what the policy is told, and
-    whether the call failed.
+def check_environment(factory: Callable[[], Environment]) -> list[str]:
+    """Return what is wrong with an environment, a sentence each, with the way out; nothing if TRL
+    can use it.
+
+    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once, without
+    arguments, as TRL calls it: give them defaults, or pass functools.partial. Whether `reset` takes
+    the rows shows when the first episode begins, and what a tool returns when players call it.
+    """
+    try:
+        instance = factory()
+    except Exception as error:  # a class that takes arguments, most often
+        return [f"an environment is made without arguments, and this one raises {error!r}."]
+    kind = type(instance)
+    tools = tools_of(kind)
+
+    # the methods that TRL and the suite call
+    wrong = [
+        f"{kind.__name__} has no method `{needed}`, {why}."
+        for needed, why in _NEEDED.items()
+        if not inspect.isfunction(getattr(kind, needed, None))
+    ]
+    if not tools:
+        wrong.append(
+            f"{kind.__name__} has no tool: a tool is a public method other than `reset` and "
+            "`get_reward`."
+        )
+
+    # the tools: each needs a schema, and something to say
+    for name in tools:
+        tool = getattr(instance, name)
+        if inspect.signature(tool).return_annotation in (None, "None"):
+            wrong.append(
+                f"`{name}` is public, and so a tool, but it returns nothing that a policy could "
+                f"read. Hide it: call it `_{name}`."
+            )
+            continue
+        try:
+            schema_of(tool)
+        except Exception as error:  # Transformers' own, or NameError of an annotation
+            wrong.append(
+                f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
+                "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
+                f"call it `_{name}`."
+            )
+    return wrong
+
+
+# --- What a policy passes to a tool ---------------------------------------------------------------
+
+
+def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str | list, bool]:
+    """Make one call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957); return what the policy is
+    told, and whether the call failed.
     """
     try:
         if name not in tools_of(type(environment)):
@@ -75,63 +139,82 @@ def called(environment: Environment, name: str, arguments: object) -> tuple[str 
     return result if isinstance(result, list) else str(result), False
 
 
-# --- A user's environment and its rows ------------------------------------------------------------
-
-
-def check_environment(factory: Callable[[], Environment]) -> list[str]:
-    """What is wrong with an environment, a sentence each, with the way out; empty if TRL can use
-    it.
-
-    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once, without
-    arguments, as TRL calls it: give them defaults, or pass functools.partial. Whether `reset` takes
-    the rows shows when the first episode begins.
+def types_of(tool: Callable) -> dict[str, TypeAdapter]:
+    """Return what judges each argument of a tool: its annotation, strictly. A text is no number,
+    1.0 no whole number, and NaN nothing, because every comparison with it is false.
     """
+    config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
+    hints = get_type_hints(tool)
+    return {name: TypeAdapter(hints[name], config=config) for name in schema_of(tool)["properties"]}
+
+
+def misfit(tool: str, schema: dict, types: dict[str, TypeAdapter], arguments: dict) -> str:
+    """Return the first thing that is wrong with a call, in one short sentence; "" if nothing is.
+
+    Pydantic judges. The sentences are ours, because a policy reads them and learns from them:
+    pydantic's take three lines. schema, types: see `schema_of` and `types_of`.
+
+    >>> def read(row: int):
+    ...     '''Read a row.
+    ...
+    ...     Args:
+    ...         row: Its number.
+    ...     '''
+    >>> misfit("read", schema_of(read), types_of(read), {"row": "3"})
+    "read: row must be a whole number, not '3'."
+    >>> misfit("read", schema_of(read), types_of(read), {"column": 3})
+    "read takes no 'column'; it takes row."
+    """
+    properties = schema["properties"]
+    for name in arguments:
+        if name not in properties:
+            takes = ", ".join(properties) or "nothing"
+            return f"{tool} takes no {short_repr(name)}; it takes {takes}."
+    for name in schema.get("required", []):
+        if name not in arguments:
+            return f"{tool} needs {name}: {_in_words(properties[name])}."
+    for name, value in arguments.items():
+        try:
+            types[name].validate_python(value)
+        except ValidationError:
+            wanted = _in_words(properties[name])
+            return f"{tool}: {name} must be {wanted}, not {short_repr(value)}."
+    return ""
+
+
+def _in_words(schema: dict) -> str:
+    if "enum" in schema:
+        return f"one of {', '.join(map(repr, schema['enum']))}"
+    if "anyOf" in schema:
+        return " or ".join(map(_in_words, schema["anyOf"]))
+    names = schema.get("type", [])
+    names = [names] if isinstance(names, str) else names
+    words = " or ".join(_TYPES.get(name, name) for name in names) or "given"
+    return f"{words}, each {_in_words(schema['items'])}" if schema.get("items") else words
+
+
+def short_repr(value: object, most: int = _SHOWN) -> str:
+    """Return the repr of a policy's value for a sentence, cut after `most` characters."""
     try:
-        instance, wrong = factory(), []
-    except Exception as error:  # of the user's own file
-        return [f"an environment is made without arguments, and this one raises {error!r}."]
-    kind = type(instance)
-    for needed, why in _NEEDED.items():
-        if not inspect.isfunction(getattr(kind, needed, None)):
-            wrong.append(f"{kind.__name__} has no method `{needed}`, {why}.")
-    if not tools_of(kind):
-        wrong.append(
-            f"{kind.__name__} has no tool: a tool is a public method other than `reset` and "
-            "`get_reward`."
-        )
-    for tool in tools_of(kind):
-        method = getattr(instance, tool)
-        if inspect.iscoroutinefunction(method):
-            wrong.append(
-                f"tool `{tool}` is an `async def`, and no call of it would be awaited: write a "
-                "plain `def`, with asyncio.run inside it."
-            )
-        elif inspect.signature(method).return_annotation in (None, "None"):
-            wrong.append(
-                f"`{tool}` is public, and so a tool, but it returns nothing that a policy could "
-                f"read. Hide it: call it `_{tool}`."
-            )
-        else:
-            try:
-                schema_of(method)
-            except Exception as error:  # of Transformers, or NameError of an annotation
-                wrong.append(
-                    f"tool `{tool}`: {str(error).rstrip('.!')}. The policy is shown the docstring, "
-                    "the annotations, and each argument's line under `Args:`. If it is no tool, "
-                    f"hide it: call it `_{tool}`."
-                )
-    return wrong
+        text = repr(value)
+    except (RecursionError, ValueError):  # a thousand brackets, or five thousand digits
+        text = f"a {type(value).__name__}"
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+# --- The rows of a user's file --------------------------------------------------------------------
 
 
 def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
-    """The rows of a .csv, .jsonl or .parquet file, each of them what `reset` takes, in an order
-    drawn from `seed`, and how many were dropped, by reason.
+    """Return the rows of a .csv, .jsonl or .parquet file, each of them what `reset` takes, in an
+    order drawn from `seed`, and how many were dropped, by reason.
 
     Lines that cannot be read and duplicates are dropped, so that no episode is both trained on and
     held out. ValueError, with the row's number from 1, for a row with other columns than the first
     one, or with an empty value.
     """
-    found, dropped = {}, Counter()  # by what is in a row
+    found = {}  # by what is in a row
+    dropped = Counter()
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
         if isinstance(row, Broken):
             dropped[row.reason] += 1
@@ -148,7 +231,8 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
             dropped["duplicate"] += 1
         found[key] = row
     rows = list(found.values())
-    if rows and (taken := [name for name in _WRITTEN if name in rows[0]]):
+    taken = [name for name in _WRITTEN if rows and name in rows[0]]
+    if taken:
         raise ValueError(
             f"{path}: notebook 10 writes the column {taken[0]!r} itself: give yours another name."
         )

@@ -301,9 +301,11 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
     elif "columns" in given:
         check_columns(given["columns"])
     if given.get("environment"):
-        from helpers.agents import check_environment, environment_named
+        from helpers.agents import check_environment
+        from helpers.own_code import named
 
-        if problems := check_environment(environment_named(given["environment"])):
+        factory = named("environment", given["environment"], "my_game.py:MyGame")
+        if problems := check_environment(factory):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
     # The stages of these take seconds to import.
     if "serve" in given:

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
@@ -419,51 +419,8 @@ def _gpus(model) -> list:
     return [model.device] if model.device.type == "cuda" else []
 
 
-def play(
-    model,
-    tokenizer,
-    environments: Callable,
-    rows: Sequence[dict],
-    *,
-    max_completion_length: int,
-    turns: int,
-    temperature: float = 1.0,
-    seed: int = 3407,
-) -> list:
-    """The policy's episodes in an environment, one for each row, in the order given; see
-    `episodes.go_on`.
-
-    All of them begin first; then as many are played at a time as the machine has room for. With a
-    vLLM engine they also end at its context, as in TRL's trainer.
-    """
-    from helpers.agents import episodes  # imports packages that no other function here needs
-
-    context = _context(model)
-    limits = {"max_completion_length": max_completion_length, "turns": turns, "context": context}
-    begun = [episodes.begun(tokenizer, environments(), row) for row in rows]
-    batch = batch_that_fits(
-        model, max((len(one.prompt_ids) for one in begun), default=0) + max_completion_length
-    )
-
-    def write(prompts: list[list[int]], room: list[int]) -> list[list[int]]:
-        if engine_of(model) == "vllm":
-            ends = [max(1, context - len(ids)) for ids in prompts]
-            room = list(map(min, room, ends))
-        return [one for (one,) in complete(prompts, room)]
-
-    with continuing(
-        model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
-    ) as complete:
-        start = 0
-        while start < len(begun):
-            episodes.go_on(write, tokenizer, begun[start : start + batch], **limits)
-            start += batch
-            batch = larger_batch(model, batch)
-    return begun
-
-
-def _context(model) -> int | None:
-    """The most tokens, prompt and completion together: the engine's limit, or the model's."""
+def context_of(model) -> int | None:
+    """Return the most tokens of prompt and completion: the engine's limit, or the model's."""
     if engine_of(model) == "vllm":
         return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
     return getattr(model.config, "max_position_embeddings", None)
@@ -611,7 +568,7 @@ def _with_vllm(model, tokenizer, temperature: float, samples: int, seed: int | N
     """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
-    context = _context(model)
+    context = context_of(model)
     draw = None if seed is None else torch.Generator().manual_seed(seed)
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:

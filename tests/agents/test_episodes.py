@@ -1,5 +1,5 @@
 """Episodes outside of a trainer are those that TRL plays inside: the same tokens, masks, messages,
-counts and rewards. And `policy.play`, which plays them many at a time.
+counts and rewards. And `play`, which plays them many at a time.
 """
 
 import copy
@@ -13,7 +13,8 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from helpers.agents import Guarded, Guessing, episodes
-from helpers.agents.episodes import finished, transcript
+from helpers.agents.episodes import finished
+from helpers.tags import transcript
 from helpers.training import policy
 
 pytestmark = [
@@ -79,7 +80,7 @@ ONE_STEP = {
 def play(complete, tokenizer, environment, rows, **limits):
     """The episodes of a policy that is a function; see `episodes.Complete`."""
     played = [episodes.begun(tokenizer, environment(), row) for row in rows]
-    episodes.go_on(complete, tokenizer, played, **limits)
+    episodes.play_on(complete, tokenizer, played, **limits)
     return played
 
 
@@ -205,39 +206,28 @@ class Game(Guessing):
         return [said] if number == 99 else said
 
 
-SAID = {
-    "ordinary": [guess(50), guess(25)],
-    "a list": [guess(99)],
-    "cut turn": [guess(50), "Oh. " * ROOM],
-    "cut call": [guess(50), called("x" * ROOM)],
-    "two calls": [guess(50) + guess(25)],
-    "unknown": [called("check", number=1)],
-    "unparsable": ['<tool_call>{"name": "guess", "arguments": {"number": 50}</tool_call>'],
-    "misfit": [called("guess", numbers=1), called("guess"), guess(None)],
-    "no object": ['<tool_call>{"name": "guess", "arguments": [50]}</tool_call>'],
-    "silent": [guess(50), ""],
-    "turns": [guess(number) for number in range(1, 40)],
-    "no room": [guess(50), called("x" * 90)],
-    "just fits": ["{filled}" + guess(50)],
-    "long prompt": [guess(50), guess(25)],
-}
-# Of each: how many calls were made, how many of them failed, and whether the policy had the last
-# word.
-COUNTS = {
-    "ordinary": (2, 0, True),
-    "a list": (1, 0, True),
-    "cut turn": (1, 0, True),  # its last word was cut, which TRL logs as completions/clipped_ratio
-    "cut call": (1, 0, True),  # so was this one, and what is cut is no call any more
-    "two calls": (2, 0, True),
-    "unknown": (1, 1, True),
-    "unparsable": (0, 0, True),
-    "misfit": (3, 3, True),
-    "no object": (1, 1, True),
-    "silent": (1, 0, True),
-    "turns": (3, 0, False),
-    "no room": (2, 1, False),
-    "just fits": (1, 0, False),
-    "long prompt": (2, 0, False),
+# By the name of a game: what is said, how many calls are made, how many of them fail, and whether the
+# policy has the last word.
+FORCED = {
+    "ordinary": ([guess(50), guess(25)], 2, 0, True),
+    "a list": ([guess(99)], 1, 0, True),
+    # its last word is cut, which TRL logs as completions/clipped_ratio
+    "cut turn": ([guess(50), "Oh. " * ROOM], 1, 0, True),
+    # what is cut is no call any more
+    "cut call": ([guess(50), called("x" * ROOM)], 1, 0, True),
+    "two calls": ([guess(50) + guess(25)], 2, 0, True),
+    "unknown": ([called("check", number=1)], 1, 1, True),
+    "unparsable": (
+        ['<tool_call>{"name": "guess", "arguments": {"number": 50}</tool_call>'],
+        *(0, 0, True),
+    ),
+    "misfit": ([called("guess", numbers=1), called("guess"), guess(None)], 3, 3, True),
+    "no object": (['<tool_call>{"name": "guess", "arguments": [50]}</tool_call>'], 1, 1, True),
+    "silent": ([guess(50), ""], 1, 0, True),
+    "turns": ([guess(number) for number in range(1, 40)], 3, 0, False),
+    "no room": ([guess(50), called("x" * 90)], 2, 1, False),
+    "just fits": (["{filled}" + guess(50)], 1, 0, False),
+    "long prompt": ([guess(50), guess(25)], 2, 0, False),
 }
 
 
@@ -246,21 +236,14 @@ def name_of(prompt: str) -> str:
 
 
 def scripted(tokenizer, filled: str = ""):
-    """A policy that says what stands in SAID for the game that its prompt names, then that
-    it is done.
-    """
+    """A policy that says what FORCED has for the game that its prompt names, then that it is done."""
 
     def script(prompts):
         texts = []
         for conversation in map(tokenizer.decode, prompts):
-            turn, said = (
-                conversation.count("<|im_start|>assistant") - 1,
-                SAID[name_of(conversation)],
-            )
-            texts.append(
-                (said[turn] if turn < len(said) else "Done.").replace("{filled}", filled)
-                + "<|im_end|>"
-            )
+            turn = conversation.count("<|im_start|>assistant") - 1
+            said = [*FORCED[name_of(conversation)][0], *["Done."] * 40]
+            texts.append(said[turn].replace("{filled}", filled) + "<|im_end|>")
         return [tokenizer(text, add_special_tokens=False)["input_ids"][:ROOM] for text in texts]
 
     return script
@@ -282,7 +265,7 @@ def forced(beginner, tmp_path_factory):
     end = len(tokenizer("Done.<|im_end|>")["input_ids"])
     # so that its result ends where the room does
     script = scripted(tokenizer, filled="<" * (ROOM - len(one.ids) + end))
-    rows = [row(name, 7, "<" * 300 * (name == "long prompt")) for name in SAID]
+    rows = [row(name, 7, "<" * 300 * (name == "long prompt")) for name in FORCED]
     longest = max(len(episodes.begun(tokenizer, Guessing(), one).prompt_ids) for one in rows)
     model.config.max_position_embeddings = longest + 20
     folder = tmp_path_factory.mktemp("forced")
@@ -291,10 +274,10 @@ def forced(beginner, tmp_path_factory):
     return {name_of(one.prompt[-1]["content"]): one for one in played}, log
 
 
-@pytest.mark.parametrize("name", SAID)
+@pytest.mark.parametrize("name", FORCED)
 def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
     one = forced[0][name]
-    assert (len(one.calls), one.failed, one.finished) == COUNTS[name]
+    assert (len(one.calls), one.failed, one.finished) == FORCED[name][1:]
     assert finished([copy.deepcopy(one.said)]) == [float(one.finished)]
     assert len(one.ids) == len(one.mask) <= ROOM
 
@@ -304,7 +287,7 @@ def test_what_was_forced_came_about(forced, beginner):
     cut = [name for name, one in played.items() if one.ids[-1] != beginner[1].eos_token_id]
     assert sorted(cut) == ["cut call", "cut turn", "just fits"]
     assert [len(played[name].ids) for name in cut] == [ROOM] * 3
-    assert log["completions/clipped_ratio"] == pytest.approx(3 / len(SAID))
+    assert log["completions/clipped_ratio"] == pytest.approx(3 / len(FORCED))
     assert "    ['Lower than 99.']" in transcript(played["a list"].said)
     # The last call stays the last word. After the last turn it is not made; without room it is.
     for name, length, made in (("turns", 7, False), ("no room", 3, True), ("long prompt", 3, True)):
@@ -366,7 +349,7 @@ def test_whatever_arguments_a_policy_wrote_can_be_shown(arguments, shown):
     assert transcript([*calling({})[:1], {"role": "tool"}]) == "(None)\n    "
 
 
-# --- Through policy.play --------------------------------------------------------------------------
+# --- Many at a time -------------------------------------------------------------------------------
 
 ROWS = [
     {
@@ -382,7 +365,7 @@ ROWS = [
 
 def played(beginner, rows=ROWS, environments=Guessing, **options):
     limits = {"max_completion_length": 80, "turns": 6} | options
-    return policy.play(*beginner, environments, rows, **limits)
+    return episodes.play(*beginner, environments, rows, **limits)
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3])
@@ -414,28 +397,3 @@ def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_nex
     monkeypatch.setattr(policy, "batch_that_fits", lambda model, tokens: 4)
     same = played(beginner, [ROWS[0]] * 8)
     assert [one.ids for one in same[:4]] != [one.ids for one in same[4:]]
-
-
-def test_a_result_without_room_in_the_context_is_left_out(beginner):
-    model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
-    (whole,) = played((model, tokenizer), ROWS[:1], temperature=0)
-    end_of_result = whole.mask.index(1, whole.mask.index(0))
-    for more, answered in ((0, False), (1, True)):
-        model.config.max_position_embeddings = len(whole.prompt_ids) + end_of_result + more
-        (one,) = played((model, tokenizer), ROWS[:1], temperature=0)
-        assert (0 in one.mask) is answered
-
-
-@pytest.mark.parametrize("turns", [0, 2])
-def test_calls_are_answered_so_often_and_the_policy_is_asked_once_more(beginner, turns):
-    asked, call = [], beginner[1](guess(50) + "<|im_end|>")["input_ids"]
-
-    def complete(prompts, room):
-        asked.append(room)
-        return [call for _ in prompts]
-
-    limits = {"max_completion_length": 100, "turns": turns}
-    (one,) = play(complete, beginner[1], Guessing, ROWS[:1], **limits)
-    assert len(asked) == turns + 1 and len(one.calls) == turns
-    result = one.mask.count(0) // max(turns, 1)
-    assert asked == [[100 - turn * (len(call) + result)] for turn in range(turns + 1)]

@@ -85,6 +85,15 @@ Constant = sick.made("Constant", Echo, reset=lambda self, seed, **columns: Echo.
 Raising = sick.made("Raising", Echo, _reply=sick.raising(KeyError("word")))
 
 
+class Later(Echo):
+    async def say(self, word: str) -> str:
+        """Say a word.
+
+        Args:
+            word: The word.
+        """
+
+
 class Answered:
     """Find a number; a right answer earns 1.0. Nobody shows how: there is no `_oracle`."""
 
@@ -199,8 +208,10 @@ class Unfinished(Echo):
         (Unfinished, "episodes do not touch one another", "let `reset` set everything"),
         (Percent, "rewards are of unit scale", "A full success is 1"),
         (Raising, "no tool fails", "raised KeyError: "),
+        (Later, "no tool fails", "raised TypeError: Object of type coroutine"),
     ],
 )
+@pytest.mark.filterwarnings("ignore:coroutine")
 def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
     lab = lab_of(kind)
     found = lab.checks

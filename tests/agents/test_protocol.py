@@ -1,10 +1,11 @@
-"""What is said of an environment, its rows and a chat template before training, in TRL's own
+"""What is said of an environment, of a policy's calls, of rows and of a chat template, in TRL's own
 terms.
 """
 
 import functools
 import json
 import re
+from typing import Literal
 
 import pandas as pd
 import pytest
@@ -13,19 +14,9 @@ from sick_environments import made
 from transformers import AutoTokenizer
 from trl import chat_template_utils
 
-from helpers.agents import (
-    Guarded,
-    Guessing,
-    check_environment,
-    episodes,
-    prepare_template,
-)
+from helpers.agents import Guarded, Guessing, check_environment, episodes, prepare_template
 from helpers.agents.episodes import episodes_fingerprint
-from helpers.agents.protocol import (
-    episode_rows,
-    schema_of,
-    tools_of,
-)
+from helpers.agents.protocol import episode_rows, misfit, schema_of, tools_of, types_of
 from helpers.own_code import named
 from helpers.presets import PRESETS
 
@@ -34,10 +25,6 @@ JUDGED = made("Judged", object, get_reward=sick.Healthy.get_reward)
 
 def tidy(self) -> None:
     """Throw what was said away."""
-
-
-async def later(self) -> str:
-    """Say something later."""
 
 
 @pytest.mark.parametrize("kind", [Guessing, sick.Healthy, functools.partial(Guessing, span=8)])
@@ -60,7 +47,6 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
             "tool `say`: .* no docstring.* under `Args:`.* call it `_say`",
         ),
         (made("Tidying", tidy=tidy), "`tidy` is public, .* returns nothing.* call it `_tidy`"),
-        (made("Later", later=later), "tool `later` is an `async def`.* write a plain `def`"),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
@@ -86,6 +72,106 @@ def test_the_tools_are_those_that_trl_would_list():
     guarded = Guarded(Mixed)()
     guarded.reset(seed=1)
     assert guarded.shout(word="a") == "A" and schema_of(guarded.shout) == schema_of(Mixed().shout)
+
+
+# --- A policy's calls -----------------------------------------------------------------------------
+
+
+def tool(
+    count: int,
+    share: float = 0.5,
+    name: str | None = None,
+    kind: Literal["a", "b"] = "a",
+    places: list[int | None] | None = None,
+    weights: dict[str, float] | None = None,
+    either: int | str = 1,
+    several: Literal[1, "a"] | list[str] | None = None,
+    perhaps: Literal["a"] | None = None,
+    loud: bool = False,
+    free: object = None,
+) -> str:
+    """A tool with an argument of every sort.
+
+    Args:
+        count: a
+        share: b
+        name: c
+        kind: d
+        places: e
+        weights: f
+        either: g
+        several: h
+        perhaps: i
+        loud: j
+        free: k
+    """
+    return ""
+
+
+TOOL = "tool", schema_of(tool), types_of(tool)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"share": 1},
+        {"name": None},
+        {"name": "x"},
+        {"kind": "b"},
+        {"places": None},
+        {"places": [1, None]},
+        {"weights": {"a": 1, "b": 0.5}},
+        {"either": "x"},
+        {"either": 2},
+        {"several": None},
+        {"several": ["a"]},
+        {"perhaps": None},
+        {"loud": True},
+        {"count": -(10**30)},
+    ],
+)
+def test_what_fits_goes_through(arguments):
+    assert misfit(*TOOL, {"count": 1} | arguments) == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"count": "1"}, "tool: count must be a whole number, not '1'."),
+        ({"count": True}, "tool: count must be a whole number, not True."),
+        ({"count": 1.0}, "tool: count must be a whole number, not 1.0."),
+        ({"count": None}, "tool: count must be a whole number, not None."),
+        ({"share": "half"}, "tool: share must be a number, not 'half'."),
+        ({"share": float("nan")}, "tool: share must be a number, not nan."),
+        ({"weights": {"a": float("inf")}}, "tool: weights must be an object, not {'a': inf}."),
+        ({"kind": "c"}, "tool: kind must be one of 'a', 'b', not 'c'."),
+        ({"kind": None}, "tool: kind must be one of 'a', 'b', not None."),
+        ({"places": [1, "2"]}, "tool: places must be a list, each a whole number, not [1, '2']."),
+        ({"weights": {"a": "b"}}, "tool: weights must be an object, not {'a': 'b'}."),
+        ({"either": 1.5}, "tool: either must be a whole number or a text, not 1.5."),
+        ({"several": [1]}, "must be one of 1, 'a' or a list, each a text, not [1]."),
+        ({"loud": "yes"}, "tool: loud must be true or false, not 'yes'."),
+        ({"colour": 2}, "tool takes no 'colour'; it takes count, share, name,"),
+    ],
+)
+def test_the_first_thing_that_does_not_fit_is_said(arguments, says):
+    assert says in misfit(*TOOL, {"count": 1} | arguments)
+
+
+def test_a_value_without_end_is_refused_in_a_short_sentence():
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    assert misfit(*TOOL, {"count": deep}).endswith("a whole number, not a list.")
+    assert misfit(*TOOL, {"count": "x" * 10**7}).endswith("not '" + "x" * 59 + "….")
+    assert len(misfit(*TOOL, {"x" * 10**7: 1})) < 300
+
+
+def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
+    assert misfit(*TOOL, {"share": 1}) == "tool needs count: a whole number."
+    schema = {"type": "object", "properties": {}}
+    assert misfit("look", schema, {}, {"at": 1}) == "look takes no 'at'; it takes nothing."
 
 
 # --- Named by a parameter -------------------------------------------------------------------------
@@ -219,7 +305,7 @@ def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fr
     says = iter([call, "Done." + end])
     row = {"prompt": [{"role": "user", "content": "Let us play. "}], "seed": 7}
     one = episodes.begun(fresh, Guessing(), row)
-    episodes.go_on(
+    episodes.play_on(
         lambda prompts, room: [fresh(next(says))["input_ids"]],
         fresh,
         [one],

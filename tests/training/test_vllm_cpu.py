@@ -15,7 +15,7 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
-from helpers.agents import Guessing
+from helpers.agents import Guessing, episodes
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.training import policy, vision, vllm_cpu
@@ -144,12 +144,12 @@ def test_an_episode_ends_at_the_context_of_the_engine():
     games = replace(SETTINGS, model="pocket-games")
     model, tokenizer = policy.load(games)
     row = {"prompt": [{"role": "user", "content": "Game " * 80}], "seed": 1}
-    (one,) = policy.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
+    (one,) = episodes.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
     left = games.context - len(one.prompt_ids)
     assert 0 < len(one.ids) <= left < 10
     row["prompt"][0]["content"] = "Game " * 200
     with pytest.raises(ValueError, match=r"a prompt of 2.. tokens .* context of 104"):
-        policy.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
+        episodes.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
 
 
 def test_long_prompts_are_read_again_when_the_weights_have_changed():

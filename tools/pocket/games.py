@@ -10,8 +10,7 @@ import random
 from collections.abc import Callable
 
 from helpers.agents.guessing import Guessing
-from helpers.agents.protocol import schema_of
-from helpers.agents.tool_calls import misfit
+from helpers.agents.protocol import misfit, schema_of, types_of
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."
@@ -142,7 +141,9 @@ def answered(game: Guessing, number: int, slip: str | None) -> str:
     if slip == "another tool":
         return str({"error": "Tool check not found."})
     if slip == "in quotes":
-        return str({"error": misfit("guess", schema_of(game.guess), {"number": str(number)})})
+        types = types_of(game.guess)
+        wrong = misfit("guess", schema_of(game.guess), types, {"number": str(number)})
+        return str({"error": wrong})
     return game.guess(number)
 
 

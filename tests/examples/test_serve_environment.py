@@ -1,22 +1,16 @@
-"""An environment behind OpenEnv's own server, in a Python of its own: for a policy, the laboratory
-and a training it is what it is at home.
-"""
+"""Number guessing behind OpenEnv's own server, in a Python of its own."""
 
 import json
 import os
 import random
 import subprocess
 import sys
-import time
-from functools import partial
 
 import pandas as pd
 import pytest
-from transformers.utils import get_json_schema
 
 from helpers import PROJECT
-from helpers.__main__ import main
-from helpers.agents import Guarded, Guessing, Laboratory, environment_named
+from helpers.agents import Guessing
 from helpers.commands import pipeline
 from helpers.runs import Run
 
@@ -63,41 +57,17 @@ def served(openenv, tmp_path_factory):
     file = tmp_path_factory.mktemp("game") / "game.py"
     file.write_text(GAME, encoding="utf-8")
     port = str(18_000 + os.getpid() % 2_000)  # below those that kernels are given
-    command = [openenv, "-m", "helpers", "serve-environment", f"{file}:game", "--port", port]
-    server = subprocess.Popen(
-        command,
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    address = f"openenv:http://127.0.0.1:{port}"
-    assert server.stdout.readline() == f'environment="{address}" in notebook 10\n'
-    while True:
-        try:
-            environment_named(address)
-            break
-        except ValueError:  # it is not ready yet
-            assert server.poll() is None
-            time.sleep(0.2)
-    yield address
+    command = [openenv, "-m", "examples.serve_environment", f"{file}:game", "--port", port]
+    server = subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
+    assert server.stdout.readline() == f"export OPENENV_URL=http://127.0.0.1:{port}\n"
+    yield f"http://127.0.0.1:{port}"
     server.terminate()
     server.wait()
 
 
 @pytest.mark.slow
-def test_the_laboratory_finds_of_a_served_game_what_it_finds_at_home(served):
-    kind = environment_named(served)
-    assert get_json_schema(kind().guess) == get_json_schema(Guessing().guess)
-    kind._oracle = Guessing._oracle
-    labs = [Laboratory(Guarded(factory)) for factory in (kind, partial(Guessing, span=63))]
-    assert labs[0].episodes == labs[1].episodes and labs[0].verdict.go
-    pd.testing.assert_frame_equal(labs[0].checks, labs[1].checks)
-
-
-@pytest.mark.slow
 def test_openenvs_own_client_plays_it(served, openenv):
-    command = [openenv, "-c", CLIENT, served.removeprefix("openenv:"), json.dumps(CALLS)]
+    command = [openenv, "-c", CLIENT, served, json.dumps(CALLS)]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     game = Guessing(span=63)
     asked, first, misfit, unknown, second = said
@@ -109,18 +79,15 @@ def test_openenvs_own_client_plays_it(served, openenv):
 
 
 @pytest.mark.slow
-def test_notebook_10_trains_on_it_as_at_home_step_by_step(served):
+@pytest.mark.needs("websockets")
+def test_notebook_10_trains_on_it_as_at_home_step_by_step(served, monkeypatch):
+    monkeypatch.setenv("OPENENV_URL", served)
     given = ["max_steps=3", "train_size=64", "holdout_size=32"]
+    remote = PROJECT / "examples" / "openenv_environment.py"
     metrics = []
-    for name, environment in (("served", [f"environment={served}"]), ("local", [])):
+    for name, environment in (("served", [f"environment={remote}:RemoteGuessing"]), ("local", [])):
         assert pipeline.run(name, None, "10", [*given, *environment]) == 0
         metrics.append(pd.read_csv(Run(name).require("metrics.csv")))
     assert metrics[0]["reward"].nunique() > 1
     columns = ["step", "reward", "reward_std", "loss", "kl", "completions/mean_length"]
     pd.testing.assert_frame_equal(metrics[0][columns], metrics[1][columns], check_exact=True)
-
-
-def test_without_openenv_the_command_says_how_to_install_it(capsys):
-    assert main(["serve-environment", "helpers.agents:Guessing"]) == 2
-    assert "openenv/bin/pip install openenv==0.10.0" in capsys.readouterr().err
-    assert main(["serve-environment", "helpers.agents:ToolError"]) == 2

@@ -1,0 +1,86 @@
+"""Serve an environment of your own with OpenEnv, for every trainer that speaks its protocol:
+
+    python3 -m venv openenv && openenv/bin/pip install openenv==0.10.0
+    openenv/bin/python -m examples.serve_environment my_game.py:MyGame --port 8001
+
+OpenEnv's packages would change the suite's, so the server runs in a Python of its own, from the
+project's folder. `examples/openenv_environment.py` plays on it.
+"""
+
+import argparse
+from collections.abc import Callable
+from inspect import getdoc
+
+import uvicorn
+from openenv.core.env_server import create_fastapi_app, interfaces, mcp_types, types
+from pydantic import TypeAdapter, ValidationError, validate_call
+
+from helpers.agents import ToolError
+from helpers.agents.protocol import tools_of
+from helpers.own_code import named
+
+SESSIONS = 1024  # episodes that are played at once
+
+
+def application(factory: Callable):
+    """Return the FastAPI application that OpenEnv makes of an environment.
+
+    Each session has an instance of its own. Its tools are listed and called by OpenEnv's actions
+    `list_tools` and `call_tool`. The reward of each observation is what the episode has earned so
+    far, and `done` stays false, because a class does not say when an episode ends.
+    """
+    names = tools_of(type(factory()))
+
+    class Served(interfaces.Environment):
+        SUPPORTS_CONCURRENT_SESSIONS = True
+        state = types.State()
+
+        def __init__(self):
+            super().__init__()
+            self.game = factory()
+            # strict: a text is no number, as in notebook 10
+            self.tools = {
+                name: validate_call(getattr(self.game, name), config={"strict": True})
+                for name in names
+            }
+
+        def reset(self, **columns):
+            return self.observation("reset", result=self.game.reset(**columns) or "")
+
+        def step(self, action, **ignored):
+            if isinstance(action, mcp_types.ListToolsAction):
+                tools = [listed(name, getattr(self.game, name)) for name in names]
+                return mcp_types.ListToolsObservation(tools=tools)
+            try:
+                if action.tool_name not in self.tools:
+                    raise ToolError(f"Tool {action.tool_name} not found.")
+                result = self.tools[action.tool_name](**action.arguments)
+            except (ToolError, ValidationError) as error:
+                refusal = mcp_types.ToolError(error_type="execution_error", message=str(error))
+                return self.observation(action.tool_name, error=refusal)
+            return self.observation(action.tool_name, result=result)
+
+        def observation(self, tool: str, **said):
+            earned = float(self.game.get_reward())
+            return mcp_types.CallToolObservation(tool_name=tool, reward=earned, **said)
+
+    action = mcp_types.CallToolAction
+    observation = mcp_types.CallToolObservation
+    return create_fastapi_app(Served, action, observation, max_concurrent_envs=SESSIONS)
+
+
+def listed(name: str, tool: Callable) -> mcp_types.Tool:
+    """Return what OpenEnv's `list_tools` says of a tool."""
+    schema = TypeAdapter(tool).json_schema()
+    return mcp_types.Tool(name=name, description=getdoc(tool) or name, input_schema=schema)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("environment", help="my_game.py:MyGame, or helpers.agents:Guessing")
+    parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines, too")
+    parser.add_argument("--port", type=int, default=8001)
+    given = parser.parse_args()
+    game = named("environment", given.environment, "my_game.py:MyGame")
+    print(f"export OPENENV_URL=http://{given.host}:{given.port}", flush=True)
+    uvicorn.run(application(game), host=given.host, port=given.port, log_level="warning")
