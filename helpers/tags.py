@@ -6,7 +6,9 @@ a single pass over the tags, so its time is linear in the length of a completion
 completion contains.
 """
 
+import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -171,3 +173,36 @@ def completion_text(completion: object) -> str:
             parts = [part.get("text") for part in content if isinstance(part, dict)]
             text += "".join(part for part in parts if isinstance(part, str))
     return text
+
+
+def transcript(said: list[dict]) -> str:
+    """Return a completion for people: what the policy said, each of its calls on a line of its own,
+    and what came back, indented.
+
+    >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
+    >>> word = {"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}
+    >>> print(transcript([word, {"role": "tool", "content": "Yes."}]))
+    5 to 7.
+    guess(number=5)
+        Yes.
+    """
+    lines = []
+    for message in said:
+        content = message.get("content") or ""
+        if message["role"] == "tool":
+            lines.append(f"    {content}")
+        elif content:
+            lines.append(content)
+        calls = message.get("tool_calls")
+        # a message read from a Parquet file has an array of them, or None
+        for call in () if calls is None else calls:
+            arguments = call["function"].get("arguments")
+            if isinstance(arguments, str):
+                # else a text where names and values belong, which a policy may write
+                with suppress(ValueError):
+                    arguments = json.loads(arguments)
+            shown = repr(arguments)
+            if isinstance(arguments, dict):
+                shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            lines.append(f"{call['function'].get('name', '')}({shown})")
+    return "\n".join(lines)

@@ -11,12 +11,12 @@ import inspect
 import itertools
 import json
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.agents.protocol import Environment, called, tools_of
 from helpers.data.tasks import fingerprint
+from helpers.tags import transcript as transcript
 from helpers.templates import options_of
 
 # From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
@@ -95,37 +95,6 @@ def _calls(message: dict) -> Sequence[dict]:
     """The calls of a message; a message read from a Parquet file has an array of them, or None."""
     calls = message.get("tool_calls")
     return () if calls is None else calls
-
-
-def transcript(said: list[dict]) -> str:
-    """An episode for people: what the policy said, each call on a line of its own, and what came
-    back, indented.
-
-    >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
-    >>> word = {"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}
-    >>> print(transcript([word, {"role": "tool", "content": "Yes."}]))
-    5 to 7.
-    guess(number=5)
-        Yes.
-    """
-    lines = []
-    for message in said:
-        content = message.get("content") or ""
-        if message["role"] == "tool":
-            lines.append(f"    {content}")
-        elif content:
-            lines.append(content)
-        for call in _calls(message):
-            arguments = call["function"].get("arguments")
-            if isinstance(arguments, str):
-                # else a text where names and values belong, which a policy may write
-                with suppress(ValueError):
-                    arguments = json.loads(arguments)
-            shown = repr(arguments)
-            if isinstance(arguments, dict):
-                shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            lines.append(f"{call['function'].get('name', '')}({shown})")
-    return "\n".join(lines)
 
 
 def go_on(

@@ -23,7 +23,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import constant
 from helpers.runs import Run, write_json
-from helpers.training import policy, ranks, vllm_cpu
+from helpers.training import policy, processes, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
 
@@ -155,7 +155,6 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     step that is sampling, and the memory that was measured.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
-    sampled *= 1 + settings.dynamic_sampling
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
@@ -165,8 +164,6 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
         f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less if "
         "completions end sooner",
     ]
-    if settings.dynamic_sampling:
-        lines.append("the time is without the rounds that dynamic_sampling may add")
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
@@ -231,7 +228,7 @@ def questions_within(
         return decision
 
     # several processes must sample the same
-    decision = ranks.from_first(decide)
+    decision = processes.from_first(decide)
     print("\n".join(_told(decision)))
     return [rows.iloc[: decision["kept"][name]] for name, (rows, *_) in tables.items()]
 

@@ -51,7 +51,6 @@ stored = [node for source in sources for node in ast.walk(ast.parse(source))
           if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
 kept = {node.attr for node in stored if ast.unparse(node.value) == "self"}
 signatures["trainer"] = sorted(kept | set(dir(trl.GRPOTrainer)))
-signatures["source"] = sources[1]
 signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
@@ -108,8 +107,7 @@ def passed(source: str) -> dict[str, set[str]]:
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
     # what `**` unpacks: dictionaries that are assigned to a name
-    dictionaries = {"tracking": {"report_to", "run_name", "project"}}
-    dictionaries["presets"] = set(rest(PRESETS["pocket"]))
+    dictionaries = {"presets": set(rest(PRESETS["pocket"]))}
     # `**policy.text_only(…)`, and in policy.py itself
     dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
     for node in ast.walk(tree):
@@ -154,7 +152,7 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
                     "text_only",
                 },
                 "FastLanguageModel.get_peft_model": {"r"},
-                "GRPOConfig": {"num_generations", "top_k", "use_vllm", "report_to", "project"},
+                "GRPOConfig": {"num_generations", "top_k", "use_vllm", "report_to", "run_name"},
                 "GRPOTrainer": {"args"},
             },
         ),
@@ -260,30 +258,3 @@ def test_what_is_read_of_the_trainer_is_there_on_a_gpu(signatures):
     read = read_of_a_trainer()
     assert read >= {"train", "state", "model", "remove_callback", "reward_func_names", "args"}
     assert read <= set(signatures["trainer"])
-
-
-def test_unsloths_trainer_samples_through_a_server_if_it_started_no_engine(signatures):
-    """Notebook 03 with `vllm_server`: the one place that asks for another mode is for its engine."""
-    tree = ast.parse(signatures["source"])
-    forced = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "args.vllm_mode"
-    ]
-    (own_engine,) = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If)
-        and "hasattr(model, 'vllm_engine')" in ast.unparse(node.test)
-        and forced[0] in ast.walk(node)
-    )
-    assert len(forced) == 1 and own_engine
-    (made,) = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "VLLMGeneration"
-    )
-    given = {keyword.arg: ast.unparse(keyword.value) for keyword in made.keywords}
-    assert given["mode"] == "args.vllm_mode"
-    assert given["server_base_url"] == "args.vllm_server_base_url"
-    assert "self.vllm_generation.sync_weights()" in signatures["source"]
