@@ -294,8 +294,7 @@ def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[st
     """The logits of a policy with a fresh adapter, and the gradients of their sum of squares."""
     settings = replace(PRESETS["pocket"], backend=backend)
     model, tokenizer = policy.load(settings)
-    torch.manual_seed(0)
-    model = policy.add_adapter(model, settings)
+    model = policy.add_adapter(model, settings, seed=0)
     if sampled_before:
         sample(model, tokenizer, PROMPTS[:2], max_new_tokens=4, progress=False)
     model.train()

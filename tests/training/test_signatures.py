@@ -19,7 +19,7 @@ from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, rest
-from helpers.training import policy, vision
+from helpers.training import policy
 
 CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
@@ -98,10 +98,6 @@ def policy_py_that_sees() -> str:
     return policy_py("FastVisionModel")
 
 
-def vision_py() -> str:
-    return Path(vision.__file__).read_text(encoding="utf-8")
-
-
 def passed(source: str) -> dict[str, set[str]]:
     """Each function of interest that a source calls, with every keyword it can pass."""
     tree = ast.parse(source)
@@ -160,6 +156,8 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
             policy_py,
             {
                 "FastLanguageModel.from_pretrained": {"gpu_memory_utilization", "text_only"},
+                "FastLanguageModel.get_peft_model": {"r", "target_modules"},
+                "FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"},
                 "load_lora": set(),
             },
         ),
@@ -167,10 +165,11 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
             policy_py_that_sees,
             {
                 "FastVisionModel.from_pretrained": {"max_lora_rank", "max_seq_length"},
+                "FastLanguageModel.get_peft_model": {"r", "target_modules"},
+                "FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"},
                 "load_lora": set(),
             },
         ),
-        (vision_py, {"FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"}}),
     ],
 )
 def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
