@@ -69,9 +69,9 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
     # Unsloth comes first, or not at all
     if unsloths_engine:
         standby()
-    if needs_unsloth(settings) and (through_unsloth or not merged):
+    if through_unsloth or (needs_unsloth(settings) and not merged):
         from unsloth import FastLanguageModel, FastVisionModel
-    elif "unsloth" in sys.modules and on_gpu:
+    elif "unsloth" in sys.modules and not merged:
         raise ValueError(
             "backend='transformers' on a GPU trains without Unsloth, which this process has "
             "imported: its patches stay, and TRL's trainer is replaced by one for Unsloth's own "

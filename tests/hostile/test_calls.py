@@ -80,7 +80,7 @@ COMMANDS = [
     (["doctor", "-p", "lora_rnk=5"], "Did you mean 'lora_rank'?"),
     (["doctor", "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     (["doctor", "-p", "preset=poket"], "preset 'poket' is not known"),
-    (["train", "--run", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
+    (["train", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
     (["train", "nowhere"], "Run notebook 01_data_preparation first"),
     (["reproduce", "--run", "never"], "Run notebook 03_grpo_training first"),
     (["compare", "a"], "name two or more different runs"),
