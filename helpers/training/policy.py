@@ -500,7 +500,7 @@ def play(
 
 
 def _context(model) -> int | None:
-    """Return the most tokens of prompt and completion: the engine's limit, or the model's."""
+    """The most tokens, prompt and completion together: the engine's limit, or the model's."""
     if engine_of(model) == "vllm":
         return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
     return getattr(model.config, "max_position_embeddings", None)
