@@ -20,7 +20,7 @@ from types import SimpleNamespace
 from helpers.runs import Run
 from helpers.training import processes
 from helpers.training.reward_guard import GuardedRewards, RewardError
-from helpers.rewards import format_reward
+from helpers.rewards.structure import format_reward
 
 processes.join()
 first = processes.is_first()

@@ -14,7 +14,7 @@ from trl import GRPOTrainer
 
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.tasks import load_task
-from helpers.rewards import format_reward
+from helpers.rewards.structure import format_reward
 from helpers.training.policy import freeze_reference
 
 pytestmark = pytest.mark.slow
