@@ -12,7 +12,7 @@ import sys
 
 COMMANDS = {
     "run": "execute the notebooks with papermill, into runs/NAME/",
-    "train": "train what notebook 03 trains, as a process that torchrun can start several of",
+    "train": "train what notebook 03 trains, as a script that torchrun can start several times",
     "doctor": "what this machine is, what is installed, what is missing",
     "install": "install what this machine needs into this interpreter",
     "sweep": "run a grid of settings and seeds; a table with intervals",

@@ -238,7 +238,6 @@ _OBJECTIVE = (
     "importance_sampling_level",
     "mask_truncated_completions",
     "num_iterations",
-    "dynamic_sampling",
     "vllm_importance_sampling_correction",
 )
 

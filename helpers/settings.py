@@ -272,12 +272,6 @@ class Preset:
         "updates on the same completions; with 1, and a round for each update, the ratio is 1",
         least=1,
     )
-    dynamic_sampling: int = _setting(
-        0,
-        "rounds of sampling that may be added to a step, until each of its groups disagrees (DAPO)",
-        least=0,
-        becomes="",
-    )
     vllm_importance_sampling_correction: bool = _setting(  # TRL: True; only vLLM on a GPU has it
         False, "weigh by how far vLLM's probabilities are from the policy's"
     )
@@ -498,18 +492,6 @@ def _misfits(preset: Preset) -> list[str]:
             f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
             f"completions are not whole groups of num_generations={preset.num_generations}; "
             "make the product a multiple of it.",
-        ),
-        (
-            preset.dynamic_sampling > 0
-            and preset.completions_per_round // preset.processes % preset.num_generations > 0,
-            f"dynamic_sampling={preset.dynamic_sampling}: each process must hold whole groups; "
-            f"make per_device_train_batch_size x {rounds} a multiple of num_generations.",
-        ),
-        (
-            preset.dynamic_sampling > 0
-            and preset.multi_objective_aggregation == "normalize_then_sum",
-            f"dynamic_sampling={preset.dynamic_sampling}: 'normalize_then_sum' gives every group "
-            "an advantage, so none is dead; set one of them back.",
         ),
         (
             preset.context < needed,

@@ -18,8 +18,6 @@ NEIGHBOURS = (
     "tests/data/test_sources.py",
     "tests/rewards/test_correctness.py",
     "tests/rewards/test_rewards.py",
-    "tests/training/test_server.py",
-    "tests/training/test_trackers.py",
 )
 
 

@@ -397,8 +397,7 @@ def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_defaul
     from trl import GRPOConfig
 
     trls = {name: field.default for name, field in GRPOConfig.__dataclass_fields__.items()}
-    assert {name for name in presets._OBJECTIVE if name not in trls} == {"dynamic_sampling"}
-    objective = {name: trls[name] for name in presets._OBJECTIVE if name in trls}
+    objective = {name: trls[name] for name in presets._OBJECTIVE}
     objective |= {"epsilon_high": 0.2, "vllm_importance_sampling_correction": False}
     for preset in PRESETS.values():
         known = {name: getattr(preset, name) for name in SETTINGS if name in trls}

@@ -68,10 +68,7 @@ def step(settings: Preset, result: common.Result):
     from helpers.training import lessons, policy, trial_step
 
     model, tokenizer = policy.load(settings)
-    if settings.backend == "unsloth":
-        model = lessons.add_adapter(model, settings, seed=1)
-    else:
-        model = policy.add_adapter(model, settings)
+    model = policy.add_adapter(model, settings, seed=1)
     machine, run = this_machine(), Run(f"gpu-check-{settings.backend}")
     config = lessons.configuration(run, settings, machine, seed=1)
     config.save_strategy = "no"

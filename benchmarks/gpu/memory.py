@@ -56,7 +56,7 @@ def step(settings) -> dict[str, int]:
     from helpers.training import policy
 
     model, _ = policy.load(settings)
-    model = policy.add_adapter(model, settings)
+    model = policy.add_adapter(model, settings, seed=0)
     weights = [weight for weight in model.parameters() if weight.requires_grad]
     for weight in weights if settings.load_in_4bit else ():  # as TRL does
         weight.data = weight.data.bfloat16()

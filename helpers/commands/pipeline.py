@@ -6,7 +6,6 @@ import re
 import signal
 import sys
 import time
-from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
@@ -37,7 +36,7 @@ from helpers.runs import (
     write_json,
 )
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.training import memory, ranks, trackers
+from helpers.training import memory, processes
 
 NOTEBOOKS = PROJECT / "notebooks"
 
@@ -113,7 +112,6 @@ def execute(
     given: dict,
     fresh: bool = False,
     resumed: dict | None = None,
-    how: Callable | None = None,
 ) -> int:
     """Execute notebooks in order into runs/<name>/notebooks/, noting in asked.json what is done,
     and print what came out; the exit code.
@@ -121,15 +119,11 @@ def execute(
     Everything that can be refused is refused before the first notebook starts and before anything
     is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
     that would give up an interrupted training. fresh: such a training is given up, and all that
-    another lesson made is set aside, in `set_aside/`. resumed: the call to go on with. how: another
-    way to execute one notebook, a function as `_execute` is.
+    another lesson made is set aside, in `set_aside/`. resumed: the call to go on with.
     """
-    folder, how = Run(name), how or _execute
+    folder = Run(name)
     check(name, numbers, given, fresh)
-    # With several processes, a signal is left to the launcher: a process that waits for another
-    # cannot end itself.
-    if ranks.world() == 1:
-        end_like_ctrl_c()
+    end_like_ctrl_c()
     with named_if_full(folder.folder), held(folder.folder, f"run {name!r}"):
         if set(numbers) & set(MAKERS):  # a notebook may be training it
             with held(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
@@ -154,12 +148,11 @@ def execute(
         for number in numbers:
             values = taken(given, [number])
             try:
-                succeeded = how(_notebooks()[number], folder, {"run": name} | values)
+                succeeded = _execute(_notebooks()[number], folder, {"run": name} | values)
             except KeyboardInterrupt:
                 # asyncio would print what a task of the ended kernel still raises
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-                resuming = f"`python -m helpers run --run {name} --resume`"
-                again = resuming if how is _execute else "the same command"
+                again = f"`python -m helpers run --run {name} --resume`"
                 print(f"\nWhat was saved is whole; go on with {again}.", file=sys.stderr)
                 raise
             if not succeeded:
@@ -246,7 +239,7 @@ def check(
     if "01" in numbers:
         settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
     elif "data" in folder.manifest:
-        read = ranks.from_manifest if "03" in numbers else presets.for_sampling
+        read = processes.from_manifest if "03" in numbers else presets.for_sampling
         settings = read(folder.manifest["data"]["settings"], **overrides)
     if "05" in numbers and folder.manifest.get("data", {}).get("notebook") == "11":
         raise ValueError(
@@ -265,7 +258,6 @@ def check(
 
 # The parameters whose rule needs nothing but the value.
 _RULES = {
-    "report_to": trackers.check,
     "seed": check_seed,
     "sampling_seconds": presets.check_sampling_seconds,
     "early_stopping": presets.check_early_stopping,

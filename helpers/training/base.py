@@ -41,7 +41,8 @@ class Base:
 
     @property
     def original(self) -> str | None:
-        """The same model in 16 bits, the one that Unsloth's merge takes; None if it is not known.
+        """Return the name of the same model in 16 bits, into which Unsloth merges; None if it is
+        not known.
 
         As Unsloth's `get_model_name(name, load_in_4bit=False)` has it (models/loader_utils.py); its
         table needs no GPU.
@@ -59,7 +60,7 @@ class Base:
 
         They are compared by their fingerprints. What was quantised while it was loaded may differ
         in a few of its 4-bit codes between a GPU and a CPU; there, and for a run of an earlier
-        version, the layout and the revision are compared.
+        version, whose fingerprint is the layout alone, the layout and the revision are compared.
         """
         if not self.fingerprint:
             return
@@ -68,10 +69,10 @@ class Base:
         device, layout, weights = _parts(self.fingerprint)
         now_device, now_layout, now_weights = _parts(found)
         if weights and (self.quantised == "before" or device == now_device):
-            same = weights == now_weights
+            unchanged = weights == now_weights
         else:
-            same = None in (revision, self.revision) or revision == self.revision
-        if layout != now_layout or not same:
+            unchanged = None in (revision, self.revision) or revision == self.revision
+        if layout != now_layout or not unchanged:
             raise ValueError(
                 f"{self.name} is not as it was in the training (fingerprint {found or 'none'}, "
                 f"revision {revision}; then {self.fingerprint}, revision {self.revision}): the "
@@ -81,9 +82,14 @@ class Base:
             )
 
 
+def _parts(fingerprint: str) -> list[str]:
+    """Return the device, the layout and the weights of a fingerprint; empty where it has none."""
+    return fingerprint.split("-")[1:] if "-" in fingerprint else ["", fingerprint, ""]
+
+
 def base_of(run: Run, settings: Preset) -> Base:
-    """The base of the run's adapter, by what PEFT wrote beside it; FileNotFoundError without an
-    adapter.
+    """Return the base of the run's adapter, by what PEFT wrote beside it; FileNotFoundError without
+    an adapter.
     """
     adapter = run.require("adapter")
     written = (adapter / "adapter_config.json").read_text(encoding="utf-8")
@@ -92,8 +98,7 @@ def base_of(run: Run, settings: Preset) -> Base:
     text_only = False
     if "vision_config" in config_of(base.name):
         with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
-            names = file.keys()
-        text_only = not any("language_model." in name for name in names)
+            text_only = not any("language_model." in name for name in file.keys())  # noqa: SIM118
     return replace(
         base,
         fingerprint=recorded.get("fingerprint"),
@@ -103,7 +108,7 @@ def base_of(run: Run, settings: Preset) -> Base:
 
 
 def describe(model, settings: Preset) -> dict:
-    """What the manifest says of the base of a trained PEFT model; see `told`.
+    """Return what the manifest says of the base of a trained PEFT model; see `told`.
 
     Names are a folder's or the hub's.
     """
@@ -127,7 +132,7 @@ def _base(name: str | None, settings: Preset) -> Base:
 
 
 def told(base: dict) -> str:
-    """The base that `describe` described, in a sentence without its full stop."""
+    """Return the base that `describe` described as a sentence without its full stop."""
     name = base["name"] + (f" (revision {base['revision'][:12]})" if base["revision"] else "")
     if not base["quantised"]:
         return f"{name}, in 16 bits"
@@ -139,8 +144,8 @@ def told(base: dict) -> str:
 
 
 def quantisation(model) -> dict:
-    """How many linear layers a model has, without the output's, how many of them are in 4 bits, and
-    a fingerprint of these.
+    """Return how many linear layers a model has, without the output's, how many of them are in
+    4 bits, and a fingerprint of these.
 
     The fingerprint is `2-<device>-<layout>-<weights>`, or None if all are in 16 bits. The layout
     is a hash of their names, types and block sizes; in earlier versions it was the whole
@@ -149,34 +154,27 @@ def quantisation(model) -> dict:
     the same one trained further; a few changed weights may lie between.
     """
     linear = {
-        name.removeprefix("base_model.model.").removesuffix(".base_layer"): layer
+        name.removeprefix("base_model.model.").removesuffix(".base_layer"): layer.weight
         for name, layer in model.named_modules()
         if isinstance(layer, nn.Linear) and "lora_" not in name and not name.endswith("lm_head")
     }
     in_4_bits = {
-        name: layer.weight
-        for name, layer in sorted(linear.items())
-        if getattr(layer.weight, "quant_state", None)
+        name: linear[name] for name in sorted(linear) if getattr(linear[name], "quant_state", None)
     }
-    counts = {"layers": len(linear), "layers_in_4_bits": len(in_4_bits)}
-    if not in_4_bits:
-        return counts | {"fingerprint": None}
-    layout, weights = [], hashlib.sha256()
-    for name, weight in in_4_bits.items():
+    layout = hashlib.sha256()
+    weights = hashlib.sha256()
+    for number, (name, weight) in enumerate(in_4_bits.items()):
         state = weight.quant_state
-        layout.append(f"{name} {state.quant_type} {state.blocksize} {state.nested}")
+        line = f"{name} {state.quant_type} {state.blocksize} {state.nested}"
+        layout.update(f"\n{line}".encode() if number else line.encode())
         for stored in (weight.data, state.absmax):
             whole = stored.detach().flatten()
             some = whole[:: -(-len(whole) // _SAMPLED)].contiguous()
             weights.update(some.view(torch.uint8).cpu().numpy().tobytes())
     devices = "+".join(sorted({weight.device.type for weight in in_4_bits.values()}))
-    layout_hash = hashlib.sha256("\n".join(layout).encode()).hexdigest()[:16]
-    return counts | {"fingerprint": f"2-{devices}-{layout_hash}-{weights.hexdigest()[:16]}"}
-
-
-def _parts(fingerprint: str) -> tuple[str | None, str, str | None]:
-    """The device, the layout and the weights of a fingerprint; one without a version is the layout
-    alone.
-    """
-    parts = fingerprint.split("-")
-    return tuple(parts[1:]) if parts[0] == "2" and len(parts) == 4 else (None, fingerprint, None)
+    fingerprint = f"2-{devices}-{layout.hexdigest()[:16]}-{weights.hexdigest()[:16]}"
+    return {
+        "layers": len(linear),
+        "layers_in_4_bits": len(in_4_bits),
+        "fingerprint": fingerprint if in_4_bits else None,
+    }

@@ -11,7 +11,7 @@ from transformers import TrainerCallback
 from helpers.environment import kernel
 from helpers.figures import shown
 from helpers.runs import Run
-from helpers.training import ranks
+from helpers.training import processes
 from helpers.training.checkpoints import History, rows_until, write_rows
 
 _REDRAW = 2.0  # seconds between two drawings; one takes about half a second
@@ -28,7 +28,7 @@ Diagnose = Callable[[pd.DataFrame], list]
 
 
 class Watch(TrainerCallback):
-    """Shows a training as it goes, in one place: to a person a figure that is redrawn, in a batch
+    """Show a training as it goes, in one place: to a person a figure that is redrawn, in a batch
     the line of the last step.
 
     At the end the figure is shown in both, so that an executed notebook keeps one picture rather
@@ -40,52 +40,61 @@ class Watch(TrainerCallback):
     draw: takes the same table and gives the figure (`helpers.metrics.plots.dashboard`).
     live: whether a person watches; None asks the kernel.
 
-    Put it after `history` among the callbacks, whose rows it shows. Of several processes only rank
-    0 shows anything.
+    Put it after `history` among the callbacks, whose rows it shows. Of several processes only the
+    first shows anything.
     """
 
     def __init__(
         self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None
     ):
-        self.history, self.diagnose, self.draw = history, diagnose, draw
+        self.history = history
+        self.diagnose = diagnose
+        self.draw = draw
         # a front end that can be asked for input has a person, unlike papermill and nbconvert
         self.live = getattr(kernel(), "_allow_stdin", False) if live is None else live
         self.in_place = self.live or kernel() is not None
-        self.handle, self.drawn, self.told = None, 0.0, set()
+        self.handle = None  # of the figure or line that is renewed
+        self.drawn = 0.0  # when it was last drawn, by the monotonic clock
+        self.told: set[str] = set()  # the rules whose finding has been printed
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Redraw, or print the step; then what is newly found."""
-        if not logs or "reward" not in logs or not ranks.is_first():
+        if not logs or "reward" not in logs or not processes.is_first():
             return
+
+        # the step as a line
         row = self.history.rows[-1]
         parts = [f"step {row['step']:>4}/{state.max_steps}", f"reward {row['reward']:.3f}"]
         for label, key, digits in _IN_A_LINE:
             if row.get(key) is not None:
                 parts.append(f"{label} {row[key]:.{digits}f}")
         line = "  ".join(parts)
-        if self.live:
-            if time.monotonic() - self.drawn > _REDRAW:
-                self._draw()
-        elif self.in_place:
+
+        # a person gets the figure instead
+        if self.live and time.monotonic() - self.drawn > _REDRAW:
+            self._draw()
+        elif self.in_place and not self.live:
             self._put({"text/plain": line})
-        else:
+        elif not self.in_place:
             print(line, flush=True)
+
+        # findings, each once
         for finding in self.diagnose(pd.DataFrame(self.history.rows)):
             if finding.severity != "info" and finding.rule not in self.told:
                 self.told.add(finding.rule)
                 print(f"step {state.global_step}: {finding}", flush=True)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """The figure as it is at the end."""
-        if self.in_place and self.history.rows and ranks.is_first():
+        """Draw the figure as it is at the end."""
+        if self.in_place and self.history.rows and processes.is_first():
             self._draw()
 
     def _draw(self) -> None:
         rows = self.history.rows
-        begin, now = (f"{row['reward']:.2f} at step {row['step']}" for row in (rows[0], rows[-1]))
+        ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (rows[0], rows[-1])]
         said = (
-            f"The curves of this training, each explained in notebook 4. The reward: {begin}, "
-            f"{now}."
+            "The curves of this training, each explained in notebook 4. The reward: "
+            f"{', '.join(ends)}."
         )
         self._put(shown(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
         self.drawn = time.monotonic()
@@ -101,7 +110,7 @@ class Watch(TrainerCallback):
 
 
 class EarlyStopping(TrainerCallback):
-    """Stops a training, after a checkpoint, that no longer learns or is going wrong.
+    """Stop a training, after a checkpoint, that no longer learns or is going wrong.
 
     diagnose: as for `Watch`.
     patience: in steps. The training stops once the holdout has not improved, or a critical finding
@@ -111,7 +120,7 @@ class EarlyStopping(TrainerCallback):
 
     What was measured is kept in `checkpoints/holdout.csv`, and taken up again by a training that is
     continued. `reason` says why it stopped, or is None. If several processes train together, each
-    measures and what rank 0 found counts for all.
+    measures and what the first found counts for all.
     """
 
     def __init__(
@@ -123,11 +132,13 @@ class EarlyStopping(TrainerCallback):
         measure: Callable[[], float] | None = None,
         resumed_from=None,
     ):
-        self.history, self.diagnose = history, diagnose
-        self.patience, self.measure = patience, measure
+        self.history = history
+        self.diagnose = diagnose
+        self.patience = patience
+        self.measure = measure
         self.reason = None
         self.path = run.folder / "checkpoints" / "holdout.csv"
-        self.measured = ranks.from_first(lambda: rows_until(resumed_from, self.path))
+        self.measured = processes.from_first(lambda: rows_until(resumed_from, self.path))
         # rule to the step since which its critical finding persists
         self.standing: dict[str, int] = {}
 
@@ -136,8 +147,8 @@ class EarlyStopping(TrainerCallback):
         if not logs or "reward" not in logs:
             return
         found = self.diagnose(pd.DataFrame(self.history.rows))
-        mine = {finding.rule: finding for finding in found if finding.severity == "critical"}
-        critical = ranks.from_first(lambda: mine)
+        critical = {finding.rule: finding for finding in found if finding.severity == "critical"}
+        critical = processes.gathered(critical)[0]
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
             steps = state.global_step - since
@@ -148,9 +159,8 @@ class EarlyStopping(TrainerCallback):
         """Measure the holdout when it is time, and stop if it has not improved for the patience."""
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
-        # by all ranks, whose random numbers it may need
-        mine = self.measure()
-        accuracy = ranks.from_first(lambda: mine)
+        # by all processes, whose random numbers it may need
+        accuracy = processes.gathered(self.measure())[0]
         self.measured.append({"step": state.global_step, "accuracy": accuracy})
         write_rows(self.path, self.measured)
         best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals
@@ -165,4 +175,5 @@ class EarlyStopping(TrainerCallback):
         if self.reason is None:
             self.reason = reason
             print(f"stopping early: {reason}", flush=True)
-        control.should_save = control.should_training_stop = True
+        control.should_save = True
+        control.should_training_stop = True

@@ -19,10 +19,10 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from helpers.agents.episodes import transcript
-from helpers.presets import Preset
+from helpers.presets import Preset, completed
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
-from helpers.training import ranks
+from helpers.tags import transcript
+from helpers.training import processes
 from helpers.training.base import describe
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
@@ -31,10 +31,7 @@ _TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoin
 
 
 class History(TrainerCallback):
-    """Writes each logged step to `checkpoints/metrics.csv` as it comes; `callbacks.Watch` shows it.
-
-    Of several processes rank 0 writes; after the first step all compare their weights, see
-    `ranks.check_equal_weights`.
+    """Write each logged step to `checkpoints/metrics.csv` as it comes; `callbacks.Watch` shows it.
 
     resumed_from: the checkpoint that the training continues from, if any; rows logged after it are
     dropped, because those steps are done again.
@@ -53,15 +50,9 @@ class History(TrainerCallback):
         adapters in folders and leaves the one being trained at its fresh zeros, under the old
         optimizer state.
         """
-        self.first_step = state.global_step + 1
         if self.resumed_from:
             saved = load_file(self.resumed_from / "adapter_model.safetensors")
             set_peft_model_state_dict(model, saved)
-
-    def on_step_end(self, args, state, control, model=None, **kwargs):
-        """RuntimeError if the processes have not made the same first step."""
-        if state.global_step == self.first_step:
-            ranks.check_equal_weights(model)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Keep the row; the summary that Trainer logs at the end has no reward and is no step.
@@ -78,7 +69,7 @@ class History(TrainerCallback):
 
 
 def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
-    """The rows of a table of steps up to a checkpoint; none without a checkpoint or a table."""
+    """Return the rows of a table of steps up to a checkpoint; none without either."""
     if checkpoint is None or not path.exists():
         return []
     kept = pd.read_csv(path)
@@ -86,20 +77,20 @@ def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
-    """Write a table of steps; of several processes rank 0 does."""
-    if ranks.is_first():
+    """Write a table of steps; of several processes the first does."""
+    if processes.is_first():
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             pd.DataFrame(rows).to_csv(temporary, index=False)
 
 
 def checkpoint_step(checkpoint: Path) -> int:
-    """The step of a folder named `checkpoint-<step>`."""
+    """Return the step of a folder named `checkpoint-<step>`."""
     return int(checkpoint.name.rpartition("-")[2])
 
 
 def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
-    """The newest whole checkpoint before a step."""
+    """Return the newest whole checkpoint before a step, or None."""
     found = [one for one in folder.glob("checkpoint-*") if one.name.rpartition("-")[2].isdigit()]
     for path in sorted(found, key=checkpoint_step, reverse=True):
         if checkpoint_step(path) < before:
@@ -116,51 +107,62 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     An unfinished training with the same settings, seed and data is continued; another engine may
     sample the rest of it, and another number of processes share the same steps. Anything else found
     there is set aside as `checkpoints_previous/`, in place of what was set aside before. Of several
-    processes rank 0 does so for all. ValueError while another training of the run goes on. Until
+    processes the first does so for all. ValueError while another training of the run goes on. Until
     `keep`, nothing else can replace the data that it is trained on.
     """
-    name = ranks.from_first(lambda: _begin(run, settings, seed))
+    name = processes.from_first(lambda: _begin(run, settings, seed))
     return run.folder / "checkpoints" / name if name else None
 
 
 def _begin(run: Run, settings: Preset, seed: int) -> str | None:
-    # two would write one folder
+    # keep other trainings out, which would write the same folder
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     data = run.section("data")["fingerprint"]
     wanted = {"settings": asdict(settings), "seed": seed, "data": data}
-    # If it was interrupted after its last step, an earlier one: Trainer would take a step too many.
+
+    # go on with the same training; if it was interrupted after its last step, from an earlier
+    # checkpoint, because Trainer would take a step too many
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
     started = run.read_object(f"checkpoints/{_SETTINGS}")
-    goes_on = checkpoint and started and not (folder / _FINISHED).exists()
-    if goes_on and _comparable(started) == _comparable(wanted):
-        print(
-            f"continuing the interrupted training from step {checkpoint_step(checkpoint)} of "
-            f"{settings.max_steps}"
-        )
+    unfinished = checkpoint and started and not (folder / _FINISHED).exists()
+    if unfinished and _comparable(started) == _comparable(wanted):
+        step = checkpoint_step(checkpoint)
+        print(f"continuing the interrupted training from step {step} of {settings.max_steps}")
         return checkpoint.name
+
+    # set another one aside, unless it never logged a step; what a guard has logged stays
     if last_checkpoint(folder) or (folder / _HISTORY).exists():
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(folder, previous)
-    else:  # of a training that never logged a step; what a guard has logged stays
+    else:
         shutil.rmtree(folder / "completions", ignore_errors=True)
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
     return None
 
 
 def _comparable(started: dict) -> dict:
-    return started | {"settings": ranks.comparable(started["settings"])}
+    """Return what a training was started with, without what may be another when it is continued:
+    what samples, and how many processes share the completions of a step.
+    """
+    settings = completed(started["settings"])
+    per_pass = settings["processes"] * settings["per_device_train_batch_size"]
+    passes = settings["gradient_accumulation_steps"]
+    compared = settings | dict.fromkeys(("engine", "processes", *processes.OF_A_PROCESS))
+    compared["completions a step"] = per_pass * passes
+    compared["completions a round"] = per_pass * (settings["steps_per_generation"] or passes)
+    return started | {"settings": compared}
 
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
     """Put a finished training in the run folder: adapter, history, completions, and the manifest's
-    section.
+    section. Of several processes the first does. FileNotFoundError if TRL logged no completions.
     """
-    if not ranks.is_first():
+    if not processes.is_first():
         return
-    # TRL's logs of completions as one table: step, question, answer, completion (all of its turns),
-    # each reward, advantage
+
+    # join TRL's logs of completions
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
     if not logs:
         raise FileNotFoundError(
@@ -168,17 +170,19 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
             f"({run.show('checkpoints')})."
         )
     completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
-    train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
-    # a question about many pictures has many answers, and so none here
-    answers = train.groupby("question")["answer"].agg(set)
-    gold = {question: found.pop() for question, found in answers.items() if len(found) == 1}
+
+    # put question and answer in the place of the prompt, and all turns into one text
     contents = [messages[-1]["content"] for messages in completions.pop("prompt")]
     questions = [one if isinstance(one, str) else one[-1]["text"] for one in contents]
+    train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
+    # a question about many pictures has many answers, and so none here
+    answers = train.drop_duplicates().drop_duplicates("question", keep=False)
+    gold = dict(zip(answers["question"], answers["answer"], strict=True))
     completions.insert(1, "question", questions)
     completions.insert(2, "answer", [gold.get(question) for question in questions])
     completions["completion"] = [transcript(said) for said in completions["completion"]]
-    # as the training read them: if the run holds others by now, notebook 05 refuses
-    data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
+
+    # replace the results of an earlier training
     recorded["base"] = describe(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder)
@@ -187,6 +191,9 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         shutil.copyfile(run.path(f"checkpoints/{_HISTORY}"), temporary)
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
+
+    # record it with the data that it read: if the run holds others by now, notebook 05 refuses
+    data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     run.record("training", settings=asdict(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()

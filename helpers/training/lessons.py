@@ -6,13 +6,13 @@ The functions import what they need, because Unsloth must be imported before all
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.runs import Run, seed_everything
+from helpers.runs import Run
 
 
 def settings(
     name: str, machine: Machine, small: dict, given: dict, *, sees: bool = False
 ) -> Preset:
-    """The settings of a lesson that ships with a small model of its own.
+    """Return the settings of a lesson that ships with a small model of its own.
 
     small: that model and its values. They apply with preset `pocket` alone, and only where the
     parameters `given` name no other. sees: whether the lesson has pictures. ValueError for another
@@ -46,27 +46,8 @@ def import_unsloth(chosen: Preset) -> None:
         import unsloth  # noqa: F401
 
 
-def add_adapter(model, chosen: Preset, seed: int):
-    """The model with a fresh adapter on all its linear layers."""
-    from helpers.training import policy
-
-    seed_everything(seed)
-    if chosen.backend == "transformers":
-        return policy.add_adapter(model, chosen)
-    from unsloth import FastLanguageModel
-
-    return FastLanguageModel.get_peft_model(
-        model,
-        r=chosen.lora_rank,
-        lora_alpha=chosen.lora_alpha,
-        target_modules=policy.LORA_TARGETS,
-        use_gradient_checkpointing=chosen.gradient_checkpointing,
-        random_state=seed,
-    )
-
-
 def configuration(run: Run, chosen: Preset, machine: Machine, seed: int, **differs):
-    """The `GRPOConfig` of a run with these settings. differs: what the lesson passes besides."""
+    """Return the `GRPOConfig` of these settings, with what the lesson passes besides."""
     from trl import GRPOConfig
 
     only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16

@@ -61,8 +61,8 @@ class Shape:
     pixels_per_token: int = 0
 
     def picture_tokens(self, max_pixels: int) -> int:
-        """Tokens of the largest picture, and those around it; each prompt of a model that sees is
-        taken to have one. 0 for a model of text.
+        """Return the tokens of the largest picture, and those around it; each prompt of a model
+        that sees is taken to have one. 0 for a model of text.
 
         The sides are rounded to whole tokens: there is room for a picture of up to 14 to 1.
         """
@@ -73,14 +73,13 @@ class Shape:
 
     @property
     def matrices(self) -> list[tuple[int, int]]:
-        """(inputs, outputs) of one layer's linear maps: query, key, value, output, gate,
+        """Return (inputs, outputs) of one layer's linear maps: query, key, value, output, gate,
         up, down.
         """
-        hidden, mlp = self.hidden_size, self.intermediate_size
-        queries, keys = (
-            self.num_attention_heads * self.head_dim,
-            self.num_key_value_heads * self.head_dim,
-        )
+        hidden = self.hidden_size
+        mlp = self.intermediate_size
+        queries = self.num_attention_heads * self.head_dim
+        keys = self.num_key_value_heads * self.head_dim
         return [
             (hidden, queries),
             (hidden, keys),
@@ -154,7 +153,7 @@ _KNOWN = {
 
 
 def shape_of(model: str) -> Shape | None:
-    """The shape of a model: a hub name, or a folder with its config.json.
+    """Return the shape of a model: a hub name, or a folder with its config.json.
 
     None if it is no dense model. ValueError as `config_of`.
     """
@@ -162,12 +161,12 @@ def shape_of(model: str) -> Shape | None:
 
 
 def is_known_text(model: str) -> bool:
-    """Whether this is a dense model of text whose shape is known without its config.json."""
+    """Return whether this is a dense model of text whose shape is known without its config.json."""
     return model in _KNOWN and not _KNOWN[model].tower_parameters
 
 
 def config_of(model: str) -> dict:
-    """The config.json of a model: a hub name, or a folder.
+    """Return the config.json of a model: a hub name, or a folder.
 
     Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
     folder has none, ValueError if the hub does not give it.
@@ -184,7 +183,7 @@ def config_of(model: str) -> dict:
 
 
 def shape_from_config(config: dict) -> Shape | None:
-    """The shape that a config.json describes, or None if these formulas do not hold for it.
+    """Return the shape that a config.json describes, or None if these formulas do not hold for it.
 
     Of a tower, the weights of its layers are counted, and not those of the projector.
     """
@@ -212,13 +211,14 @@ def shape_from_config(config: dict) -> Shape | None:
 
 
 def _sight(tower: dict, fixed: int) -> dict[str, int]:
-    """A shape's part about pictures, from a `vision_config`.
+    """Return a shape's part about pictures, from a `vision_config`.
 
     fixed: the tokens of every picture, if the config says so. Otherwise a token is a square of
     patches: in a picture that is scaled to `image_size` (CLIP, SigLIP), or in one that keeps its
     own size (Qwen-VL, Mistral 3).
     """
-    width, layers = tower["hidden_size"], tower.get("depth") or tower["num_hidden_layers"]
+    width = tower["hidden_size"]
+    layers = tower.get("depth") or tower["num_hidden_layers"]
     side = tower["patch_size"] * tower["spatial_merge_size"]
     if not fixed and tower.get("model_type", "").startswith(("clip", "siglip")):
         fixed = (tower["image_size"] // side) ** 2
@@ -255,17 +255,19 @@ class Estimate:
 
 
 def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
-    """The memory of a GRPO step at its longest prompts and completions, on a card of so many bytes;
-    None is a CPU.
+    """Return the memory of a GRPO step at its longest prompts and completions, on a card of so many
+    bytes; None is a CPU.
 
     The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs;
     the frozen weights, which training shares with it, are in that part. Asleep while the policy
     trains (Unsloth's standby), it keeps its graphs; beside a model that sees it cannot sleep.
 
-    Of several processes, the memory of one. What they exchange of the adapter is little beside the
-    rest and not counted.
+    Per-process memory. What processes exchange of the adapter is little beside the rest and not
+    counted.
     """
     on_unsloth = settings.backend == "unsloth"
+
+    # what is held all the time
     weights = (
         shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT)
         + (shape.embedding_parameters + shape.tower_parameters) * _16_BIT
@@ -277,15 +279,16 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
     # instead.
     copied = settings.beta and not (on_unsloth and card is not None)
-    part, copies = ("adapter, and its reference", 2) if copied else ("adapter", 1)
     moments = 2 if "8bit" in settings.optim else 2 * width
-    held = {
-        "frozen weights": weights,
-        part: copies * adapter * width,
-        "optimizer": adapter * moments,
-    }
+    held = {"frozen weights": weights}
+    if copied:
+        held["adapter, and its reference"] = 2 * adapter * width
+    else:
+        held["adapter"] = adapter * width
+    held["optimizer"] = adapter * moments
     if card is not None:
         held["CUDA context"] = _CONTEXT
+
     # What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
     # insides. A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query,
     # key, value, the attention's output, the three of the MLP and their product; and as much again
@@ -309,7 +312,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         "activations": shape.num_hidden_layers * kept + 2 * inside + unpacked,
         "logits": 3 * logits,
     }
-    # "auto", which `presets.check_machine` settles, counts as vLLM
+
+    # What sampling takes. "auto", which `presets.check_machine` settles, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         if cannot_sleep(shape):
@@ -317,18 +321,15 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         else:
             training["vLLM asleep"] = _GRAPHS
     else:
-        sampling = {
-            "KV cache": settings.completions_per_round
-            / settings.processes
-            * context
-            * shape.kv_bytes
-        }
+        completions = settings.completions_per_round / settings.processes
+        sampling = {"KV cache": completions * context * shape.kv_bytes}
     return Estimate(held, sampling, training)
 
 
 def cannot_sleep(shape: Shape) -> bool:
-    """Whether vLLM stays awake while this model trains: `load_vllm` turns standby off for a model
-    with a `vision_config`, unless a variable forces it (unsloth_zoo/vllm_utils.py 4432 to 4441).
+    """Return whether vLLM stays awake while this model trains: `load_vllm` turns standby off for a
+    model with a `vision_config`, unless a variable forces it (unsloth_zoo/vllm_utils.py 4432 to
+    4441).
     """
     forced = os.environ.get("UNSLOTH_VLLM_STANDBY_VISION", "0") != "0"
     return shape.tower_parameters > 0 and not forced
@@ -337,8 +338,8 @@ def cannot_sleep(shape: Shape) -> bool:
 def check(
     settings: Preset, machine: Machine, shape: Shape | None = None, *, sees: bool | None = None
 ) -> list[str]:
-    """The flight check before anything is loaded: the estimate of a step's memory, as lines of
-    text, one for each part and the higher of the two phases against the card.
+    """Return the estimate of a step's memory before anything is loaded, as lines of text: one for
+    each part, and the higher of the two phases against the card.
 
     shape: the model's, if it is known already; otherwise it is looked up. sees: whether the run has
     pictures; None: as its source says. Without them only the language part of a model that sees is
@@ -398,7 +399,7 @@ def check(
 
 
 def _language_part(settings: Preset, shape: Shape | None) -> Shape | None:
-    """The shape without what reads pictures. ValueError if that part cannot be left out."""
+    """Return the shape without what reads pictures. ValueError if that part cannot be left out."""
     config = config_of(settings.model_path)
     family = config.get("model_type", "")
     if "vision_config" not in config:
@@ -413,12 +414,12 @@ def _language_part(settings: Preset, shape: Shape | None) -> Shape | None:
 
 
 def card_of(machine: Machine) -> float | None:
-    """The bytes of the machine's GPU; None without one."""
+    """Return the bytes of the machine's GPU; None without one."""
     return machine.gpu_memory_gb * 1e9 if machine.gpu else None
 
 
 def size(number: float) -> str:
-    """Bytes for the eye: `0.5 MB`, `120 MB`, `3.4 GB`."""
+    """Return bytes for the eye: `0.5 MB`, `120 MB`, `3.4 GB`."""
     if number >= 1e9:
         return f"{number / 1e9:.1f} GB"
     return f"{number / 1e6:.0f} MB" if number >= 1e7 else f"{number / 1e6:.1f} MB"

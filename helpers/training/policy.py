@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 
 from helpers.environment import Machine
 from helpers.presets import Preset
+from helpers.runs import seed_everything
 from helpers.templates import options_of, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
@@ -44,39 +45,47 @@ _LANGUAGE_NAMES = {
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
-    """The model and the tokenizer of the settings, in 4 bits if they say so, without an adapter.
+def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merged: bool = False):
+    """Return the model and the tokenizer of the settings, in 4 bits if they say so, without an
+    adapter.
 
-    base: what an adapter to be put on it was trained on; see `base.py`. sees: give the processor of
-    a model that reads pictures in place of its tokenizer; its context has room for one. Otherwise
-    only the language part of such a model is loaded. Through
-    Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes, quantised the
-    same way: NF4 with double quantisation, computing in the card's 16 bits. With `engine="vllm"` a
-    vLLM engine comes with the model: on a GPU Unsloth's, which shares the weights, otherwise that
-    of `vllm_cpu`. For that engine Unsloth may load another quantisation of the same model
-    (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's, or if Unsloth has been
-    imported where it must stay out (`needs_unsloth`).
+    base: what an adapter to be put on it was trained on; see `base.py`. sees: return the processor
+    of a model that reads pictures in place of its tokenizer; its context has room for one.
+    Otherwise only the language part of such a model is loaded. merged: the model is a folder that
+    is only sampled from, in the precision in which it is stored.
+
+    Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes,
+    quantised the same way: NF4 with double quantisation, computing in the card's 16 bits. With
+    `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
+    weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another quantisation of
+    the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's, or if Unsloth
+    has been imported where it must stay out (`needs_unsloth`).
     """
-    on_gpu, name = torch.cuda.is_available(), base.name if base else settings.model_path
+    on_gpu = torch.cuda.is_available()
+    name = base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
+    through_unsloth = settings.backend == "unsloth" and (unsloths_engine or not merged)
+
+    # Unsloth comes first, or not at all
     if unsloths_engine:
         standby()
-    if needs_unsloth(settings):
+    if through_unsloth or (needs_unsloth(settings) and not merged):
         from unsloth import FastLanguageModel, FastVisionModel
-    elif "unsloth" in sys.modules:
+    elif "unsloth" in sys.modules and not merged:
         raise ValueError(
             "backend='transformers' on a GPU trains without Unsloth, which this process has "
             "imported: its patches stay, and TRL's trainer is replaced by one for Unsloth's own "
             "models. Restart the kernel."
         )
-    if settings.backend == "unsloth":
+
+    if through_unsloth:
         if sees and not on_gpu:
             raise ValueError(
                 "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
             )
         shape = shape_of(settings.model_path) if sees else None
         picture = shape.picture_tokens(settings.max_pixels) if shape else 0
-        options = {
+        vllm_options = {
             "fast_inference": True,
             "max_lora_rank": settings.max_lora_rank,
             "gpu_memory_utilization": settings.gpu_memory_utilization,
@@ -87,9 +96,8 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             max_seq_length=settings.context + picture,
             load_in_4bit=settings.load_in_4bit,
             **({} if sees else text_only(name)),
-            **(options if unsloths_engine else {}),
+            **(vllm_options if unsloths_engine else {}),
         )
-        vllm_cpu.attach(model, settings)
     else:
         from transformers import AutoProcessor, AutoTokenizer
 
@@ -97,7 +105,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         dtype = torch.bfloat16 if bf16 else without_bf16(name)
         model = (load_whole if sees else load_text)(
             name,
-            dtype=dtype,
+            dtype="auto" if merged else dtype,
             device_map="cuda" if on_gpu else "cpu",
             quantization_config=nf4(dtype) if settings.load_in_4bit else None,
         )
@@ -108,6 +116,8 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
         tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
+
+    vllm_cpu.attach(model, settings)
     if base:
         base.check(model)
     set_thinking(tokenizer, settings.thinking)
@@ -115,9 +125,9 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
 
 
 def needs_unsloth(settings: Preset) -> bool:
-    """Whether a policy with these settings is trained beside Unsloth: with `backend="unsloth"`, and
-    without a GPU with either, because TRL's loss is a Triton kernel, which a CPU runs only as
-    Unsloth replaces it.
+    """Return whether a policy with these settings is trained beside Unsloth: with
+    `backend="unsloth"`, and without a GPU with either, because TRL's loss is a Triton kernel, which
+    a CPU runs only as Unsloth replaces it.
 
     On a GPU, importing Unsloth replaces `trl.GRPOTrainer` by a trainer that calls the model's
     `for_training`, which only models that Unsloth has loaded have (rl_replacements.py).
@@ -125,21 +135,17 @@ def needs_unsloth(settings: Preset) -> bool:
     return settings.backend == "unsloth" or not torch.cuda.is_available()
 
 
-def model_class(name: str):
-    """Transformers' class for a model of text or, by its config.json, one that reads pictures."""
+def load_whole(name: str, **options):
+    """Return a model through Transformers, with the part that reads pictures if it has one."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     sees = "vision_config" in config_of(name)
-    return AutoModelForImageTextToText if sees else AutoModelForCausalLM
-
-
-def load_whole(name: str, **options):
-    """A model through Transformers, with the part that reads pictures if it has one."""
-    return model_class(name).from_pretrained(name, **options)
+    auto = AutoModelForImageTextToText if sees else AutoModelForCausalLM
+    return auto.from_pretrained(name, **options)
 
 
 def load_text(name: str, **options):
-    """A model of text through Transformers, or the language part of one that sees."""
+    """Return a model of text through Transformers, or the language part of one that sees."""
     from transformers import AutoModelForCausalLM
 
     part = _language_part(name)
@@ -154,26 +160,28 @@ def load_text(name: str, **options):
 
 
 def text_only(name: str) -> dict:
-    """The keywords with which Unsloth's FastLanguageModel loads the language part alone of a model
-    that sees; none for a model of text.
+    """Return the keywords with which Unsloth's FastLanguageModel loads the language part alone of a
+    model that sees; none for a model of text.
 
     Without them it gives a processor for the tokenizer, which takes texts for pictures. Unsloth's
     CPU backend does not know `text_only` and passes its keywords on to Transformers.
     """
-    if "vision_config" not in config_of(name):
-        return {}
-    return {"text_only": True} if torch.cuda.is_available() else _language_part(name)
+    part = _language_part(name)
+    return {"text_only": True} if part and torch.cuda.is_available() else part
 
 
 def _language_part(name: str) -> dict:
-    """The keywords with which Transformers loads the language part alone of a model that sees."""
+    """Return the keywords with which Transformers loads the language part alone of a model that
+    sees; none for a model of text.
+    """
     if "vision_config" not in config_of(name):
         return {}
     from transformers import AutoConfig
 
     whole = AutoConfig.from_pretrained(name)
     text = whole.get_text_config()
-    if stored := getattr(whole, "quantization_config", None):  # of the whole model, by its names
+    stored = getattr(whole, "quantization_config", None)  # of the whole model, by its names
+    if stored:
         stored = dict(stored if isinstance(stored, dict) else stored.to_dict())
         stored["llm_int8_skip_modules"] = [
             re.sub(r"^(language_model\.model|model\.language_model)(?=\.|$)", "model", kept)
@@ -184,9 +192,9 @@ def _language_part(name: str) -> dict:
 
 
 def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Preset:
-    """The settings as they will run with their model: with Transformers as the engine if Unsloth
-    gives it no vLLM on this card, which is printed. Call it before Unsloth is imported, which falls
-    back by itself or raises.
+    """Return the settings as they will run with their model: with Transformers as the engine if
+    Unsloth gives it no vLLM on this card, which is printed. Call it before Unsloth is imported,
+    which falls back by itself or raises.
 
     sees: whether the run has pictures; then the model's template decides whether it thinks.
     Otherwise only the language part of a model that sees is loaded.
@@ -194,37 +202,36 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
     if sees:  # a processor would take the keyword for one of its own, if its template has none
         settings = replace(settings, thinking=None)
     if settings.engine != "vllm" or machine.gpu is None or is_known_text(settings.model):
-        return settings  # the model's config.json need not be fetched
+        return settings  # its config.json need not be fetched
     config = config_of(settings.model_path)
-    kind, whole = config.get("model_type", ""), "vision_config" in config and sees
+    kind = config.get("model_type", "")
     kinds = {kind, (config.get("text_config") or {}).get("model_type", "")}
-    rules = [
-        (kinds & set(WITHOUT_VLLM), f"for {kind}"),
-        (
-            kinds & set(WITHOUT_VLLM_BELOW_8) and machine.compute_capability < 8.0,
-            f"for {kind} below compute capability 8.0 ({machine.gpu}: "
-            f"{machine.compute_capability})",
-        ),
-        (whole and kind not in SEEING_THROUGH_VLLM, f"for pictures and {kind}"),
-    ]
-    for ruled_out, which in rules:
-        if ruled_out:
-            print(
-                f"Unsloth starts no vLLM {which}: sampling goes through Transformers, which is "
-                "slower (engine='transformers')."
-            )
-            return replace(settings, engine="transformers")
-    return settings
+    capability = machine.compute_capability
+    if kinds & set(WITHOUT_VLLM):
+        without = f"for {kind}"
+    elif kinds & set(WITHOUT_VLLM_BELOW_8) and capability < 8.0:
+        without = f"for {kind} below compute capability 8.0 ({machine.gpu}: {capability})"
+    elif "vision_config" in config and sees and kind not in SEEING_THROUGH_VLLM:
+        without = f"for pictures and {kind}"
+    else:
+        return settings
+    print(
+        f"Unsloth starts no vLLM {without}: sampling goes through Transformers, which is slower "
+        "(engine='transformers')."
+    )
+    return replace(settings, engine="transformers")
 
 
 def without_bf16(name: str) -> torch.dtype:
-    """What a model computes in on a card without bfloat16: float16, unless it leaves its range."""
+    """Return what a model computes in on a card without bfloat16: float16, unless it leaves its
+    range.
+    """
     overflows = config_of(name).get("model_type", "").startswith(OVERFLOWING)
     return torch.float32 if overflows else torch.float16
 
 
 def nf4(dtype: torch.dtype):
-    """The suite's quantisation as Transformers takes it: 4-bit NormalFloat with double
+    """Return the suite's quantisation as Transformers takes it: 4-bit NormalFloat with double
     quantisation, computing in `dtype`.
 
     QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit
@@ -248,22 +255,51 @@ def standby() -> None:
     os.environ["UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE"] = "1"
 
 
-def add_adapter(model, settings: Preset):
-    """The model with fresh LoRA matrices on all its linear layers, through PEFT alone; seed the
-    random numbers before.
+def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
+    """Return the model with fresh LoRA matrices on all its linear layers, drawn with this seed.
+
+    sees: it reads pictures. The tower that reads them then stays as it is: with vLLM, Unsloth
+    refuses adapters in the tower. Through PEFT alone the projector gets such matrices, too;
+    Unsloth's switches, which choose by names, reach it neither with `finetune_vision_layers` nor
+    with `finetune_language_layers` (Qwen3-VL, Gemma 3).
     """
+    seed_everything(seed)
+    if settings.backend == "unsloth":
+        from unsloth import FastLanguageModel, FastVisionModel
+
+        lora = {
+            "r": settings.lora_rank,
+            "lora_alpha": settings.lora_alpha,
+            "use_gradient_checkpointing": settings.gradient_checkpointing,
+            "random_state": seed,
+        }
+        if not sees:
+            return FastLanguageModel.get_peft_model(model, target_modules=LORA_TARGETS, **lora)
+        return FastVisionModel.get_peft_model(
+            model,
+            finetune_vision_layers=False,
+            finetune_language_layers=True,
+            finetune_attention_modules=True,
+            finetune_mlp_modules=True,
+            **lora,
+        )
+
     from peft import LoraConfig, get_peft_model
 
+    targets = LORA_TARGETS
+    if sees:
+        layers = "|".join(LORA_TARGETS)
+        targets = rf".*(language_model\..*\.({layers})|multi_modal_projector\..*linear\w*)"
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
-    lora = LoraConfig(
+    config = LoraConfig(
         r=settings.lora_rank,
         lora_alpha=settings.lora_alpha,
-        target_modules=LORA_TARGETS,
+        target_modules=targets,
         task_type="CAUSAL_LM",
     )
-    return get_peft_model(model, lora)
+    return get_peft_model(model, config)
 
 
 def once(model):
@@ -313,11 +349,11 @@ def learn_from(trainer, teacher, tokenizer) -> None:
     """
     from trl.trainer.grpo_trainer import add_fused_lm_head
 
-    mine, name = trainer.processing_class, teacher.config._name_or_path
-    if tokenizer.get_vocab() != mine.get_vocab():
+    if tokenizer.get_vocab() != trainer.processing_class.get_vocab():
         raise ValueError(
-            f"the teacher {name} and the policy {trainer.model.config._name_or_path} have "
-            "different tokenizers: take a teacher of the policy's family."
+            f"the teacher {teacher.config._name_or_path} and the policy "
+            f"{trainer.model.config._name_or_path} have different tokenizers: take a teacher of "
+            "the policy's family."
         )
     base = teacher.get_base_model() if hasattr(teacher, "peft_config") else teacher
     add_fused_lm_head(base, trainer.temperature, trainer.args.cast_lm_head_to_fp32)
@@ -336,7 +372,8 @@ def sample(
     seed: int = 3407,
     progress: bool = True,
 ) -> list[list[str]]:
-    """Completions for chat prompts: for each prompt, in the order given, a list of `samples` texts.
+    """Return completions for chat prompts: for each prompt, in the order given, a list of `samples`
+    texts.
 
     Through the model's vLLM engine if it has one, with the adapter as it is now; otherwise through
     Transformers. The tokenizer carries whether the model thinks (`templates.set_thinking`).
@@ -358,8 +395,8 @@ def sample(
         )
         for prompt in prompts
     ]
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so little is padded
     grows = batch_size is None
     if batch_size is None:
         batch_size = batch_that_fits(model, max(map(len, ids), default=0) + max_new_tokens)
@@ -397,7 +434,7 @@ def continuing(
     samples: int = 1,
     seed: int | None = 3407,
 ):
-    """For prompts that are token ids already: a context, whose value is a function from them to
+    """Open a context for prompts that are token ids already. Its value is a function from them to
     `samples` continuations of each, ids up to the end token and with it. Its second argument, if
     given, is the room that each prompt has left.
 
@@ -415,7 +452,7 @@ def continuing(
 
 
 def _gpus(model) -> list:
-    """The devices whose random numbers a model draws, besides torch's own on the CPU."""
+    """Return the devices whose random numbers a model draws, besides torch's own on the CPU."""
     return [model.device] if model.device.type == "cuda" else []
 
 
@@ -427,7 +464,7 @@ def context_of(model) -> int | None:
 
 
 def engine_of(model) -> str:
-    """What samples from this model: "vllm" if it has an engine, else "transformers"."""
+    """Return what samples from this model: "vllm" if it has an engine, else "transformers"."""
     return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
 
 
@@ -466,9 +503,9 @@ def sleep_once(trainer) -> None:
 
 
 def batch_that_fits(model, tokens: int) -> int:
-    """Sequences of so many tokens at a time: 256, or as many as the GPU has room for; 16 to begin
-    with for a model whose shape is not known there (see `larger_batch`); with vLLM, which queues
-    them, 1,024.
+    """Return how many sequences of so many tokens to sample at a time: 256, or as many as the GPU
+    has room for; 16 to begin with for a model whose shape is not known there (see `larger_batch`);
+    with vLLM, which queues them, 1,024.
     """
     if engine_of(model) == "vllm":
         return 1024
@@ -486,9 +523,9 @@ def batch_that_fits(model, tokens: int) -> int:
 
 
 def larger_batch(model, batch: int) -> int:
-    """How many sequences to take after so many have been sampled: twice as many, at most 256, if
-    the GPU has room for twice what they took; only for a model whose shape is not known, as other
-    batches were as large as possible from the first.
+    """Return how many sequences to take after so many have been sampled: twice as many, at most
+    256, if the GPU has room for twice what they took; only for a model whose shape is not known, as
+    other batches were as large as possible from the first.
     """
     if engine_of(model) == "vllm" or model.device.type != "cuda":
         return batch
@@ -505,10 +542,11 @@ def larger_batch(model, batch: int) -> int:
 
 @contextmanager
 def _with_transformers(model, tokenizer, temperature: float, samples: int, seed: int | None):
-    """A function from prompts, and the room that each has left, to their continuations, through
-    `generate`; the model's modes are put back at the end.
+    """Open a context whose value is a function from prompts, and the room that each has left, to
+    their continuations, through `generate`; the model's modes are put back at the end.
     """
-    was_training, had_cache = model.training, model.config.use_cache
+    was_training = model.training
+    had_cache = model.config.use_cache
     head = model.get_output_embeddings()
     if model.device.type == "cpu" and not head._forward_pre_hooks:
         # `generate` passes a slice, the last token of each prompt. For a 3-D input that is not

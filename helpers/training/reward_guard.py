@@ -9,11 +9,10 @@ import pandas as pd
 from torch import nn
 from transformers import TrainerCallback
 
-from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
-from helpers.training import ranks
+from helpers.training import processes
 
 _FAULTS = "reward_faults.jsonl"
 _MOST_FAULTS = 0.01  # of the completions
@@ -37,9 +36,8 @@ class GuardedRewards(TrainerCallback):
     checkpoint is saved and RewardError reports. Models and their names are TRL's to call.
     ValueError if two rewards would be logged under one name.
 
-    If several processes train together, each counts what it has seen, and after every step all add
-    up the counts of all: so they stop at the same step for the same reason. Rank 0 logs the faults
-    of each.
+    If several processes train together, the counts are of all, so they stop at the same step for
+    the same reason. The first one logs the faults of each.
 
     It also counts the dead groups, for `frac_reward_zero_std`, and so belongs before what
     reads the log. TRL 1.15 asks whether the spread of float32 sums is 0 to the last bit: with a
@@ -55,37 +53,37 @@ class GuardedRewards(TrainerCallback):
                     "function of its own."
                 )
         self.run = run
-        self.functions = [
-            watched(function, lambda *judged: self.news.append(judged)) for function in functions
-        ]
-        self.seen, self.failed = dict.fromkeys(names, 0), dict.fromkeys(names, 0)
-        self.first: dict[str, Fault] = {}
         # of each batch in this step: the reward, its scores, their faults
-        self.news: list[tuple[str, list, list[Fault]]] = []
+        self.judged: list[tuple[str, list, list[Fault]]] = []
+        self.functions = [
+            watched(function, lambda *batch: self.judged.append(batch)) for function in functions
+        ]
+        self.seen = dict.fromkeys(names, 0)
+        self.failed = dict.fromkeys(names, 0)
+        self.first: dict[str, Fault] = {}
         self.dead: list[float] = []  # the share of dead groups in each round of sampling
 
-    def _failing(self, enough: int) -> list[str]:
-        return [
-            name
-            for name, seen in self.seen.items()
-            if seen >= enough and self.failed[name] > _MOST_FAULTS * seen
-        ]
-
     def on_step_end(self, args, state, control, **kwargs):
-        """Count what all ranks have judged since the last step, log its faults, and count the
+        """Count what all processes have judged since the last step, log its faults, and count the
         dead groups. Stop, with a checkpoint, if a reward fails too often.
         """
-        news, self.news = ranks.gathered(self.news), []
-        lines, earned = [], {}
-        # All ranks call the same rewards in the same order, each on its share of a round.
-        for parts in zip(*news, strict=True):
+        # join the batches of all processes, which call the same rewards in the same order, each on
+        # its share of a round
+        of_each = processes.gathered(self.judged)
+        self.judged = []
+        lines = []
+        earned = {}
+        for parts in zip(*of_each, strict=True):
             name = parts[0][0]
-            # the scores of all together, for a group may be of two ranks; a None is NaN as a float
-            earned[name] = np.concatenate([np.array(scores, dtype=float) for _, scores, _ in parts])
-            self.seen[name] += len(earned[name])
-            for rank, (_, _, faults) in enumerate(parts):
-                logged = {"step": state.global_step} | ({"rank": rank} if len(parts) > 1 else {})
-                lines += [json.dumps(logged | asdict(fault)) for fault in faults]
+            # a group may be of two processes; a None is NaN as a float
+            scores = np.array([score for _, given, _ in parts for score in given], dtype=float)
+            self.seen[name] += len(scores)
+
+            # note the faults
+            for number, (_, _, faults) in enumerate(parts):
+                place = {"rank": number} if len(parts) > 1 else {}
+                for fault in faults:
+                    lines.append({"step": state.global_step} | place | asdict(fault))
                 self.failed[name] += len(faults)
                 if faults and name not in self.first:
                     self.first[name] = faults[0]
@@ -93,20 +91,28 @@ class GuardedRewards(TrainerCallback):
                         f"step {state.global_step}: {faults[0]}; it scores None. All such "
                         f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
                     )
-            if len(earned) == len(self.functions):  # a whole round; never if TRL calls some itself
-                # what no reward scored counts in no group, as in TRL
-                totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(
-                    axis=1, min_count=1
-                )
-                groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
-                spread = groups.max(axis=1) - groups.min(axis=1)
-                self.dead.append(float((~(spread >= _EQUAL)).mean()))
+
+            # count the dead groups of a whole round (never, if TRL calls a reward itself)
+            earned[name] = scores
+            if len(earned) == len(self.functions):
+                self.dead.append(share_of_dead_groups(earned, args))
                 earned = {}
-        if lines and ranks.is_first():
+
+        # write the faults down, and stop if they are too many
+        if lines and processes.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(f"{line}\n" for line in lines)
+                log.writelines(json.dumps(line) + "\n" for line in lines)
         if self._failing(_ENOUGH):
-            control.should_save = control.should_training_stop = True
+            control.should_save = True
+            control.should_training_stop = True
+
+    def _failing(self, enough: int) -> list[str]:
+        """Return the rewards that failed too often, of those that judged so many completions."""
+        return [
+            name
+            for name, seen in self.seen.items()
+            if seen >= enough and self.failed[name] > _MOST_FAULTS * seen
+        ]
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Put the share of dead groups in the place of TRL's, for the callbacks that come
@@ -118,8 +124,7 @@ class GuardedRewards(TrainerCallback):
 
     def on_train_end(self, args, state, control, **kwargs):
         """RewardError, now that the checkpoint is saved, if a reward failed too often."""
-        if failing := self._failing(1):
-            name = failing[0]
+        for name in self._failing(1):
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(
                 f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than "
@@ -130,32 +135,47 @@ class GuardedRewards(TrainerCallback):
             )
 
 
+def share_of_dead_groups(earned: dict[str, np.ndarray], args) -> float:
+    """Return the share of groups whose completions all earn the same, from each reward's scores.
+
+    A score of NaN counts as nothing, and a completion without any score in no group, as in TRL.
+    args: the trainer's, with `reward_weights` and `num_generations`.
+    """
+    totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(axis=1, min_count=1)
+    groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
+    spread = groups.max(axis=1) - groups.min(axis=1)
+    return float((~(spread >= _EQUAL)).mean())
+
+
 class GuardedEpisodes(TrainerCallback):
-    """Ends a training whose environment is broken with a checkpoint; by itself its next `reset`
+    """End a training whose environment is broken with a checkpoint; by itself its next `reset`
     raises, and there is none.
 
-    environments: the `agents.Guarded` that GRPOTrainer has as its environment_factory. If
-    several processes train together, all stop at the step after which one would give up.
+    environments: the `agents.Guarded` that GRPOTrainer has as its environment_factory; its
+    `broken` says why it would give up. If several processes train together, all stop at the step
+    after which one would.
     """
 
-    def __init__(self, environments: Guarded):
-        self.environments, self.broken = environments, ""
+    def __init__(self, environments: Callable):
+        self.environments = environments
+        self.broken = ""
 
     def on_step_end(self, args, state, control, **kwargs):
         """Stop, with a checkpoint, if the environment would give up at the next episode."""
-        self.broken = next(filter(None, ranks.gathered(self.environments.broken)), "")
+        self.broken = next(filter(None, processes.gathered(self.environments.broken)), "")
         if self.broken:
-            control.should_save = control.should_training_stop = True
+            control.should_save = True
+            control.should_training_stop = True
 
     def on_train_end(self, args, state, control, **kwargs):
-        """BrokenEnvironment, now that the checkpoint is saved."""
+        """RuntimeError, now that the checkpoint is saved."""
         if self.broken:
-            raise BrokenEnvironment(self.broken)
+            raise RuntimeError(self.broken)
 
 
 def watched(reward: Callable | str, hear: Callable) -> Callable | str:
-    """The reward as TRL calls it, without raising; what TRL itself calls, models and names of
-    models, comes back as it is, and so does what TRL refuses.
+    """Return the reward as TRL calls it, without raising; what TRL itself calls, models and names
+    of models, comes back as it is, and so does what TRL refuses.
 
     hear: called after each batch with the reward's name, its scores and their faults.
     """

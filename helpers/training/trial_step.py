@@ -23,7 +23,7 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.rewards.faults import constant
 from helpers.runs import Run, write_json
-from helpers.training import policy, ranks, vllm_cpu
+from helpers.training import policy, processes, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
 
@@ -61,34 +61,44 @@ def trial_step(
     """
     from trl import GRPOTrainer
 
-    limit = settings.max_completion_length
-    few = copy.copy(config)  # as many steps as lead to a second round of sampling
+    # the configuration for as many steps as lead to a second round of sampling
+    trial = copy.copy(config)
     rounds = config.steps_per_generation * config.num_iterations
-    few.max_steps = -(-rounds // config.gradient_accumulation_steps) + 1
-    few.save_strategy, few.report_to, few.log_completions = "no", [], False
-    few.logging_steps = 1  # each step's time
-    few.generation_kwargs = {"min_new_tokens": limit}
-    if settings.engine == "vllm" or config.use_vllm:
-        few.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
+    trial.max_steps = -(-rounds // config.gradient_accumulation_steps) + 1
+    trial.logging_steps = 1  # each step's time
+    trial.save_strategy = "no"
+    trial.report_to = []
+    trial.log_completions = False
+    limit = settings.max_completion_length
+    trial.generation_kwargs = {"min_new_tokens": limit}
+    if settings.engine == "vllm":
+        trial.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
+
     # the rows with the most text, as many as a round takes; repeated if the data has fewer
-    rows = settings.completions_per_round // settings.num_generations
+    count = settings.completions_per_round // settings.num_generations
     length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
-    longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:rows]]
-    longest = pd.concat([longest] * -(-rows // len(longest)))[:rows]
-    on_gpu, scores = model.device.type == "cuda", defaultdict(list)
+    longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
+    longest = pd.concat([longest] * -(-count // len(longest)))[:count]
+
+    # rewards that keep their scores here
+    scores = defaultdict(list)
+    watching = [
+        watched(function, lambda name, given, _: scores[name].extend(given))
+        for function in reward_functions
+    ]
+
+    # train, timing what is sampled
+    on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
         with _unchanged(model), tempfile.TemporaryDirectory() as folder:
-            few.output_dir = folder
+            trial.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
                 processing_class=tokenizer,
-                args=few,
-                reward_funcs=[
-                    watched(function, lambda name, given, _: scores[name].extend(given))
-                    for function in reward_functions
-                ],
+                args=trial,
+                reward_funcs=watching,
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
@@ -115,13 +125,14 @@ def trial_step(
 
 def _timed(trainer, method: str) -> list[float]:
     """Time every call of this method; the list returned gets the seconds of each."""
-    call, seconds = getattr(trainer, method), []
+    call = getattr(trainer, method)
+    seconds = []
 
     def timed(*given, **named):
         begin = time.perf_counter()
-        made = call(*given, **named)
+        returned = call(*given, **named)
         seconds.append(time.perf_counter() - begin)
-        return made
+        return returned
 
     setattr(trainer, method, timed)
     return seconds
@@ -129,33 +140,34 @@ def _timed(trainer, method: str) -> list[float]:
 
 @contextmanager
 def _unchanged(model) -> Iterator[None]:
-    """Afterwards the adapter's weights, the model's mode and the random numbers are as before, and
-    TRL's frozen reference is gone, which the real trainer adds itself.
+    """Put the adapter's weights, the model's mode and the random numbers back at the end, and
+    delete TRL's frozen reference, which the real trainer adds itself.
     """
     weights = {
         name: weight.detach().clone()
         for name, weight in model.named_parameters()
         if weight.requires_grad
     }
-    adapters, training = set(model.peft_config), model.training
+    adapters = set(model.peft_config)
+    training = model.training
     try:
         with vllm_cpu.random_state_kept([model.device] if model.device.type == "cuda" else []):
             yield
     finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
-        parameters = dict(model.named_parameters())
-        for name, weight in weights.items():
-            parameters[name].data, parameters[name].grad = weight, None
+        for name, weight in model.named_parameters():
+            if name in weights:
+                weight.data = weights[name]
+                weight.grad = None
         model.train(training)
 
 
 def forecast(trial: Trial, settings: Preset) -> list[str]:
-    """What the whole training will take at most, as lines of text: hours, tokens, the share of a
-    step that is sampling, and the memory that was measured.
+    """Return what the whole training will take at most, as lines of text: hours, tokens, the share
+    of a step that is sampling, and the memory that was measured.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
-    sampled *= 1 + settings.dynamic_sampling
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
@@ -165,8 +177,6 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
         f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less if "
         "completions end sooner",
     ]
-    if settings.dynamic_sampling:
-        lines.append("the time is without the rounds that dynamic_sampling may add")
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
@@ -194,7 +204,8 @@ def questions_within(
     settings: Preset,
     tables: dict[str, tuple[pd.DataFrame, int, int]],
 ) -> list[pd.DataFrame]:
-    """The first rows of each table: all of them, or the share that `seconds` suffice to answer.
+    """Return the first rows of each table: all of them, or the share that `seconds` suffice to
+    answer.
 
     seconds: a notebook's budget; None keeps all rows. "auto" is AUTO's, and None for an embedded
         model, so that the lessons' numbers are the same on the slowest machine. ValueError for
@@ -210,31 +221,35 @@ def questions_within(
     presets.check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in presets.EMBEDDED else AUTO[notebook[:2]]
+    questions = {name: [len(rows), *counts] for name, (rows, *counts) in tables.items()}
     asked = {
         "sampling_seconds": seconds,
         "model": settings.model,
         "engine": policy.engine_of(model),
         "max_completion_length": settings.max_completion_length,
-        "questions": {name: [len(rows), *counts] for name, (rows, *counts) in tables.items()},
+        "questions": questions,
     }
 
     def decide() -> dict:
+        # what a rerun asks for again
         before = run.read_object("sampling.json")
         if before.get(notebook, {}).get("asked") == asked:
             return before[notebook]
+
+        # else what a trial says
         prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
-        rate, share = _share(seconds, model, tokenizer, settings, prompts, asked["questions"])
+        rate, share = _share(seconds, model, tokenizer, settings, prompts, questions)
         kept = {
             name: max(min(FEWEST, number), int(share * number))
-            for name, (number, *_) in asked["questions"].items()
+            for name, (number, *_) in questions.items()
         }
         decision = {"asked": asked, "tokens_per_second": rate, "kept": kept}
         write_json(run.path("sampling.json"), before | {notebook: decision})
         return decision
 
     # several processes must sample the same
-    decision = ranks.from_first(decide)
-    print("\n".join(_told(decision)))
+    decision = processes.from_first(decide)
+    print("\n".join(_in_words(decision)))
     return [rows.iloc[: decision["kept"][name]] for name, (rows, *_) in tables.items()]
 
 
@@ -246,7 +261,8 @@ def _share(
     prompts: list[list[dict]],
     questions: dict[str, list[int]],
 ) -> tuple[float, float]:
-    """The tokens a second that were measured, and the share of the questions that fits, at most 1.
+    """Return the tokens a second that were measured, and the share of the questions that fits, at
+    most 1.
 
     A larger batch gives more tokens a second on a GPU, and costs more to try. So 16 completions are
     tried first. If not everything fits, the batch that the answer would make is tried next, as long
@@ -256,7 +272,8 @@ def _share(
     tokens = limit * sum(rows * samples * times for rows, samples, times in questions.values())
     largest = max(rows * samples for rows, samples, _ in questions.values())
     room = policy.batch_that_fits(model, settings.context)
-    rate, batch = 0.0, min(16, largest, room)
+    rate = 0.0
+    batch = min(16, largest, room)
     while True:
         begin = time.perf_counter()
         repeated = (prompts * -(-batch // len(prompts)))[:batch]
@@ -271,10 +288,11 @@ def _share(
 
 
 def _seconds_of_a_batch(model, tokenizer, prompts: list, limit: int, temperature: float) -> float:
-    """What one completion of each prompt takes if the longest reaches the limit: extrapolated from
-    the time of the prompt and two tokens, and the time of 16 tokens more.
+    """Return the seconds of one completion of each prompt, the longest at the limit: extrapolated
+    from the time of the prompt and two tokens, and the time of 16 tokens more.
     """
-    few, many = min(2, limit), min(18, limit)
+    few = min(2, limit)
+    many = min(18, limit)
     how = {"batch_size": len(prompts), "temperature": temperature, "progress": False}
 
     def timed(new_tokens: int) -> tuple[float, int]:
@@ -294,23 +312,25 @@ def _seconds_of_a_batch(model, tokenizer, prompts: list, limit: int, temperature
     return begun + step * (limit - few)
 
 
-def _told(decision: dict) -> list[str]:
-    """A decision as lines of text: what will be sampled and how long that takes, and what of it was
-    left out.
+def _in_words(decision: dict) -> list[str]:
+    """Return a decision as lines of text: what will be sampled and how long that takes, and what of
+    it was left out.
     """
-    asked, kept, rate = decision["asked"], decision["kept"], decision["tokens_per_second"]
-    parts, left_out, completions = [], [], 0
+    asked = decision["asked"]
+    rate = decision["tokens_per_second"]
+    parts = []
+    left_out = []
+    completions = 0
     for name, (number, samples, times) in asked["questions"].items():
-        now = kept[name]
+        now = decision["kept"][name]
         completions += now * samples * times
         part = f"{now} {name}" + (f" × {samples} completions" if samples > 1 else "")
         parts.append(part + (f", {times} times" if times > 1 else ""))
         if now < number:
             # half the 95 % interval of a share of one half, the widest
-            wide, narrow = 98 / now**0.5, 98 / number**0.5
             left_out.append(
-                f"{now} of {number} {name} (95 % interval: up to ±{wide:.0f} points, with all "
-                f"±{narrow:.0f})"
+                f"{now} of {number} {name} (95 % interval: up to ±{98 / now**0.5:.0f} points, with "
+                f"all ±{98 / number**0.5:.0f})"
             )
     whole = completions * asked["max_completion_length"] / rate
     lines = [

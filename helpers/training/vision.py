@@ -1,4 +1,4 @@
-"""A policy that sees: its adapter, and completions about pictures."""
+"""A policy that sees: completions about pictures."""
 
 from collections.abc import Callable
 
@@ -6,49 +6,12 @@ import torch
 from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
-from helpers.presets import Preset
 from helpers.templates import options_of
-from helpers.training.policy import LORA_TARGETS, _gpus
-
-
-def add_adapter(model, settings: Preset):
-    """The model with fresh LoRA matrices on all linear layers of its language part; seed the random
-    numbers before.
-
-    The tower that reads the pictures stays as it is. Through PEFT alone the projector gets such
-    matrices, too. Unsloth's switches choose by names: of Qwen3-VL and Gemma 3 they reach attention
-    and MLP in the tower (`finetune_vision_layers`) and in the language part
-    (`finetune_language_layers`), and the projector with neither. With vLLM, it refuses adapters
-    in the tower.
-    """
-    if settings.backend == "unsloth":
-        from unsloth import FastVisionModel
-
-        return FastVisionModel.get_peft_model(
-            model,
-            r=settings.lora_rank,
-            lora_alpha=settings.lora_alpha,
-            finetune_vision_layers=False,
-            finetune_language_layers=True,
-            finetune_attention_modules=True,
-            finetune_mlp_modules=True,
-            use_gradient_checkpointing=settings.gradient_checkpointing,
-            random_state=torch.initial_seed() % 2**32,  # it seeds again
-        )
-    from peft import LoraConfig, get_peft_model
-
-    layers = "|".join(LORA_TARGETS)
-    lora = LoraConfig(
-        r=settings.lora_rank,
-        lora_alpha=settings.lora_alpha,
-        target_modules=rf".*(language_model\..*\.({layers})|multi_modal_projector\..*linear\w*)",
-        task_type="CAUSAL_LM",
-    )
-    return get_peft_model(model, lora)
+from helpers.training.policy import _gpus
 
 
 def not_sampled(processor, engine: str = "transformers") -> dict:
-    """`generation_kwargs` for a policy that sees: never to write the token that stands for a
+    """Return `generation_kwargs` for a policy that sees: never to write the token that stands for a
     picture, or for a video.
 
     A policy that has not learned otherwise may sample it, and the text would then ask for more
@@ -65,8 +28,8 @@ def not_sampled(processor, engine: str = "transformers") -> dict:
 
 
 def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> list[str]:
-    """Chat prompts as the processor takes them, each with the place of its picture, as TRL makes
-    them.
+    """Return chat prompts as the processor takes them, each with the place of its picture, as TRL
+    makes them.
     """
     return [
         processor.apply_chat_template(
@@ -90,12 +53,13 @@ def sample(
     batch_size: int = 64,
     seed: int = 3407,
 ) -> list[str]:
-    """One completion for each chat prompt and its picture (a PIL image), in the order given.
+    """Return one completion for each chat prompt and its picture (a PIL image), in the order given.
 
     Through Transformers. temperature: 0 is greedy decoding. The model's training mode and the
     global random state are put back afterwards.
     """
-    was_training, completions = model.training, []
+    was_training = model.training
+    completions = []
     decoding = not_sampled(processor) | {"do_sample": temperature > 0, "repetition_penalty": 1.0}
     if temperature > 0:
         decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
@@ -123,7 +87,7 @@ def sample(
 
 
 class Looking(TrainerCallback):
-    """Adds to the history the accuracy on the holdout with its pictures and without:
+    """Add to the history the accuracy on the holdout with its pictures and without:
     `holdout/sighted` and `holdout/blind`.
 
     measure: a function without arguments that gives both accuracies, called after the first step
@@ -131,7 +95,8 @@ class Looking(TrainerCallback):
     """
 
     def __init__(self, measure: Callable[[], tuple[float, float]], every: int):
-        self.measure, self.every = measure, every
+        self.measure = measure
+        self.every = every
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Measure, if it is time, and add both to the row of the step."""

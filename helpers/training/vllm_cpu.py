@@ -67,8 +67,8 @@ def attach(model, settings: Preset) -> None:
 
 @cache
 def start(model: str, context: int, **options):
-    """A `vllm.LLM` with this model's shape and no weights yet, for prompts and completions of
-    `context` tokens together.
+    """Return a `vllm.LLM` with this model's shape and no weights yet, for prompts and completions
+    of `context` tokens together.
 
     One for each model and context, which lasts as long as the process: the end of one takes its
     process group from all others.
@@ -122,8 +122,8 @@ def put_weights(engine, model) -> None:
 
 @torch.no_grad()
 def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
-    """Name and value, in 32 bits, of each weight of a model: unpacked, and with the adapters that
-    are switched on folded in.
+    """Yield name and value, in 32 bits, of each weight of a model: unpacked, and with the adapters
+    that are switched on folded in.
 
     The names are those of the model's checkpoint, without PEFT's and quantisation's additions.
     """
@@ -147,8 +147,8 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def rollout(model, tokenizer) -> Callable | None:
-    """What `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None if TRL
-    samples by itself.
+    """Return what `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None
+    if TRL samples by itself.
 
     It asks for what the trainer's configuration says (temperature, top_p, lengths,
     generation_kwargs in vLLM's names). The weights are those of the step, because `fast_generate`
@@ -189,10 +189,11 @@ def random_state_kept(devices: Sequence = ()) -> Iterator[None]:
     """Leave the random numbers of Python, NumPy and torch, on the CPU and on these GPUs, as they
     are before.
     """
-    kept = random.getstate(), np.random.get_state()
+    of_python = random.getstate()
+    of_numpy = np.random.get_state()
     try:
         with torch.random.fork_rng(devices):
             yield
     finally:
-        random.setstate(kept[0])
-        np.random.set_state(kept[1])
+        random.setstate(of_python)
+        np.random.set_state(of_numpy)

@@ -1,6 +1,4 @@
-"""`train`: notebook 03's own cells as a process, alone and as two ranks, ended in every way that a
-rank can end.
-"""
+"""`train`: notebook 03's own cells as a script, alone and as two processes."""
 
 import os
 import shutil
@@ -15,141 +13,78 @@ import pytest
 from executions import SMALL, ended, ranks_of, start, together
 
 from helpers import presets
-from helpers.commands import arguments, pipeline, train
+from helpers.__main__ import main
+from helpers.commands import pipeline
 from helpers.runs import Run
-from helpers.training import ranks
 
 OF_03 = [
     f"-p{parameter}" for parameter in SMALL if parameter.startswith(("max_steps", "save_steps"))
 ]
-TIMES = ["step_time"]
 
 
-# --- The cells of a notebook, in a process --------------------------------------------------------
+@pytest.fixture
+def tiny(notebook, monkeypatch, tmp_path, runs):
+    """A function that writes a notebook 03 of these cells, for a run `a` whose data is prepared."""
+    monkeypatch.setattr(pipeline, "NOTEBOOKS", tmp_path)
+    Run("a").record("data", fingerprint="f00d", settings=asdict(presets.PRESETS["pocket"]))
+    return lambda *cells: notebook("03", *cells)
 
 
-def test_cells_share_names_take_parameters_and_leave_exercises_out(
-    notebook, tmp_path, runs, capsys
-):
-    path = notebook(
-        "03",
+def test_cells_share_names_take_parameters_and_leave_exercises_out(tiny, tmp_path, capsys):
+    tiny(
         "double = 2 * number",
         ("double = None", "exercise"),
         "display(double)\nimport os\nprint(os.getcwd())",
+        "import pandas\ndisplay(pandas.DataFrame({f'column {n}': [n] for n in range(30)}))",
     )
     before = os.getcwd()
-    assert train.execute(path, Run("a"), {"run": "a", "number": 21})
-    assert capsys.readouterr().out.split() == ["42", str(tmp_path)] and os.getcwd() == before
+    assert main(["train", "a", "-p", "number=21"]) == 0 and os.getcwd() == before
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:3] == ["processes: 1", "42", str(tmp_path)]
+    assert lines[3].count("column") == 30, "a wide table is printed whole"
 
 
-def test_a_wide_table_is_printed_whole(notebook, runs, capsys):
-    path = notebook(
-        "03", "import pandas\ndisplay(pandas.DataFrame({f'column {n}': [n] for n in range(30)}))"
-    )
-    assert train.execute(path, Run("a"), {"run": "a"})
-    header, row = capsys.readouterr().out.splitlines()
-    assert header.count("column") == 30 and row.split() == ["0", *map(str, range(30))]
+def test_what_a_cell_raises_is_shown_with_its_line_of_the_script(tiny, runs, python):
+    tiny("def fails(x):\n    return 1 / x", "fails(0)")
+    with pytest.raises(ZeroDivisionError) as error:
+        main(["train", "a"])
+    places = [(Path(entry.path).name, str(entry.statement).strip()) for entry in error.traceback]
+    assert places[-2:] == [("03_tiny.py", "fails(0)"), ("03_tiny.py", "return 1 / x")]
 
 
-def test_what_a_cell_raises_is_told_with_notebook_cell_and_line(notebook, runs, capsys):
-    path = notebook("03", "def fails(x):\n    return 1 / x", "fails(0)", "print('never')")
-    assert not train.execute(path, Run("a"), {"run": "a"})
+def test_what_the_notebook_would_refuse_is_refused_before_it_starts(tiny, capsys):
+    tiny("print('started')")
+    assert main(["train", "a", "-p", "nonsense=1"]) == 2
     out, err = capsys.readouterr()
-    assert (
-        'File "03_tiny.ipynb, cell 3", line 1' in err
-        and 'File "03_tiny.ipynb, cell 2", line 2' in err
-    )
-    assert "return 1 / x" in err and not out  # the line itself, as a kernel shows it
-    assert (
-        err.rstrip().splitlines()[-1]
-        == "03_tiny.ipynb, cell 3: ZeroDivisionError: division by zero"
-    )
+    assert "no chosen notebook has a parameter 'nonsense'" in err and "started" not in out
+
+
+def prepared(executed: Run, folder: Path) -> None:
+    """Put a run `a` that 01 and 02 have prepared into a runs folder."""
+    (folder / "a").mkdir(parents=True)
+    shutil.copytree(executed.folder / "data", folder / "a/data")
+    for name in ("manifest.json", "reward_report.json"):
+        shutil.copy(executed.folder / name, folder / "a")
 
 
 @pytest.mark.slow
-def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, python, cli):
-    """Every column but the times, to the last digit; and what was asked for is noted as `run` notes
-    it.
-    """
+def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, python):
+    """Every column but the times, to the last digit."""
     run = Run("a")
     prepared(executed, runs)
-    train_alone = [python, "-m", "helpers", "train", "--run", run.name, *OF_03]
+    train_alone = [python, "-m", "helpers", "train", run.name, *OF_03]
     done = subprocess.run(train_alone, capture_output=True, text=True, cwd=pipeline.PROJECT)
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("1 process\n")
     mine, notebooks = (
-        pd.read_csv(one.require("metrics.csv")).drop(columns=TIMES) for one in (run, executed)
+        pd.read_csv(one.require("metrics.csv")).drop(columns="step_time") for one in (run, executed)
     )
     pd.testing.assert_frame_equal(mine, notebooks, check_exact=True)
-    asked = arguments.last(run)
-    assert (asked["notebooks"], asked["done"], asked["parameters"]) == (
-        ["03"],
-        ["03"],
-        {"max_steps": 12, "save_steps": 4},
-    )
     assert run.section("training")["settings"]["processes"] == 1
-    assert cli("run", "--run", run.name, "--resume")[0] == 0
 
 
-@pytest.mark.parametrize(
-    ("preset", "processes", "each"),
-    [
-        ("pocket", 2, (32, 1, None)),
-        ("pocket", 64, (1, 1, None)),
-        ("l4", 4, (4, 1, None)),
-        ("h200", 8, (8, 1, None)),
-        ("memory_optimized", 2, (1, 2, 4)),
-        ("high_performance", 4, (2, 1, 2)),
-    ],
-)
-def test_processes_share_the_completions_of_a_step(preset, processes, each):
-    one = presets.PRESETS[preset]
-    several = ranks.shared(one, processes)
-    found = (
-        several.per_device_train_batch_size,
-        several.gradient_accumulation_steps,
-        several.steps_per_generation,
-    )
-    assert (found, several.processes) == (each, processes)
-    assert several.completions_per_step == one.completions_per_step
-    assert several.completions_per_round == one.completions_per_round
-    assert several.batch.startswith(
-        f"{processes} processes × {each[0]} × {each[1]} = {one.completions_per_step} "
-    )
-    assert ranks.comparable(asdict(several)) == ranks.comparable(asdict(one))
+# --- Two processes --------------------------------------------------------------------------------
 
-
-@pytest.mark.parametrize("processes", [3, 128])
-def test_more_processes_than_divide_a_step_are_refused(processes):
-    said = f"^{processes} processes cannot share the 64 completions of a step"
-    with pytest.raises(ValueError, match=said):
-        ranks.shared(presets.PRESETS["pocket"], processes)
-
-
-@pytest.mark.parametrize("launched", ["ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED"])
-def test_launchers_that_deal_the_weights_out_are_refused(monkeypatch, launched):
-    monkeypatch.setenv(launched, "true")
-    with pytest.raises(ValueError, match=f"^{launched} is set: .* with ddp.yaml"):
-        ranks.from_manifest(asdict(presets.PRESETS["pocket"]))
-
-
-# --- Accelerate's configurations ------------------------------------------------------------------
-
-
-def test_the_shipped_configuration_is_what_accelerate_launches():
-    """Read as `accelerate launch` reads it."""
-    from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-
-    path = str(pipeline.PROJECT / "helpers/training/accelerate/ddp.yaml")
-    given = ["--config_file", path, "--num_processes", "4"]
-    given += ["-m", "helpers", "train", "a", "-p", "max_steps=2"]
-    arguments, _, _ = _validate_launch_command(launch_command_parser().parse_args(given))
-    assert arguments.num_processes == 4 and arguments.multi_gpu
-    assert arguments.training_script_args == ["train", "a", "-p", "max_steps=2"]
-
-
-# --- Two ranks ------------------------------------------------------------------------------------
-
+# `train` with other notebooks
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -161,34 +96,37 @@ sys.exit(main(["train", "a"]))
 
 
 @pytest.mark.slow
-def test_a_rank_that_raises_ends_the_others_and_is_told_once(notebook, tmp_path, runs):
-    """Rank 0 waits for rank 1 just then, as in every step of a training: it is ended, or finds the
-    connection broken.
-    """
+def test_a_process_that_raises_ends_the_others(tiny, tmp_path):
+    """The first waits for the second just then, as in every step of a training."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
-    settings = asdict(presets.PRESETS["pocket"])
-    Run("a").record("data", fingerprint="f00d", settings=settings)
-    both = "from helpers.training import ranks\nprint('said by rank 0')\nranks.gathered(0)"
-    notebook("03", both, "if ranks.rank() == 1:\n    raise KeyError('mine')\nranks.gathered(1)")
-    # half of what a rank waits for another
+    tiny(
+        "from helpers.training import processes\nprint('said by the first')\nprocesses.gathered(0)",
+        "if not processes.is_first():\n    raise KeyError('mine')\nprocesses.gathered(1)",
+    )
     code, out, err = together(str(program), str(tmp_path), seconds=300)
-    assert code == 1
-    assert out.splitlines()[0] == "2 processes" and out.count("said by rank 0") == 1
-    of_ranks, _, of_torchrun = err.partition("ChildFailedError")
-    said = "03_tiny.ipynb, cell 3: KeyError: rank 1: 'mine'"
-    assert of_ranks.count(said) == 1 and "rank 0:" not in of_ranks
-    # torchrun repeats the traceback below its own list
-    assert '"03_tiny.ipynb, cell 3", line 2' in of_torchrun and "KeyError: 'mine'" in of_torchrun
-    assert arguments.last(Run("a"))["done"] == []
+    assert code == 1 and "KeyError: 'mine'" in err and "ChildFailedError" in err
+    assert out.splitlines()[0] == "processes: 2" and out.count("said by the first") == 1
 
 
-def prepared(executed: Run, folder: Path) -> None:
-    """Put a run `a` that 01 and 02 have prepared into a runs folder."""
-    (folder / "a").mkdir(parents=True)
-    shutil.copytree(executed.folder / "data", folder / "a/data")
-    for name in ("manifest.json", "reward_report.json"):
-        shutil.copy(executed.folder / name, folder / "a")
+# `train`, and each process says what its weights are before the first keeps them
+WEIGHED = """
+import hashlib, sys
+from helpers.__main__ import main
+from helpers.training import checkpoints
+keep = checkpoints.keep
+
+def weighed(run, trainer, *given, **recorded):
+    digest = hashlib.sha256()
+    for name, weight in sorted(trainer.model.named_parameters()):
+        if weight.requires_grad:
+            digest.update(weight.detach().float().numpy().tobytes())
+    print(f"weights {digest.hexdigest()}", file=sys.stderr, flush=True)
+    keep(run, trainer, *given, **recorded)
+
+checkpoints.keep = weighed
+sys.exit(main(["train", *sys.argv[1:]]))
+"""
 
 
 def files(folder: Path) -> dict[str, float]:
@@ -200,12 +138,13 @@ def files(folder: Path) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp_path, monkeypatch):
-    """Each rank has a runs folder of its own, so that whatever rank 1 wrote would be in its own."""
+def test_two_processes_train_one_policy_and_only_the_first_writes(executed, tmp_path, monkeypatch):
+    """Each has a runs folder of its own, so that whatever the second wrote would be in its own."""
     for rank in "01":
         prepared(executed, tmp_path / rank)
     before = files(tmp_path / "1")
-    call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{sys.executable}" -m helpers train a '
+    (tmp_path / "weighed.py").write_text(WEIGHED)
+    call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{sys.executable}" {tmp_path}/weighed.py a '
     # So small a learning rate leaves the holdout as it is, and two steps without improvement end
     # the training.
     given = (
@@ -218,36 +157,34 @@ def test_two_ranks_of_transformers_agree_and_only_the_first_writes(executed, tmp
     assert (
         "2 processes × 32 × 1 = 64 completions a step" in out and out.count("stopping early:") == 1
     )
+    weights = [line for line in err.splitlines() if line.startswith("weights ")]
+    assert len(weights) == 2 and weights[0] == weights[1]
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "0"))
     run = Run("a")
     history = pd.read_csv(run.folder / "metrics.csv")
     assert list(history["step"]) == [1, 2, 3] and history["completions/mean_length"].gt(0).all()
     training = run.section("training")
-    assert training["settings"]["processes"] == 2 and training["stopped_early"].startswith(
-        "the holdout has not improved"
-    )
-    assert len(pd.read_parquet(run.folder / "completions.parquet")) == 3 * 64  # of both ranks
-    assert set(files(tmp_path / "1").items()) - set(before.items()) == {
-        (name, written)
-        for name, written in files(tmp_path / "1").items()
-        if name.endswith("checkpoint-3/rng_state_1.pth")
-    }
-    assert (tmp_path / "1/a/checkpoints/checkpoint-3/rng_state_1.pth").is_file()
+    assert training["settings"]["processes"] == 2
+    assert training["stopped_early"].startswith("the holdout has not improved")
+    assert len(pd.read_parquet(run.folder / "completions.parquet")) == 3 * 64  # of both
+    written = {name for name, _ in set(files(tmp_path / "1").items()) - set(before.items())}
+    assert written == {"a/checkpoints/checkpoint-3/rng_state_1.pth"}
 
 
 @pytest.mark.slow
-def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(executed, runs):
+def test_two_processes_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(
+    executed, runs, tmp_path
+):
     prepared(executed, runs)
+    (tmp_path / "weighed.py").write_text(WEIGHED)
     given = "max_steps=8 save_steps=2 max_completion_length=24"
-    call = ["-m", "helpers", "train", "a", *(f"-p{one}" for one in given.split())]
+    call = [str(tmp_path / "weighed.py"), "a", *(f"-p{one}" for one in given.split())]
     process = start(*call)
     while not (runs / "a/checkpoints/checkpoint-2/trainer_state.json").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
-    assert len(ranks_of(process)) == 2
     ranks_of(process)[1].kill()
     code, _, err = ended(process)
-    # torchrun's own words: it may end rank 0 before that can say more
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
 
@@ -256,6 +193,6 @@ def test_two_ranks_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(exe
     assert "continuing the interrupted training from step " in out
     run = Run("a")
     assert list(pd.read_csv(run.folder / "metrics.csv")["step"]) == list(range(1, 9))
-    assert (run.folder / "adapter/adapter_model.safetensors").is_file() and arguments.last(run)[
-        "done"
-    ] == ["03"]
+    assert (run.folder / "adapter/adapter_model.safetensors").is_file()
+    weights = [line for line in err.splitlines() if line.startswith("weights ")]
+    assert len(weights) == 2 and weights[0] == weights[1]

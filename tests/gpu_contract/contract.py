@@ -109,8 +109,8 @@ def _source(where: str) -> str:
 def passed(where: str, settings: Preset) -> dict:
     """The keywords that a place gives to `GRPOConfig` with these settings."""
     names = {"presets": presets, "settings": settings, "seed": 1, "only_fp16": False}
-    names |= {"folder": SimpleNamespace(path=str), "tracking": {"report_to": "none"}}
-    names |= {"unsloths_vllm": settings.engine == "vllm", "vllm_server": None, "changes": {}}
+    names |= {"folder": SimpleNamespace(path=str, name="a"), "report_to": "none"}
+    names |= {"unsloths_vllm": settings.engine == "vllm", "changes": {}}
     names |= {"reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
     names |= {"steps": settings.max_steps, "fast": settings.engine == "vllm"}
     names |= {"run": names["folder"], "chosen": settings, "machine": SimpleNamespace(gpu="a GPU")}

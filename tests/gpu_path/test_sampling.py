@@ -16,7 +16,7 @@ from helpers.training import lessons, policy
 settings = replace(PRESETS["pocket"], gradient_checkpointing=True, load_in_4bit=False)
 lessons.import_unsloth(settings)
 model, tokenizer = policy.load(settings)
-model = lessons.add_adapter(model, settings, seed=1)
+model = policy.add_adapter(model, settings, seed=1)
 
 def state():
     switches = [getattr(one, "gradient_checkpointing", None) for one in model.modules()]

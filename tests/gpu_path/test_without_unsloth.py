@@ -18,7 +18,7 @@ changed = {"backend": "transformers", "max_steps": 2, "per_device_train_batch_si
 settings = with_overrides(PRESETS["pocket"], max_completion_length=16, **changed)
 lessons.import_unsloth(settings)
 model, tokenizer = policy.load(settings)
-model = lessons.add_adapter(model, settings, seed=1)
+model = policy.add_adapter(model, settings, seed=1)
 from trl import GRPOTrainer
 trainer = GRPOTrainer(
     model=model,

@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, Auto
 from helpers.environment import Machine
 from helpers.presets import PRESETS
 from helpers.results import merging
-from helpers.training import memory, policy, vision
+from helpers.training import memory, policy
 from helpers.training.base import base_of
 
 POCKET = PRESETS["pocket"]
@@ -83,7 +83,7 @@ def test_the_language_part_is_loaded_with_a_tokenizer_and_computes_the_same(seei
 def test_what_was_trained_on_it_is_merged_into_it_and_saved_as_a_model_of_text(seeing, run):
     settings, whole, _ = seeing
     policy_of_text = policy.add_adapter(
-        policy.load_text(settings.model, dtype=torch.float32), settings
+        policy.load_text(settings.model, dtype=torch.float32), settings, seed=0
     )
     torch.manual_seed(1)
     for name, weight in policy_of_text.named_parameters():
@@ -106,7 +106,9 @@ def test_what_was_trained_on_it_is_merged_into_it_and_saved_as_a_model_of_text(s
 
 def test_an_adapter_on_the_whole_model_keeps_the_whole_model(seeing, run):
     settings, whole, _ = seeing
-    adapted = vision.add_adapter(whole, replace(settings, backend="transformers"))
+    adapted = policy.add_adapter(
+        whole, replace(settings, backend="transformers"), seed=0, sees=True
+    )
     adapted.save_pretrained(run.path("adapter"))
     base = base_of(run, settings)
     assert not base.text_only

@@ -165,7 +165,7 @@ def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
             counted += state.absmax.numel() * state.absmax.element_size()
             counted += 4 * state.state2.absmax.numel()
     assert estimate(POCKET, shape, None).held["frozen weights"] == pytest.approx(counted, rel=0.02)
-    adapted = policy.add_adapter(model, POCKET).parameters()
+    adapted = policy.add_adapter(model, POCKET, seed=0).parameters()
     trained = sum(weight.numel() for weight in adapted if weight.requires_grad)
     assert shape.lora_parameters(POCKET.lora_rank) == trained
 

@@ -19,7 +19,7 @@ from helpers import PROJECT
 from helpers.commands.pipeline import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, rest
-from helpers.training import policy, vision
+from helpers.training import policy
 
 CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
@@ -51,7 +51,6 @@ stored = [node for source in sources for node in ast.walk(ast.parse(source))
           if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
 kept = {node.attr for node in stored if ast.unparse(node.value) == "self"}
 signatures["trainer"] = sorted(kept | set(dir(trl.GRPOTrainer)))
-signatures["source"] = sources[1]
 signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
@@ -99,17 +98,12 @@ def policy_py_that_sees() -> str:
     return policy_py("FastVisionModel")
 
 
-def vision_py() -> str:
-    return Path(vision.__file__).read_text(encoding="utf-8")
-
-
 def passed(source: str) -> dict[str, set[str]]:
     """Each function of interest that a source calls, with every keyword it can pass."""
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
     # what `**` unpacks: dictionaries that are assigned to a name
-    dictionaries = {"tracking": {"report_to", "run_name", "project"}}
-    dictionaries["presets"] = set(rest(PRESETS["pocket"]))
+    dictionaries = {"presets": set(rest(PRESETS["pocket"]))}
     # `**policy.text_only(…)`, and in policy.py itself
     dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
     for node in ast.walk(tree):
@@ -154,7 +148,7 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
                     "text_only",
                 },
                 "FastLanguageModel.get_peft_model": {"r"},
-                "GRPOConfig": {"num_generations", "top_k", "use_vllm", "report_to", "project"},
+                "GRPOConfig": {"num_generations", "top_k", "use_vllm", "report_to", "run_name"},
                 "GRPOTrainer": {"args"},
             },
         ),
@@ -162,6 +156,8 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
             policy_py,
             {
                 "FastLanguageModel.from_pretrained": {"gpu_memory_utilization", "text_only"},
+                "FastLanguageModel.get_peft_model": {"r", "target_modules"},
+                "FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"},
                 "load_lora": set(),
             },
         ),
@@ -169,10 +165,11 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
             policy_py_that_sees,
             {
                 "FastVisionModel.from_pretrained": {"max_lora_rank", "max_seq_length"},
+                "FastLanguageModel.get_peft_model": {"r", "target_modules"},
+                "FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"},
                 "load_lora": set(),
             },
         ),
-        (vision_py, {"FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"}}),
     ],
 )
 def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
@@ -260,30 +257,3 @@ def test_what_is_read_of_the_trainer_is_there_on_a_gpu(signatures):
     read = read_of_a_trainer()
     assert read >= {"train", "state", "model", "remove_callback", "reward_func_names", "args"}
     assert read <= set(signatures["trainer"])
-
-
-def test_unsloths_trainer_samples_through_a_server_if_it_started_no_engine(signatures):
-    """Notebook 03 with `vllm_server`: the one place that asks for another mode is for its engine."""
-    tree = ast.parse(signatures["source"])
-    forced = [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "args.vllm_mode"
-    ]
-    (own_engine,) = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If)
-        and "hasattr(model, 'vllm_engine')" in ast.unparse(node.test)
-        and forced[0] in ast.walk(node)
-    )
-    assert len(forced) == 1 and own_engine
-    (made,) = (
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "VLLMGeneration"
-    )
-    given = {keyword.arg: ast.unparse(keyword.value) for keyword in made.keywords}
-    assert given["mode"] == "args.vllm_mode"
-    assert given["server_base_url"] == "args.vllm_server_base_url"
-    assert "self.vllm_generation.sync_weights()" in signatures["source"]

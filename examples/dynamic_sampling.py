@@ -1,8 +1,13 @@
 """Dynamic sampling: draw more questions until each group of the batch disagrees (DAPO, arXiv
 2503.14476, section 3.2).
 
+    trainer = GRPOTrainer(...)
+    refill(trainer, rounds=3)
+    trainer.train()
+
 A group whose completions all earn the same has no advantage and teaches nothing. TRL 1.15 has no
-such option (TRL 3708, 4764). Left out: episodes of several turns, and pictures.
+such option (TRL 3708, 4764). Notebook 08 measures what it costs and brings: it did not pay. Left
+out: episodes of several turns, pictures, and several processes.
 """
 
 import numpy as np
@@ -24,22 +29,26 @@ def refill(trainer, rounds: int) -> None:
     from trl.trainer.utils import nanstd  # here, because Unsloth must be imported before TRL
 
     if trainer.environments is not None or trainer.tools:
-        raise ValueError("dynamic_sampling is for completions of one turn: set it to 0.")
+        raise ValueError("refill is for completions of one turn.")
     prepare = trainer._generate_and_score_completions
-    generate, judge = trainer._generate, trainer._calculate_rewards
-    gather, size = trainer.accelerator.gather, trainer.num_generations
+    generate = trainer._generate
+    judge = trainer._calculate_rewards
+    size = trainer.num_generations
 
-    def full(inputs: list[dict]) -> dict:
+    def prepare_refilled(inputs: list[dict]) -> dict:
         if not trainer.model.training:
             return prepare(inputs)
-        needed, first = len(inputs) // size, trainer.accelerator.process_index * len(inputs)
-        rows, made, rewards = [], [], []
+
+        # sample and judge, until there are enough groups that disagree
+        needed = len(inputs) // size
+        rows = []
+        made = []
+        rewards = []
         for number in range(rounds + 1):
-            batch = _others(trainer, needed, number) if number else inputs
+            batch = other_rows(trainer, needed, number) if number else inputs
             prompts = [row["prompt"] for row in batch]
             made.append(generate(prompts))
-            of_all = judge(batch, prompts, made[-1][3], made[-1][1])
-            rewards.append(of_all[first : first + len(inputs)])
+            rewards.append(judge(batch, prompts, made[-1][3], made[-1][1]))
             rows += batch
             for values in trainer._pending_extra_logs.values():  # a reward need not log each round
                 values += [None] * (len(rows) - len(values))
@@ -47,48 +56,53 @@ def refill(trainer, rounds: int) -> None:
             totals = (earned * trainer.reward_weights.to(earned.device)).nansum(dim=1)
             totals[earned.isnan().all(dim=1)] = torch.nan  # what no reward could judge
             live = nanstd(totals.view(-1, size), dim=1) > 1e-6
-            # all processes sample again, or none: each round gathers from all
-            if gather((live.sum() >= needed).view(1)).all():
+            if live.sum() >= needed:
                 break
+
+        # choose them, and others for what is missing
         groups = torch.cat([live.nonzero(), (~live).nonzero()]).flatten()[:needed]
         kept = (groups[:, None] * size + torch.arange(size, device=groups.device)).flatten()
-        chosen = kept.tolist()
+        places = kept.tolist()
         for column, values in trainer._pending_extra_logs.items():
-            trainer._pending_extra_logs[column] = [values[place] for place in chosen]
-        trainer._generate = lambda _: tuple(
-            _chosen(parts, chosen) for parts in zip(*made, strict=True)
-        )
-        trainer._calculate_rewards = lambda *_: gather(earned[kept])
+            trainer._pending_extra_logs[column] = [values[place] for place in places]
+
+        # let TRL make its batch, with what was sampled in the place of sampling
+        chosen = tuple(_chosen(parts, places) for parts in zip(*made, strict=True))
+        trainer._generate = lambda _: chosen
+        trainer._calculate_rewards = lambda *_: earned[kept]
         try:
-            output = prepare([rows[place] for place in chosen])
+            output = prepare([rows[place] for place in places])
         finally:
-            trainer._generate, trainer._calculate_rewards = generate, judge
-        metrics, earned, totals = trainer._metrics["train"], gather(earned), gather(totals)
+            trainer._generate = generate
+            trainer._calculate_rewards = judge
+
+        # log what is true of all that was sampled
+        metrics = trainer._metrics["train"]
         for name, column in zip(trainer.reward_func_names, earned.T, strict=True):
             known = column[~column.isnan()]
             metrics[f"rewards/{name}/mean"][-1] = known.mean().item()
             metrics[f"rewards/{name}/std"][-1] = known.std().item()
         metrics["reward"][-1] = totals.nanmean().item()
         metrics["reward_std"][-1] = nanstd(totals).item()
-        metrics["frac_reward_zero_std"][-1] = 1 - gather(live.float()).mean().item()
+        metrics["frac_reward_zero_std"][-1] = 1 - live.float().mean().item()
         metrics["dynamic_sampling/kept"].append(1 / len(made))
         return output
 
-    trainer._generate_and_score_completions = full
+    trainer._generate_and_score_completions = prepare_refilled
 
 
-def _others(trainer, groups: int, number: int) -> list[dict]:
-    """The rows of one more round, each question as often as a group is large."""
-    state, process = trainer.state, trainer.accelerator.process_index
-    draw = np.random.default_rng([trainer.args.seed, state.global_step, number, process])
+def other_rows(trainer, groups: int, number: int) -> list[dict]:
+    """Return the rows of one more round, each question as often as a group is large."""
+    process = trainer.accelerator.process_index
+    draw = np.random.default_rng([trainer.args.seed, trainer.state.global_step, number, process])
     chosen = draw.integers(len(trainer.train_dataset), size=groups).tolist()
     repeat = range(trainer.num_generations)
     return [dict(trainer.train_dataset[row]) for row in chosen for _ in repeat]
 
 
 def _chosen(parts: tuple, places: list[int]):
-    """One of the results of `_generate` over all rounds: a list with an entry for each completion,
-    None, or a dict that is empty without a `rollout_func`.
+    """Return one of the results of `_generate`, of all rounds, at these places: a list with an
+    entry for each completion, None, or a dict that is empty without a `rollout_func`.
     """
     if not isinstance(parts[0], list) or not parts[0]:
         return parts[0]

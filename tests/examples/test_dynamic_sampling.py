@@ -1,0 +1,82 @@
+"""Dynamic sampling in a real training of the pocket model, two of whose questions in three are dead."""
+
+import pytest
+
+from unsloth import FastLanguageModel  # isort: skip
+
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from examples.dynamic_sampling import other_rows, refill
+from helpers.data.tasks import load_task
+from helpers.presets import PRESETS
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+TASK = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
+
+
+def told_apart(completions, dead, log_extra, **columns):
+    """Different for each completion of a question that is not dead; 0.25 for each of one that is."""
+    log_extra("question", columns["question"])
+    places = range(len(completions))
+    return [0.25 if same else place % 4 / 4 for place, same in zip(places, dead, strict=True)]
+
+
+@pytest.mark.parametrize("live", [3, 0], ids=["one in three lives", "all are dead"])
+def test_groups_that_disagree_are_kept_and_the_metrics_are_of_all_that_was_sampled(tmp_path, live):
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False
+    )
+    lora = {"r": 4, "target_modules": ["q_proj"], "random_state": 1}
+    model = FastLanguageModel.get_peft_model(model, use_gradient_checkpointing=False, **lora)
+    dead = [not live or number % live > 0 for number in range(len(TASK))]
+    quiet = {"report_to": "none", "disable_tqdm": True, "save_strategy": "no", "logging_steps": 1}
+    few = {"num_generations": 4, "per_device_train_batch_size": 8, "max_completion_length": 8}
+    trainer = GRPOTrainer(
+        model=model,
+        processing_class=tokenizer,
+        args=GRPOConfig(
+            output_dir=str(tmp_path),
+            max_steps=3,
+            seed=5,
+            log_completions=True,
+            num_completions_to_print=0,
+            **quiet,
+            **few,
+        ),
+        reward_funcs=[told_apart],
+        train_dataset=Dataset.from_pandas(TASK.assign(dead=dead)),
+    )
+    refill(trainer, 8 if live else 2)
+    batches, prepare = [], trainer._generate_and_score_completions
+    trainer._generate_and_score_completions = lambda rows: (
+        batches.append(prepare(rows)) or batches[-1]
+    )
+    trainer.train()
+
+    def logged(name: str) -> list[float]:
+        return [row[name] for row in trainer.state.log_history if "reward" in row]
+
+    for batch in batches:
+        assert batch["completion_ids"].shape[0] == 8, "the batch is as large as without it"
+        assert (batch["advantages"].view(2, 4) != 0).any(dim=1).all() == bool(live)
+    kept = logged("dynamic_sampling/kept")
+    shares = logged("frac_reward_zero_std")
+    assert min(kept) < 1 and all(1 / share == pytest.approx(round(1 / share)) for share in kept)
+    # a live group has the mean 0.375, a dead one 0.25
+    assert logged("reward") == pytest.approx([0.375 - 0.125 * share for share in shares])
+    assert logged("rewards/told_apart/mean") == pytest.approx(logged("reward"))
+    if not live:
+        assert kept == pytest.approx([1 / 3] * 3) and shares == [1.0] * 3
+    # what is logged of a completion is of its own question
+    texts = trainer._logs["extra"]["question"]
+    for place, question in list(enumerate(texts))[-8:]:
+        assert question in trainer._logs["prompt"][place][-1]["content"]
+        assert question in tokenizer.decode(batches[-1]["prompt_ids"][place - len(texts) + 8])
+    # a resumed training draws the questions that it would have drawn
+    drawn = [row["question"] for row in other_rows(trainer, 8, 1)]
+    assert [row["question"] for row in other_rows(trainer, 8, 1)] == drawn
+    assert [row["question"] for row in other_rows(trainer, 8, 2)] != drawn
+    trainer.tools = [print]
+    with pytest.raises(ValueError, match="one turn"):
+        refill(trainer, 2)
