@@ -20,7 +20,7 @@ import yaml
 
 from benchmarks import scaling
 from helpers import PROJECT, presets
-from helpers.commands import arguments, pipeline
+from helpers.commands import pipeline
 from helpers.data.sources import read_source
 from helpers.environment import Machine, mismatches, this_machine
 from helpers.runs import Run, git_revision
@@ -236,10 +236,9 @@ def run(chosen: Recipe) -> Run:
     if chosen.data:
         raise ValueError(f"the recipe {chosen.name} needs --data with {chosen.data}.")
     folder = Run(f"published-{chosen.name}")
-    asked = arguments.last(folder)
     code = (
         pipeline.resume(folder.name)
-        if arguments.is_for(asked, chosen.parameters, chosen.notebooks)
+        if pipeline.is_last_call(folder.name, chosen.notebooks, chosen.parameters)
         else pipeline.execute(folder.name, chosen.notebooks, chosen.parameters)
     )
     if code:

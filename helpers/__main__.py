@@ -19,9 +19,7 @@ COMMANDS = {
     "compare": "two or more trained runs: what differs, accuracies, curves over one another",
     "generate": "answer a file of questions with a run's merged model",
     "report": "one page of HTML about a run, to send to somebody",
-    "reproduce": "rerun a run as its manifest records it and compare, number for number",
     "serve-environment": "an environment of your own as an OpenEnv server, for any trainer",
-    "checkpoint": "start late, or repair a run, with the finished demo that comes with the project",
     "teach": "make an edition of the notebooks for students, or to teach from",
     "slides": "the slides of a route of the teaching guide, as one file without a network",
 }

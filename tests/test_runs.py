@@ -167,14 +167,6 @@ def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_else(tmp_path):
     assert names(tmp_path) == ["a.txt", "adapter"] and names(folder) == ["weights"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
-def test_a_full_disk_is_told_with_what_did_not_fit_and_what_is_free(tmp_path):
-    for write, path in ((atomic_write, tmp_path / "a.txt"), (atomic_folder, tmp_path / "adapter")):
-        said = rf"the disk is full \(\d+ MB free\): '{path}'"
-        with pytest.raises(OSError, match=said), write(path):
-            Path("/dev/full").write_text("x")
-
-
 @pytest.mark.parametrize("old", [False, True])
 def test_a_finished_write_takes_the_whole_place(tmp_path, old):
     path, folder = tmp_path / "a.txt", tmp_path / "deep" / "adapter"

@@ -91,8 +91,6 @@ def _train(folder: Run, given: dict, fresh: bool) -> int:
     print(f"{ranks.world()} process{'es' * (ranks.world() > 1)}")
     pipeline.check(folder.name, ["03"], given)
     folder.section("data")  # FileNotFoundError where 01 has not prepared the run
-    if ranks.is_first():
-        return pipeline.execute(folder.name, ["03"], given, fresh, how=execute)
     (notebook,) = pipeline.NOTEBOOKS.glob("03_*.ipynb")
     return 0 if execute(notebook, folder, {"run": folder.name} | given) else 1
 

@@ -83,7 +83,6 @@ COMMANDS = [
     (["doctor", "-p", "preset=poket"], "preset 'poket' is not known"),
     (["train", "--run", "a", "-p", "max_step=3"], "Did you mean 'max_steps'?"),
     (["train", "nowhere"], "Run notebook 01_data_preparation first"),
-    (["reproduce", "--run", "never"], "Run notebook 03_grpo_training first"),
     (["compare", "a"], "name two or more different runs"),
     (["compare", "a", "a"], "name two or more different runs"),
     (["compare", "never", "neither"], "never/metrics.csv is not there"),
