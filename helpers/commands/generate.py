@@ -80,9 +80,10 @@ def main(parsed: argparse.Namespace) -> int:
     # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
     trained = run.section("training")["settings"]
     settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
-    obstacle = environment.vllm_obstacle(environment.this_machine())
-    if parsed.engine == "vllm" and obstacle:
-        raise ValueError(f"--engine vllm: {obstacle}.")
+    if parsed.engine == "vllm":
+        obstacle = environment.vllm_obstacle(environment.this_machine())
+        if obstacle:
+            raise ValueError(f"--engine vllm: {obstacle}.")
     rows = questions_of(source, check_columns(parsed.columns)["question"])
 
     # what is there already

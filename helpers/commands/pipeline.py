@@ -333,13 +333,14 @@ _RULES = {
 
 
 def check_parameters(given: dict, backend: str = "unsloth") -> None:
-    """ValueError or OSError for a parameter that its notebook would refuse, so that a run of hours
-    does not end in its last notebook over a misspelt word; no model is loaded for it.
+    """Raise ValueError or OSError for a parameter that its notebook would refuse, so that a run of
+    hours does not end in its last notebook over a misspelt word; no model is loaded for it.
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
     02's `cases` and 10's `rows_file`, is that notebook's. backend: what it trains with.
     """
+    # what a value alone shows
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if name in _RULES:
@@ -352,6 +353,8 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
                 )
         elif name in ("system_prompt", "question") and not isinstance(value, str):
             raise ValueError(f"{name}={shortened(repr(value))} is not a text.")
+
+    # the data and the environment
     if "source" in given:
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:
@@ -361,7 +364,8 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 
         if problems := check_environment(environment_named(given["environment"])):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
-    # The stages of these take seconds to import.
+
+    # what becomes of the model; these take seconds to import
     if "serve" in given:
         from helpers.results.serving import obstacle
 
@@ -376,12 +380,12 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
-# Lines that begin so are shown on the terminal, too; NOT is what 03 says of untested rewards.
-_TOLD = ("step ", "data: ", "note: ", "NOT ")
+# Echo output lines with these prefixes; NOT begins what 03 says of untested rewards.
+_ECHOED = ("step ", "data: ", "note: ", "NOT ")
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's own client, which also prints the lines of `_TOLD`."""
+    """papermill's own client, which also prints the lines of `_ECHOED`."""
 
     def process_message(self, msg, cell, cell_index):
         """See nbclient's NotebookClient."""
@@ -389,7 +393,7 @@ class _Client(PapermillNotebookClient):
         if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
             text = content.get("text") or content.get("data", {}).get("text/plain", "")
             for line in text.splitlines():
-                if line.startswith(_TOLD):
+                if line.startswith(_ECHOED):
                     tqdm.write(f"    {line}")
                     sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
@@ -410,8 +414,11 @@ papermill_engines.register("helpers", _Engine)
 
 
 def _execute(path: Path, run: Run, parameters: dict) -> bool:
-    """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
-    copy, began = run.path(f"notebooks/{path.name}"), time.monotonic()
+    """Execute one notebook; return whether it went through. The executed copy is saved cell by
+    cell.
+    """
+    copy = run.path(f"notebooks/{path.name}")
+    began = time.monotonic()
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{path.stem} …", flush=True)
     try:
@@ -445,13 +452,15 @@ def _execute(path: Path, run: Run, parameters: dict) -> bool:
 
 
 def parameterized(path: Path, parameters: dict) -> list:
-    """The cells of a notebook as papermill executes them, with one that sets the parameters."""
+    """Return the cells of a notebook as papermill executes them, one of which sets the
+    parameters.
+    """
     return parameterize_notebook(load_notebook_node(str(path)), parameters).cells
 
 
 def place(path: Path, cells: list) -> str:
-    """Where the last of these cells is: its number as the notebook's reader counts, without the
-    cell of parameters that papermill puts in, and the heading above it.
+    """Return where the last of these cells is: its number as the notebook's reader counts, without
+    the cell of parameters that papermill puts in, and the heading above it.
     """
     own = [cell for cell in cells if "injected-parameters" not in cell.metadata.get("tags", [])]
     text = "\n".join(cell.source for cell in own if cell.cell_type == "markdown")
@@ -460,8 +469,8 @@ def place(path: Path, cells: list) -> str:
 
 
 def _print_result(run: Run, numbers: list[str]) -> None:
-    """Where everything is, and what of it is older than what it was made from; the accuracies if
-    05 has measured them now.
+    """Print where everything is, and what of it is older than what it was made from; the accuracies
+    if 05 has measured them now.
     """
     if "05" in numbers and run.evaluation:
         from helpers.results.evaluation import summary
