@@ -11,8 +11,8 @@
 | `python -m helpers COMMAND` | `helpers/commands/` | `tests/commands/` |
 | the embedded models | `helpers/pocket/` | `tests/tools/` |
 
-Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder) with
-`run_files` (its JSON files), `settings` (of a run) with `presets`, `tags` (of a completion),
+Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder),
+`settings` (of a run) with `presets`, `tags` (of a completion),
 `figures` (the palette, and how a figure is shown) and `subprocesses`. The quickstart and the
 lessons, notebooks 00 and 06 to 11, take from all stages. Importing this package imports nothing
 heavy: no torch, no pandas.

@@ -23,7 +23,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; returns the exit code.
+    """Run one command; return the exit code.
 
     Errors meant for the person are printed as one message, without a traceback.
     """
@@ -53,7 +53,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """The arguments of a command; its `command` is the function to call with them."""
+    """Return the arguments of a command; its `command` is the function to call with them."""
     parser = argparse.ArgumentParser(
         prog="python -m helpers", description="Run the GRPO notebooks and look after the machine."
     )

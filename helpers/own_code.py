@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def named(parameter: str, value: object, example: str) -> Callable:
-    """The class or function that `file.py:name` or `package.module:name` names, given as a
-    parameter. A file may import what lies beside it.
+    """Return the class or function that `file.py:name` or `package.module:name` names, given as a
+    parameter. A file may import what is beside it.
 
-    ValueError, with the parameter and an example, if there is no such file, module, class or
+    Raise ValueError, with the parameter and an example, if there is no such file, module, class or
     function.
     """
     where, _, name = str(value).rpartition(":")

@@ -5,7 +5,6 @@ so a crash or a Ctrl-C leaves what was there before.
 """
 
 import contextlib
-import errno
 import itertools
 import json
 import os
@@ -18,79 +17,93 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from helpers import PROJECT
 from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
-_LOCK = ".lock"
 TRAINING_LOCK = ".training.lock"
-LOCKS = (_LOCK, TRAINING_LOCK)
-ASIDE = "set_aside"  # subfolder of a run for what a fresh start replaced
-_REMEDY = "Wait for its end, shut the kernel down if it is a notebook's, or take another name."
-# Notebooks that prepare data of their own and train on it, and those whose work they do or replace.
-LESSONS = {
-    "00": ("01", "03"),
-    "07": ("01", "02", "03"),
-    "09": ("01", "02", "03"),
-    "10": ("01", "02", "03", "05"),
-    "11": ("01", "02", "03", "05"),
+_LOCK = ".lock"
+
+
+class Part(NamedTuple):
+    """A part of a run.
+
+    notebooks: those that write it, first the one of the pipeline. made_from: the part that it is
+    made from; its section names that part's fingerprint or time. files: what they write.
+    """
+
+    notebooks: tuple[str, ...]
+    made_from: str | None
+    files: tuple[str, ...]
+
+
+# What a run holds, by the section of the manifest that tells of it: which notebook writes what.
+PARTS = {
+    "data": Part(
+        ("01", "00", "07", "09", "10", "11"),
+        None,
+        ("data", "data_report.json"),
+    ),
+    "rewards": Part(
+        ("02", "07", "09", "10", "11"),
+        "data",
+        ("reward_report.json", "figures/reward_signal.png"),
+    ),
+    "training": Part(
+        ("03", "00", "07", "09", "10", "11"),
+        "data",
+        ("metrics.csv", "completions.parquet", "adapter"),
+    ),
+    "curves": Part(
+        ("04",),
+        None,
+        (
+            "figures/reasoning.png",
+            "figures/reward.png",
+            "figures/each_reward.png",
+            "figures/spread.png",
+            "figures/kl.png",
+            "figures/completion_length.png",
+            "figures/loss.png",
+        ),
+    ),
+    "evaluation": Part(
+        ("05", "10", "11"),
+        "training",
+        ("evaluation.json", "comparison.json", "evaluation", "figures/accuracy.png"),
+    ),
+    "merge": Part(("05", "10", "11"), "training", ("merged",)),
 }
-MAKERS = ("01", "03", *LESSONS)
-# What a run holds: file or folder, the notebook that writes it, its section of the manifest.
-FILES = {
-    "data": ("01", "data"),
-    "data_report.json": ("01", "data"),
-    "reward_report.json": ("02", "rewards"),
-    "figures/reward_signal.png": ("02", "rewards"),
-    "metrics.csv": ("03", "training"),
-    "completions.parquet": ("03", "training"),
-    "adapter": ("03", "training"),
-    "figures/reasoning.png": ("04", "curves"),
-    "figures/reward.png": ("04", "curves"),
-    "figures/each_reward.png": ("04", "curves"),
-    "figures/spread.png": ("04", "curves"),
-    "figures/kl.png": ("04", "curves"),
-    "figures/completion_length.png": ("04", "curves"),
-    "figures/loss.png": ("04", "curves"),
-    "evaluation.json": ("05", "evaluation"),
-    "comparison.json": ("05", "evaluation"),
-    "evaluation": ("05", "evaluation"),
-    "figures/accuracy.png": ("05", "evaluation"),
-    "merged": ("05", "merge"),
-}
-# What each section is made from. A section names it: the fingerprint of the data, when the training
-# was written.
-MADE_FROM = {
-    "rewards": "data",
-    "training": "data",
-    "evaluation": "training",
-    "merge": "training",
-}
+FILES = {file: section for section, part in PARTS.items() for file in part.files}
+# The notebooks that prepare data of their own and train on it; each has a run name of its own.
+LESSONS = PARTS["data"].notebooks[1:]
 
 
 def runs_folder() -> Path:
-    """The folder of all runs: `runs/` in the project, or the one that GRPO_RUNS_DIR names."""
+    """Return the folder of all runs: `runs/` in the project, or what GRPO_RUNS_DIR names."""
     return Path(os.environ.get("GRPO_RUNS_DIR") or PROJECT / "runs").resolve()
 
 
 def show_in_runs(relative: str) -> str:
-    """How to print a path in the runs folder: beginning with `runs/`, so that no output names a
-    folder of this machine.
+    """Return how to print a path in the runs folder: beginning with `runs/`, so that no output
+    names a folder of this machine.
 
-    Outside the project, and where GRPO_RUNS_DIR names the folder, it is printed whole, to be found.
+    Outside the project, and if GRPO_RUNS_DIR names another folder, it is whole, to be found.
     """
-    folder, here = runs_folder(), Path.cwd().is_relative_to(PROJECT)
-    known = here and folder == (PROJECT / "runs").resolve()
-    return (Path("runs") / relative if known else folder / relative).as_posix()
+    folder = runs_folder()
+    if Path.cwd().is_relative_to(PROJECT) and folder == (PROJECT / "runs").resolve():
+        folder = Path("runs")
+    return (folder / relative).as_posix()
 
 
 class Run:
     """One run folder, `runs/<name>/`, created with the first file in it.
 
     name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters.
-    ValueError for any other, because a folder outside `runs/` must not be overwritten, and for the
-    name of the folder that holds the sweeps.
+    Raise ValueError for any other, because a folder outside `runs/` must not be overwritten, and
+    for the name of the folder that holds the sweeps.
     """
 
     def __init__(self, name: str):
@@ -107,19 +120,19 @@ class Run:
         self.notebook: str | None = None  # which notebook writes here; see `made_by`
 
     def path(self, relative: str) -> Path:
-        """The full path of a file to write; its folder is made."""
+        """Return the full path of a file to write; make its folder."""
         path = self.folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def show(self, relative: str = "") -> str:
-        """How to print a path in this run folder: see `show_in_runs`."""
+        """Return how to print a path in this run folder: see `show_in_runs`."""
         return show_in_runs(f"{self.name}/{relative}")
 
     def require(self, relative: str) -> Path:
-        """The full path of a file or folder to read.
+        """Return the full path of a file or folder to read.
 
-        FileNotFoundError names the notebook that writes it.
+        Raise FileNotFoundError, with the notebook that writes it, if it is not there.
         """
         path = self.folder / relative
         if path.exists():
@@ -127,11 +140,25 @@ class Run:
         raise FileNotFoundError(f"{self.show(relative)} is not there. {self._make(relative)}")
 
     def _make(self, relative: str, when: str = "first, with the same run name") -> str:
-        """How to make a file of this run, in a sentence."""
-        notebook, command = self.notebook_of(relative), f"python -m helpers run --run {self.name}"
+        """Say in a sentence how to make a file of this run."""
+        notebook = self.notebook_of(relative)
+        command = f"python -m helpers run --run {self.name}"
         if notebook is None:
             return f"Run the notebooks before this one {when}: `{command}`."
         return f"Run notebook {notebook} {when}: `{command} --only {notebook[:2]}`."
+
+    def notebook_of(self, relative: str) -> str | None:
+        """Return the whole name of the notebook that writes a file of this run, which may be a
+        lesson; None for a file that PARTS does not name.
+        """
+        if written_by(relative) is None:
+            return None
+        number = written_by(relative, self._maker())
+        return next((PROJECT / "notebooks").glob(f"{number}_*.ipynb")).stem
+
+    def _maker(self) -> str:
+        """Return the notebook that made the data: 01, or a lesson."""
+        return self.manifest.get("data", {}).get("notebook", "01")
 
     @property
     def manifest(self) -> dict:
@@ -144,24 +171,26 @@ class Run:
         return self.read_object("evaluation.json")
 
     def read_object(self, relative: str) -> dict:
-        """A JSON object of the run, checked by its model in `run_files`; empty if there is no file.
+        """Return a JSON object of the run; empty if there is no file.
 
-        ValueError names the file and what does not fit.
+        Raise ValueError, with the file's name, if it holds no JSON object.
         """
-        from helpers import run_files  # imports pydantic, which is missing before the install
-
         path = self.folder / relative
         if not path.exists():
             return {}
         try:
-            return run_files.read(path)
+            found = json.loads(path.read_bytes())
         except ValueError as error:
             raise ValueError(self._damaged(relative, str(error))) from None
+        if not isinstance(found, dict):
+            raise ValueError(self._damaged(relative, "no JSON object"))
+        return found
 
     def table(self, relative: str):
-        """A Parquet file of the run as a DataFrame.
+        """Return a Parquet file of the run as a DataFrame.
 
-        FileNotFoundError as for `require`; ValueError names a file that cannot be read.
+        Raise FileNotFoundError as `require` does, and ValueError, with the file's name, if it
+        cannot be read.
         """
         import pandas as pd
 
@@ -175,120 +204,94 @@ class Run:
         again = self._make(relative, "again")
         return f"{self.show(relative)} is damaged ({why}). Delete that file. {again}"
 
-    def notebook_of(self, relative: str) -> str | None:
-        """The notebook that writes a file of this run, by its whole name; it may be a lesson."""
-        number = written_by(relative)
-        if number is None:
-            return None
-        # a lesson that failed before it had data is known by what `run` was asked for
-        asked = self.read_object("asked.json").get("notebooks") or [None]
-        maker = self.manifest.get("data", {}).get("notebook", asked[0])
-        number = maker if number in LESSONS.get(maker, ()) else number
-        return next((path.stem for path in (PROJECT / "notebooks").glob(f"{number}_*.ipynb")), None)
-
     def made_by(self, notebook: str) -> "Run":
-        """This run, for a notebook that writes its data or its training: 01, 03 or one of LESSONS.
+        """Return this run, for a notebook that writes its data or its training: 01, 03 or a lesson.
 
-        What it records carries the notebook's number. ValueError, before anything is written, if
-        another lesson made what the run holds.
+        What it records carries the notebook's number. Raise ValueError, before anything is written,
+        if another lesson made the data that the run holds.
         """
-        self.check_maker(notebook)
+        if not self.is_for(notebook):
+            only = "01,03" if notebook == "03" else notebook
+            raise ValueError(
+                f"{self.show()} holds data and a training that notebook {self._maker()} made, and "
+                f"notebook {notebook} would replace them. Take another run name, or start anew: "
+                f"`python -m helpers run --run {self.name} --only {only} --fresh` keeps what is "
+                "there under another name."
+            )
         self.notebook = notebook
         return self
 
-    def check_maker(self, notebook: str) -> None:
-        """ValueError if this notebook would replace data and a training that another lesson
-        made.
+    def is_for(self, notebook: str) -> bool:
+        """Return whether a notebook that writes data or a training may write here: the run holds no
+        data yet, or those of the same lesson.
         """
-        if self.is_of_another_lesson(notebook):
-            maker = self.manifest.get("data", {}).get("notebook", "01")
-            only = "01,03" if notebook == "03" else notebook
-            raise ValueError(
-                f"{self.show()} holds data and a training that notebook {maker} made, and notebook "
-                f"{notebook} would replace them. Take another run name, or set aside what is "
-                f"there: `python -m helpers run --run {self.name} --only {only} --fresh`."
-            )
+        return "data" not in self.manifest or self._maker() == notebook.replace("03", "01")
 
-    def is_of_another_lesson(self, notebook: str) -> bool:
-        """Whether this notebook would replace data and a training that another lesson made."""
-        manifest = self.manifest
-        if notebook not in MAKERS or not {"data", "training"} & set(manifest):
-            return False
-        maker = manifest.get("data", {}).get("notebook")
-        return maker != notebook if notebook in LESSONS else maker in LESSONS
+    def move_away(self) -> str:
+        """Move all that the run holds to a run `<name>-before-<n>`; return how to print that."""
+        runs = (Run(f"{self.name[:50]}-before-{number}") for number in itertools.count(1))
+        before = next(run for run in runs if not run.folder.exists())
+        for path in list(self.folder.iterdir()):
+            if path.name not in (_LOCK, TRAINING_LOCK):  # this process may hold them
+                os.replace(path, before.path(path.name))
+        return before.show()
 
     def outdated(self, relative: str) -> str | None:
-        """Why a file or folder is older than what it was made from, in a sentence; else None.
+        """Say in a sentence why a file or folder is older than what it was made from; else None.
 
-        relative: a key of FILES. Its section of the manifest names what it was made from; where
-        it names nothing, as in runs of earlier versions, nothing is known.
+        relative: a key of FILES. If its section does not name what it was made from, as in runs of
+        earlier versions, nothing is known.
         """
-        section = FILES[relative][1]
-        if not self._is_older(section) or not (self.folder / relative).exists():
+        section = FILES[relative]
+        source = PARTS[section].made_from
+        manifest = self.manifest
+        made = manifest.get(section, {}).get(source)
+        now = manifest.get(source, {}).get("fingerprint" if source == "data" else "written")
+        known = made is not None and now is not None
+        if not known or made == now or not (self.folder / relative).exists():
             return None
-        number = self.notebook_of(relative)[:2]
-        again = f"`python -m helpers run --run {self.name} --only {number}`"
-        earlier = "earlier data" if MADE_FROM[section] == "data" else "an earlier training"
+        earlier = "earlier data" if source == "data" else "an earlier training"
         return (
-            f"{self.show(relative)} is of {earlier} than the run now holds; make it again: {again}."
+            f"{self.show(relative)} is of {earlier} than the run now holds. "
+            f"{self._make(relative, 'again')}"
         )
-
-    def _is_older(self, section: str) -> bool:
-        """Whether a section names other data, or another training, than the run holds now."""
-        source = MADE_FROM.get(section)
-        made = self.manifest.get(section, {}).get(source)
-        now = self.manifest.get(source, {}).get("fingerprint" if source == "data" else "written")
-        return None not in (made, now) and made != now
-
-    def set_aside(self) -> str:
-        """Move all that the run holds into `set_aside/<number>/` in it.
-
-        Returns how to print that folder; empty if the run was empty.
-        """
-        found = [path for path in self.folder.iterdir() if path.name not in (*LOCKS, ASIDE)]
-        if not found:
-            return ""
-        number = next(n for n in itertools.count(1) if not (self.folder / ASIDE / str(n)).exists())
-        for path in found:
-            os.replace(path, self.path(f"{ASIDE}/{number}/{path.name}"))
-        return self.show(f"{ASIDE}/{number}") + "/"
 
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest.
 
-        Added: when and by which notebook it was written (see `made_by`), with which packages and
-        revision, and with which of Unsloth's switches (see SWITCHES.md).
+        Added to the values: when and by which notebook it was written (see `made_by`), with which
+        packages and revision, and with which of Unsloth's switches (see SWITCHES.md).
         """
-        manifest, switches = {"name": self.name} | self.manifest, unsloth_switches()
-        manifest[section] = (
-            values
-            | {
-                "written": datetime.now(UTC).isoformat(timespec="seconds"),
-                "versions": package_versions(),
-                "git": git_revision(),
-            }
-            | ({"notebook": self.notebook} if self.notebook else {})
-            | ({"switches": switches} if switches else {})
-        )
+        values |= {
+            "written": datetime.now(UTC).isoformat(timespec="seconds"),
+            "versions": package_versions(),
+            "git": git_revision(),
+        }
+        if self.notebook:
+            values["notebook"] = self.notebook
+        if switches := unsloth_switches():
+            values["switches"] = switches
+        manifest = {"name": self.name} | self.manifest | {section: values}
         write_json(self.path("manifest.json"), manifest)
 
     def section(self, name: str) -> dict:
-        """One section of the manifest. FileNotFoundError names the notebook that writes it.
+        """Return one section of the manifest. Raise FileNotFoundError, with the notebook that
+        writes it, if it is not there.
 
-        ValueError for a training on other data than the run holds now: its holdout may hold rows
-        that the model was trained on.
+        Raise ValueError for a training on other data than the run holds now: its holdout may hold
+        rows that the model was trained on.
         """
         manifest = self.manifest
-        if name == "training" and self._is_older(name):
-            maker = self.notebook_of("data")[:2]
+        if name == "training" and self.outdated("metrics.csv"):
+            maker = self._maker()
             raise ValueError(
                 f"the adapter of run {self.name!r} was trained on other data than notebook {maker} "
                 "has since prepared, so the holdout may hold questions it was trained on. Train "
                 f"again: `python -m helpers run --run {self.name} --only "
-                f"{maker if maker in LESSONS else '03,04,05'}`."
+                f"{'03,04,05' if maker == '01' else maker}`."
             )
         if name not in manifest:
-            written = next((part for part, (_, section) in FILES.items() if section == name), name)
+            written = PARTS[name].files[0] if name in PARTS else name
             raise FileNotFoundError(
                 f"{self.show('manifest.json')} has no section {name!r}. {self._make(written)}"
             )
@@ -304,52 +307,49 @@ class Run:
         self.record("evaluation", training=training["written"])
 
     def save_figure(self, figure, name: str) -> str:
-        """Save a Matplotlib figure as figures/<name>.png; returns how to print its path."""
+        """Save a Matplotlib figure as figures/<name>.png; return how to print its path."""
         figure.savefig(self.path(f"figures/{name}.png"), dpi=120, bbox_inches="tight")
         return self.show(f"figures/{name}.png")
 
 
-def written_by(relative: str) -> str | None:
-    """The number of the notebook that writes a file of a run; None for a file that FILES does not
-    name.
+def written_by(relative: str, maker: str = "01") -> str | None:
+    """Return the number of the notebook that writes a file, in a run whose data notebook `maker`
+    has made; None for a file that PARTS does not name.
 
-    >>> written_by("adapter/adapter_config.json"), written_by("checkpoints/metrics.csv")
-    ('03', None)
+    >>> written_by("adapter/adapter_config.json"), written_by("adapter", "07")
+    ('03', '07')
     """
-    return next(
-        (number for part, (number, _) in FILES.items() if f"{relative}/".startswith(f"{part}/")),
-        None,
-    )
+    for file, section in FILES.items():
+        if f"{relative}/".startswith(f"{file}/"):
+            notebooks = PARTS[section].notebooks
+            return maker if maker in notebooks else notebooks[0]
+    return None
 
 
 @contextlib.contextmanager
 def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     """Keep other processes out of a folder, which is created, for the length of a block.
 
-    The same process may hold it twice. ValueError if another process has it, with its number, its
-    machine, and since when. The lock on the file `name` is the system's own: it ends with its
+    The same process may hold it twice. Raise ValueError if another process has it, with its number,
+    its machine, and since when. The lock on the file `name` is the system's own: it ends with its
     process, however that ends. Between machines it holds on a disk that passes locks on (NFS 4,
     Lustre mounted with `flock`, CephFS, GPFS).
     """
-    from filelock import FileLock, SoftFileLock, Timeout  # missing before the install
+    from filelock import FileLock, Timeout  # missing before the install
 
     # one object per file in this process, whatever the thread: so it may be taken twice
     lock = FileLock(folder / name, is_singleton=True, thread_local=False)
     try:
         lock.acquire(timeout=0.25)  # some take it for a moment, to see who has it
     except Timeout:
-        who = ""
-        with contextlib.suppress(OSError):  # Windows: nobody may write or read a locked file
-            who = (folder / name).read_text(encoding="utf-8").strip()
         raise ValueError(
-            f"{what} is being executed by {who or 'another process'}. {_REMEDY}"
+            f"{what} is being executed by {(folder / name).read_text() or 'another process'}. Wait "
+            "for its end, shut the kernel down if it is a notebook's, or take another name."
         ) from None
-    since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-    who = f"process {os.getpid()} on {platform.node()} since {since}"
     try:
-        if not isinstance(lock, SoftFileLock):  # on a disk without locks; it writes who itself
-            with contextlib.suppress(OSError):
-                (folder / name).write_text(who, encoding="utf-8")
+        since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
+        who = f"process {os.getpid()} on {platform.node()} since {since}"
+        (folder / name).write_text(who)
         yield
     finally:
         lock.release()
@@ -357,49 +357,39 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to; it replaces `path` if the block ends without an error."""
+    """Yield a file beside `path` to write to; it replaces `path` if the block ends without an
+    error.
+    """
     # with the process's number, for two processes may write the same file
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with named_if_full(path):
-        try:
-            yield temporary
-            os.replace(temporary, path)
-        finally:
-            temporary.unlink(missing_ok=True)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """A new folder beside `path` to fill; it replaces `path` if the block ends without an error.
+    """Yield a new folder beside `path` to fill; it replaces `path` if the block ends without an
+    error.
 
     A folder cannot be replaced in one step, so for a moment the old one is beside its place.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary, old = path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.old")
+    temporary = path.with_name(f".{path.name}.tmp")
+    old = path.with_name(f".{path.name}.old")
     shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
     temporary.mkdir()
-    with named_if_full(path):
-        try:
-            yield temporary
-            if path.exists():
-                shutil.rmtree(old, ignore_errors=True)
-                os.replace(path, old)
-            os.replace(temporary, path)
-            shutil.rmtree(old, ignore_errors=True)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextlib.contextmanager
-def named_if_full(path: Path) -> Iterator[None]:
-    """OSError names the file or folder, and what is free, if the block fails on a full disk."""
     try:
-        yield
-    except Exception as error:  # safetensors raises its own
-        if "No space left on device" not in str(error):
-            raise
-        free = shutil.disk_usage(path.parent).free / 1e6
-        raise OSError(errno.ENOSPC, f"the disk is full ({free:.0f} MB free)", str(path)) from error
+        yield temporary
+        if path.exists():
+            shutil.rmtree(old, ignore_errors=True)
+            os.replace(path, old)
+        os.replace(temporary, path)
+        shutil.rmtree(old, ignore_errors=True)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def write_json(path: Path, value: object) -> None:
@@ -411,7 +401,7 @@ def write_json(path: Path, value: object) -> None:
 
 
 def check_seed(seed: object) -> None:
-    """ValueError unless this is an integer from 0 to 2**32 - 1, as NumPy takes it."""
+    """Raise ValueError unless this is an integer from 0 to 2**32 - 1, as NumPy takes it."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed={seed!r} is not a seed: give an integer from 0 to {2**32 - 1}.")
 
@@ -428,20 +418,13 @@ def seed_everything(seed: int) -> None:
 
 
 def git_revision() -> dict[str, object]:
-    """The project's commit and whether the working tree differs from it; empty outside a
-    git checkout.
+    """Return the project's commit, and whether the working tree differs from it; nothing outside
+    a git checkout.
     """
+    how = {"cwd": PROJECT, "capture_output": True, "text": True, "check": True, "timeout": 10}
     try:
-        commands = (
-            ["git", "rev-parse", "HEAD"],
-            ["git", "status", "--porcelain", "--untracked-files=no"],
-        )
-        revision, changes = (
-            subprocess.run(
-                command, cwd=PROJECT, capture_output=True, text=True, check=True, timeout=10
-            ).stdout.strip()
-            for command in commands
-        )
+        revision = subprocess.run(["git", "rev-parse", "HEAD"], **how).stdout.strip()
+        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], **how).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return {}
-    return {"revision": revision, "dirty": bool(changes)}
+    return {"revision": revision, "dirty": bool(changed)}

@@ -15,11 +15,7 @@ from pathlib import Path
 
 from helpers import PROJECT
 
-PATIENCE = 20.0  # seconds that an interrupted process has to save its work
-# in a child's environment: the number of the process that it must not outlive
-_PARENT = "GRPO_ENDS_WITH"
-# how `python -m helpers run` says why it stopped
-RUN_ERROR = re.compile(r"^(?:error: |\d\d_\w+\.ipynb[,:] ).*", re.M)
+_PARENT = "GRPO_ENDS_WITH"  # a child's variable: the number of the process that it must not outlive
 
 
 def start(
@@ -44,28 +40,23 @@ def start(
         )
 
 
-def end(processes: list[subprocess.Popen], patience: float = PATIENCE) -> None:
-    """Ask processes that `start` started to end; kill those that are still there after `patience`
-    seconds, and whatever they have left in their sessions.
+def end(processes: list[subprocess.Popen], patience: float = 20.0) -> None:
+    """Ask processes that `start` started to end; after `patience` seconds kill those that are still
+    there, and whatever they have left in their sessions.
     """
     for process in processes:
-        # A run takes it like Ctrl-C.
         process.terminate()
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(patience)
-        if hasattr(os, "killpg"):  # not on Windows
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
 
 
 def end_with_parent() -> None:
     """In a child: end as by SIGTERM soon after the process that started it with `start` is gone,
-    however that one ended, and as by SIGKILL if it is still there `PATIENCE` seconds later.
-
-    A parent that is killed then leaves nothing behind that would write where the next one does.
+    however that one ended. A parent that is killed then leaves nothing behind.
     """
     # taken out, because it is not meant for this process's own children
     parent = os.environ.pop(_PARENT, None)
@@ -74,16 +65,14 @@ def end_with_parent() -> None:
         while os.getppid() == int(parent):
             time.sleep(0.5)
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(PATIENCE)
-        os.kill(os.getpid(), signal.SIGKILL)
 
     if parent is not None:
         threading.Thread(target=watch, daemon=True).start()
 
 
-def last_error(log: Path, pattern: re.Pattern = RUN_ERROR) -> str:
-    """Why a process ended, by its log: the last match of a pattern (of its group, if it has one),
-    or else the last line.
+def last_error(log: Path, pattern: re.Pattern) -> str:
+    """Return why a process ended, by its log: the last match of a pattern (of its group, if it has
+    one), or else the last line.
     """
     text = log.read_text(encoding="utf-8", errors="replace")
     found = pattern.findall(text) or [line for line in text.splitlines() if line.strip()]

@@ -155,7 +155,6 @@ def finished_run(**settings) -> Run:
         **proof,
         quantisation_gap={"original": 2.4, "dequantised": 0.9},
     )
-    write_json(run.path("asked.json"), {"parameters": {}, "notebooks": ["01"], "done": ["01"]})
     return run
 
 

@@ -167,14 +167,6 @@ def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_else(tmp_path):
     assert names(tmp_path) == ["a.txt", "adapter"] and names(folder) == ["weights"]
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is full")
-def test_a_full_disk_is_told_with_what_did_not_fit_and_what_is_free(tmp_path):
-    for write, path in ((atomic_write, tmp_path / "a.txt"), (atomic_folder, tmp_path / "adapter")):
-        said = rf"the disk is full \(\d+ MB free\): '{path}'"
-        with pytest.raises(OSError, match=said), write(path):
-            Path("/dev/full").write_text("x")
-
-
 @pytest.mark.parametrize("old", [False, True])
 def test_a_finished_write_takes_the_whole_place(tmp_path, old):
     path, folder = tmp_path / "a.txt", tmp_path / "deep" / "adapter"
@@ -188,6 +180,39 @@ def test_a_finished_write_takes_the_whole_place(tmp_path, old):
     text = path.read_bytes().decode("utf-8")
     assert text == '{\n  "b": [\n    1,\n    "é"\n  ]\n}\n' and names(tmp_path) == ["a.txt", "deep"]
     assert names(folder) == ["weights"] and names(folder.parent) == ["adapter"]
+
+
+# It replaces the folder `adapter`, and kills itself while it fills it, or after the last rename.
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from helpers import runs
+rename, renames = os.replace, []
+def counted(source, target):
+    rename(source, target)
+    renames.append(target)
+    if len(renames) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+os.replace = counted
+with runs.atomic_folder(Path(sys.argv[1])) as temporary:
+    (temporary / "weights").write_text("new")
+    if sys.argv[2] == "filling":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("moment", "found"), [("filling", "old"), ("renamed", "new")])
+def test_after_a_kill_a_folder_is_whole_and_the_next_writer_clears_the_rest(
+    tmp_path, python, moment, found
+):
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "weights").write_text("old")
+    assert subprocess.run([python, "-c", KILLED, adapter, moment], cwd=PROJECT).returncode == -9
+    assert (adapter / "weights").read_text() == found and len(names(tmp_path)) == 2
+    with atomic_folder(adapter) as folder:
+        (folder / "weights").write_text("newest")
+    assert (adapter / "weights").read_text() == "newest" and names(tmp_path) == ["adapter"]
 
 
 # --- The manifest ---------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ from helpers.metrics import comparing, plots
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `compare` takes."""
+    """Add what `compare` takes."""
     parser.add_argument("runs", nargs="+", metavar="RUN")
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Print the settings that differ and the accuracies, and draw the curves; 0."""
+    """Print the settings that differ and the accuracies, and draw the curves; return 0."""
     runs = comparing.chosen(parsed.runs)
     differ = comparing.settings_that_differ(runs)
     print(f"settings that differ\n{'nothing differs' if differ.empty else differ.to_string()}\n")

@@ -12,16 +12,15 @@ from helpers.data.files import Broken, file_rows, shortened
 from helpers.data.sources import check_columns
 from helpers.data.tasks import chat_prompt
 from helpers.presets import Preset, for_sampling
-from helpers.results.answering import weights_identity
 from helpers.runs import Run, write_json
 from helpers.tags import TagFormat
-from helpers.templates import options_of, set_thinking, template_options
+from helpers.templates import options_of, set_thinking
 
 _BATCH = 64  # questions between two writes
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `generate` takes."""
+    """Add what `generate` takes."""
     parser.add_argument(
         "--run", default="demo", metavar="NAME", help="the run whose model answers (default: demo)"
     )
@@ -52,23 +51,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Answer each question of a file greedily with the run's merged model; 0.
+    """Answer each question of a file greedily with the run's merged model; return 0.
 
     The output has JSON lines, one for each question in the order of the file: the row's own
     columns, `completion` and `answer` (what the answer block holds, or null). A column of the row
     with such a name becomes `source_completion`, `source_answer`. A question that is blank, or too
     long for the model, has an empty completion. Lines that are there already are kept and not done
-    again, so a run that was interrupted goes on where it stopped; `<output>.made.json` has what
-    made them. ValueError names what is wrong with either file.
+    again, so a run that was interrupted goes on where it stopped; `<output>.made.json` says what
+    made them. Raise ValueError for what is wrong with either file.
     """
     environment.quiet()
-    run, source, target = Run(parsed.run), Path(parsed.input), Path(parsed.output)
+    run = Run(parsed.run)
+    source = Path(parsed.input)
+    target = Path(parsed.output)
+
+    # what can be refused, before the model is loaded
     if target.suffix.lower() != ".jsonl":
-        raise ValueError(
-            f"--output {target}: answers are written as JSON lines; name a .jsonl file."
-        )
+        raise ValueError(f"--output {target}: answers are JSON lines; name a .jsonl file.")
     maker = run.manifest.get("data", {}).get("notebook")
-    if needs := {"10": "calls tools", "11": "reads pictures"}.get(maker):
+    if maker in ("10", "11"):
+        needs = "calls tools" if maker == "10" else "reads pictures"
         raise ValueError(
             f"run {run.name!r} is notebook {maker}'s: its policy {needs}, and generate has none."
         )
@@ -78,52 +80,50 @@ def main(parsed: argparse.Namespace) -> int:
     # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
     trained = run.section("training")["settings"]
     settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
-    obstacle = parsed.engine == "vllm" and environment.vllm_obstacle(environment.this_machine())
-    if obstacle:
-        raise ValueError(f"--engine vllm: {obstacle}.")
-    fmt = TagFormat.parse(run.section("data")["tags"])
+    if parsed.engine == "vllm":
+        obstacle = environment.vllm_obstacle(environment.this_machine())
+        if obstacle:
+            raise ValueError(f"--engine vllm: {obstacle}.")
+    rows = questions_of(source, check_columns(parsed.columns)["question"])
+
+    # what is there already
     system = run.read_object("data_report.json")["system_prompt"]
-    rows = _questions(source, check_columns(parsed.columns)["question"])
-    tokens = settings.max_completion_length
     made = {
         "run": run.name,
-        "model": weights_identity(merged),
+        "merged": run.manifest.get("merge", {}).get("written"),
         "system_prompt": system,
-        "max_new_tokens": tokens,
-        "temperature": 0.0,
-    } | template_options(settings.thinking)
-    done = _done(target, rows, made)
+    }
+    done = count_answered(target, made, rows)
     if done == len(rows):
         print(f"{parsed.output} holds the answers already")
         return 0
+
+    # the model, and the prompts that fit it
     from transformers import AutoTokenizer
 
     from helpers.training.policy import sample
 
     tokenizer = AutoTokenizer.from_pretrained(merged)
     set_thinking(tokenizer, settings.thinking)  # as in the training
-    prompts, longest = _prompts(rows, system, tokenizer, merged, tokens)
+    tokens = settings.max_completion_length
+    prompts, longest = prompts_of(rows, system, tokenizer, merged, tokens)
     # vLLM's context is fixed when it starts, so it is what the longest question needs.
     context = max(settings.context, longest + tokens)
     settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
-    model = _loaded(settings)
-    with target.open("a", encoding="utf-8") as file:
-        for start in range(done, len(rows), _BATCH):
-            part = list(zip(rows, prompts, strict=True))[start : start + _BATCH]
-            groups = sample(
-                model,
-                tokenizer,
-                [prompt for _, prompt in part if prompt],
-                max_new_tokens=tokens,
-                temperature=0.0,
-                progress=False,
-            )
-            for row, prompt in part:
-                text = groups.pop(0)[0] if prompt else ""
-                answered = row | {"completion": text, "answer": fmt.extract_answer(text)}
+    model = load(settings)
+
+    # the answers, a batch at a time
+    tags = TagFormat.parse(run.section("data")["tags"])
+    for start in range(done, len(rows), _BATCH):
+        asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
+        limits = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
+        texts = iter([text for (text,) in sample(model, tokenizer, asked, **limits)])
+        with target.open("a", encoding="utf-8") as file:
+            for row, prompt in zip(rows[start:], prompts[start : start + _BATCH], strict=False):
+                text = next(texts) if prompt else ""
+                answered = row | {"completion": text, "answer": tags.extract_answer(text)}
                 file.write(json.dumps(answered, default=str) + "\n")
-            file.flush()
-            print(f"{start + len(part)} of {len(rows)}", flush=True)
+        print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
     print(
         f"{len(rows) - done} answers written to {parsed.output}; blank or too long: "
         f"{prompts.count(None)} of {len(rows)} questions"
@@ -131,8 +131,8 @@ def main(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _loaded(settings: Preset):
-    """The merged model, ready to sample."""
+def load(settings: Preset):
+    """Return the merged model, ready to sample."""
     import torch
 
     from helpers.training import policy, vllm_cpu
@@ -150,18 +150,19 @@ def _loaded(settings: Preset):
     return model.eval()
 
 
-def _prompts(
+def prompts_of(
     rows: list[dict], system: str, tokenizer, merged: Path, tokens: int
 ) -> tuple[list, int]:
-    """The prompt of each question, None for one that is blank or too long for the model, and the
-    tokens of the longest. What is too long is named.
+    """Return the prompt of each question, None for one that is blank or too long for the model, and
+    the tokens of the longest. Name what is too long.
 
     tokens: the room that a completion needs.
     """
     from transformers import AutoConfig
 
     room = AutoConfig.from_pretrained(merged).get_text_config().max_position_embeddings - tokens
-    prompts, longest = [], 0
+    prompts = []
+    longest = 0
     for number, row in enumerate(rows, 1):
         prompt = chat_prompt(system, row["question"])
         text = tokenizer.apply_chat_template(
@@ -180,63 +181,53 @@ def _prompts(
     return prompts, longest
 
 
-def _questions(source: Path, column: str) -> list[dict]:
-    """The rows, each as `_row` gives it."""
-    rows = list(file_rows(source, {column}))
-    for number, row in enumerate(rows, 1):
+def questions_of(source: Path, column: str) -> list[dict]:
+    """Return the rows of a file, each with its `question` as text, which may be empty, and its
+    other columns; those with the name of a column of the output get `source_` in front.
+
+    Raise ValueError for a row that cannot be read, and if there is no such column.
+    """
+    rows = []
+    for number, row in enumerate(file_rows(source, {column}), 1):
         if isinstance(row, Broken):
             raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
+        # a missing value, NaN, is null in JSON
+        rows.append({name: None if value != value else value for name, value in row.items()})
     if not any(column in row for row in rows):
-        has = shortened(", ".join(rows[0]), 500) if rows else "no rows"
         raise ValueError(
-            f"{source}: no column {column!r}. It has: {has}. Name the column of the questions: "
-            '--columns \'{"question": "…"}\'.'
+            f"{source}: no column {column!r}. It has: {shortened(', '.join(rows[0]), 500)}. Name "
+            'the column of the questions: --columns \'{"question": "…"}\'.'
         )
-    return [_row(row, column) for row in rows]
+    found = []
+    for row in rows:
+        kept = {"question": str(row.pop(column, None) or "")}
+        for name, value in row.items():
+            while name in ("completion", "answer", *kept):
+                name = f"source_{name}"
+            kept[name] = value
+        found.append(kept)
+    return found
 
 
-def _row(row: dict, column: str) -> dict:
-    """A row with its `question` as text, which may be empty, and its other columns. One that has
-    the name of a column of the output gets `source_` in front.
+def count_answered(target: Path, made: dict, rows: list[dict]) -> int:
+    """Return how many answers the target holds; take away a last line that was cut off.
+
+    Raise ValueError if it holds anything but answers to the first of the questions, made so. A file
+    beside it says what makes them.
     """
-    values = {name: None if value != value else value for name, value in row.items()}  # no nan
-    kept = {"question": str(values.pop(column, None) or "")}
-    for name, value in values.items():
-        while name in ("completion", "answer", *kept):
-            name = f"source_{name}"
-        kept[name] = value
-    return kept
-
-
-def _done(target: Path, rows: list[dict], made: dict) -> int:
-    """How many answers the target holds already; a last line of ours that was cut off is taken
-    away, and nothing else. A file beside it is written that says what makes them.
-
-    ValueError where it holds anything but answers to the first of the questions, or where another
-    run, model or prompt made them.
-    """
-    lines = target.read_text(encoding="utf-8").splitlines(True) if target.exists() else []
-    cut = bool(lines) and lines[-1].startswith('{"') and not lines[-1].endswith("\n")
-    whole = lines[:-1] if cut else lines
-    try:
-        answers = [json.loads(line) for line in whole]
-        answered = [str(one["question"]) for one in answers if "completion" in one]
-    except (ValueError, TypeError, KeyError):
-        answered = None
-    if answered != [str(row["question"]) for row in rows[: len(whole)]]:
-        raise ValueError(
-            f"--output {target} holds something other than answers to the first questions of the "
-            "input: it is of another file, or was edited. Name another output."
-        )
     record = target.with_suffix(".made.json")
-    before = json.loads(record.read_text("utf-8")) if lines and record.exists() else made
-    if why := arguments.changes(before, made):
-        raise ValueError(
-            f"--output {target} holds answers that were made otherwise: {'; '.join(why)}. Name "
-            "another output."
-        )
+    lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]
+    if lines:
+        alike = record.exists() and json.loads(record.read_text(encoding="utf-8")) == made
+        asked = [row["question"] for row in rows[: len(whole)]]
+        if not alike or [json.loads(line)["question"] for line in whole] != asked:
+            raise ValueError(
+                f"--output {target} holds something other than answers to the first questions of "
+                f"the input by this run, model and prompt ({record.name}). Name another output."
+            )
     target.parent.mkdir(parents=True, exist_ok=True)
     write_json(record, made)
-    if cut:
+    if len(whole) < len(lines):
         target.write_text("".join(whole), encoding="utf-8")
     return len(whole)

@@ -1,5 +1,6 @@
 """papermill over the notebooks, with progress, refusing what papermill would only warn about."""
 
+import json
 import logging
 import os
 import re
@@ -25,20 +26,12 @@ from helpers.data.sources import check_columns, check_source
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
-from helpers.runs import (
-    LESSONS,
-    MAKERS,
-    TRAINING_LOCK,
-    Run,
-    check_seed,
-    held,
-    named_if_full,
-    write_json,
-)
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, held
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory, processes
 
 NOTEBOOKS = PROJECT / "notebooks"
+_MAKERS = ("01", "03", *LESSONS)  # they write the data or the training of a run
 
 
 def run(
@@ -49,7 +42,8 @@ def run(
     fresh: bool = False,
     once: bool = False,
 ) -> int:
-    """Execute the notebooks that were asked for on the command line; the exit code, as `execute`.
+    """Execute the notebooks that were asked for on the command line; return the exit code, as
+    `execute`.
 
     name: None is the notebooks' own run. once: if the same was asked for last time, what is done of
     it is not done again, as with `resume`.
@@ -57,93 +51,108 @@ def run(
     numbers = list(arguments.PIPELINE) if only is None else arguments.numbers(only)
     given = arguments.parameters(parameters)
     if name is None:
-        own = {number: defaults([number])["run"] for number in numbers}
-        name = own[numbers[0]]
-        if len(set(own.values())) > 1:
-            named = ", ".join(f"{number}: {default}" for number, default in own.items())
+        names = {number: defaults([number])["run"] for number in numbers}
+        if len(set(names.values())) > 1:
+            named = ", ".join(f"{number}: {default}" for number, default in names.items())
             raise ValueError(
                 f"these notebooks have runs of their own ({named}). Call them one at a time, or "
                 "give --run NAME."
             )
+        name = names[numbers[0]]
     if preset is not None:
         given["preset"] = preset
-    if once and arguments.is_for(arguments.last(Run(name)), given, numbers):
+    if once and is_last_call(name, numbers, given):
         return resume(name)
     return execute(name, numbers, given, fresh)
 
 
 def resume(name: str) -> int:
-    """Go on with what was last asked for, where it stopped: the notebooks not yet done, with the
-    same parameters.
+    """Go on with the last call of a run where it stopped: the notebooks not yet done, with the same
+    parameters; return the exit code.
 
-    ValueError where there is nothing to go on with.
+    Raise ValueError if there is nothing to go on with.
     """
     folder = Run(name)
-    last = arguments.last(folder)
-    if not last["notebooks"]:
+    call = last_call(folder)
+    if not call["notebooks"]:
         raise ValueError(
             f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run "
             f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
             "checkpoint, too."
         )
-    if left := arguments.left(last):
-        # what is done took parameters that these need not know
-        given = taken(last["parameters"], left)
-        if given.get("rewards"):
-            for file in own.edited(given["rewards"], folder):
-                print(
-                    f"note: {file} has changed since this run began, which goes on with its copy, "
-                    f"{folder.show(f'rewards/{file.name}')}. To train with the file as it is now, "
-                    "call without --resume and --once."
-                )
-            given["rewards"] = own.copies_of(given["rewards"], folder)
-        return execute(name, left, given, resumed=last)
-    print(
-        f"run {name!r} is finished: {', '.join(last['done'])} are done. A call without --resume "
-        "and --once starts it anew."
-    )
-    _print_result(folder, last["done"])
-    return 0
+    left = notebooks_left(call)
+    if not left:
+        print(
+            f"run {name!r} is finished: {', '.join(call['done'])} are done. A call without "
+            "--resume and --once starts it anew."
+        )
+        _print_result(folder, call["done"])
+        return 0
+
+    # what is done took parameters that these need not know
+    given = taken(call["parameters"], left)
+    # rewards as they were
+    if given.get("rewards"):
+        for file in own.edited(given["rewards"], folder):
+            print(
+                f"note: {file} has changed since this run began, which goes on with its copy, "
+                f"{folder.show(f'rewards/{file.name}')}. To train with the file as it is now, "
+                "call without --resume and --once."
+            )
+        given["rewards"] = own.copies_of(given["rewards"], folder)
+    return execute(name, left, given, resumed=True)
 
 
 def execute(
-    name: str,
-    numbers: list[str],
-    given: dict,
-    fresh: bool = False,
-    resumed: dict | None = None,
+    name: str, numbers: list[str], given: dict, fresh: bool = False, resumed: bool = False
 ) -> int:
-    """Execute notebooks in order into runs/<name>/notebooks/, noting in asked.json what is done,
-    and print what came out; the exit code.
+    """Execute notebooks in order into runs/<name>/notebooks/ and print what came out; return the
+    exit code.
 
     Everything that can be refused is refused before the first notebook starts and before anything
     is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
-    that would give up an interrupted training. fresh: such a training is given up, and all that
-    another lesson made is set aside, in `set_aside/`. resumed: the call to go on with.
+    that would give up an interrupted training. fresh: such a training is given up, and what another
+    lesson made is moved to a run `<name>-before-<n>`. resumed: these notebooks are what is left of
+    the last call.
     """
     folder = Run(name)
     check(name, numbers, given, fresh)
     end_like_ctrl_c()
-    with named_if_full(folder.folder), held(folder.folder, f"run {name!r}"):
-        if set(numbers) & set(MAKERS):  # a notebook may be training it
+    with held(folder.folder, f"run {name!r}"):
+        # a kernel in Jupyter may be training it
+        if set(numbers) & set(_MAKERS):
             with held(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
+
+        # what the call replaces
+        call = last_call(folder)
         if resumed:
             print(f"resuming run {name!r} with {', '.join(numbers)}, {given or 'no parameters'}")
         elif fresh:
-            if any(map(folder.is_of_another_lesson, numbers)):
-                print(f"set aside, whole: {folder.set_aside()}")
-            if "03" in numbers:
-                arguments.give_up_training(folder)
-        else:
-            usual = defaults([number for number in numbers if number in ("01", "03")])
-            arguments.refuse_to_lose(folder, numbers, given, usual)
-        used = arguments.last(folder)["used"]
+            if not all(map(folder.is_for, set(numbers) & set(_MAKERS))):
+                print(f"moved away, whole: {folder.move_away()}")
+            elif "03" in numbers and is_interrupted(folder):
+                # notebook 03 then sets it aside, in checkpoints_previous/, and begins anew
+                folder.path("checkpoints/finished").touch()
+        elif (
+            is_interrupted(folder)
+            and "03" in notebooks_left(call)
+            and not is_last_call(name, numbers, given)
+        ):
+            raise ValueError(
+                f"run {name!r} has a training that was interrupted, which this call would give up. "
+                f"Go on with it by `python -m helpers run --run {name} --resume`, take another run "
+                "name, or give --fresh as well to start anew."
+            )
+
+        # the call, for --resume, before the first notebook starts
+        if not resumed:
+            call |= {"parameters": given, "notebooks": numbers, "done": []}
+        folder.record("call", **call)
+
         # so that a kernel, which runs in notebooks/, finds modules where the command was typed
         paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
-        call = resumed or {"parameters": given, "notebooks": numbers, "done": [], "used": used}
-        write_json(folder.path(arguments.ASKED), call)
         began = time.monotonic()
         for number in numbers:
             values = taken(given, [number])
@@ -158,16 +167,58 @@ def execute(
             if not succeeded:
                 return 1
             call["done"].append(number)
-            call["used"][number] = values
-            write_json(folder.path(arguments.ASKED), call)
+            call["given"][number] = values
+            folder.record("call", **call)
         several = "s" * (len(numbers) > 1)
         print(f"\n{len(numbers)} notebook{several} in {time.monotonic() - began:.0f} s")
         _print_result(folder, numbers)
     return 0
 
 
+# --- The last call --------------------------------------------------------------------------------
+
+
+def last_call(run: Run) -> dict:
+    """Return what `run` was last asked for in a folder, the section `call` of its manifest; all
+    empty if nothing was.
+
+    `parameters`, `notebooks` and, of these, `done`: the last call, which `--resume` goes on with.
+    `given`: for each notebook that has gone through, in this call or an earlier one, the parameters
+    it had then.
+    """
+    nothing = {"parameters": {}, "notebooks": [], "done": [], "given": {}}
+    return nothing | run.manifest.get("call", {})
+
+
+def notebooks_left(call: dict) -> list[str]:
+    """Return the notebooks that `--resume` would execute."""
+    return [number for number in call["notebooks"] if number not in call["done"]]
+
+
+def is_last_call(name: str, numbers: list[str], given: dict) -> bool:
+    """Return whether these notebooks and parameters are what a run was last asked for; compared as
+    JSON, in which True is not 1.
+    """
+    call = last_call(Run(name))
+    before = [call["notebooks"], call["parameters"]]
+    return json.dumps(before, sort_keys=True) == json.dumps([numbers, given], sort_keys=True)
+
+
+def is_interrupted(run: Run) -> bool:
+    """Return whether a run has a checkpoint of a training that has not finished.
+
+    The folder and its names are those of `training.checkpoints`, which would import torch.
+    """
+    folder = run.folder / "checkpoints"
+    saved = folder.glob("checkpoint-*/trainer_state.json")
+    return not (folder / "finished").exists() and any(saved)
+
+
+# --- The notebooks --------------------------------------------------------------------------------
+
+
 def _notebooks() -> dict[str, Path]:
-    """All notebooks by their number."""
+    """Return all notebooks by their number."""
     return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
 
@@ -175,8 +226,8 @@ _inspected = lru_cache(papermill.inspect_notebook)
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
-    """The parameters that these notebooks take, by name, each with the value it has where none is
-    given. ValueError for a number that no notebook has.
+    """Return the parameters that these notebooks take, by name, each with the value it has if none
+    is given. Raise ValueError for a number that no notebook has.
     """
     known = _notebooks()
     if missing := [number for number in numbers if number not in known]:
@@ -189,7 +240,7 @@ def defaults(numbers: list[str]) -> dict[str, object]:
 
 
 def taken(given: dict, numbers: list[str]) -> dict:
-    """Those of the parameters that these notebooks take."""
+    """Return those of the parameters that these notebooks take."""
     known = defaults(numbers)
     return {name: value for name, value in given.items() if name in known}
 
@@ -213,47 +264,59 @@ def end_like_ctrl_c() -> None:
 def check(
     name: str, numbers: list[str], given: dict, fresh: bool = False, elsewhere: bool = False
 ) -> None:
-    """Refuse what no notebook could run with, and do nothing else: ValueError says what and why.
+    """Raise ValueError for what no notebook could run with, and do nothing else.
 
     Settings are checked with the preset, or with those of the run as it was prepared; all other
     parameters by the rule of the notebook that takes them. elsewhere: it will run on another
     machine, so what this one lacks is no reason.
     """
+    # each parameter is one of a chosen notebook
     known = defaults(numbers)
-    for parameter in [name for name in given if name not in known]:
+    for parameter in given:
+        if parameter in known:
+            continue
         hint = presets.hint(parameter, known)
-        if takers := [number for number in _notebooks() if parameter in defaults([number])]:
+        takers = [number for number in _notebooks() if parameter in defaults([number])]
+        if takers:
             hint = f"It is a parameter of {', '.join(takers)}. "
         raise ValueError(
             f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "
             f"{', '.join(sorted(known.keys() - {'run'}))}."
         )
-    folder, machine, settings = Run(name), this_machine(), None
-    overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
-    lessons = [number for number in numbers if number in LESSONS]
-    if len(lessons) + bool({"01", "03"} & set(numbers)) > 1:
+
+    # a run is one training
+    folder = Run(name)
+    data = folder.manifest.get("data", {})
+    makers = [number for number in numbers if number in _MAKERS]
+    if len(makers) > 1 and makers != ["01", "03"]:
         raise ValueError(
             f"notebooks {', '.join(numbers)} would write one run over one another. Give each "
             "lesson its own --run."
         )
-    if "01" in numbers:
-        settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
-    elif "data" in folder.manifest:
-        read = processes.from_manifest if "03" in numbers else presets.for_sampling
-        settings = read(folder.manifest["data"]["settings"], **overrides)
-    if "05" in numbers and folder.manifest.get("data", {}).get("notebook") == "11":
+    # 03 alone would be left without data
+    if makers and not (fresh and makers != ["03"]):
+        folder.made_by(makers[0])
+    if "05" in numbers and data.get("notebook") == "11":
         raise ValueError(
             f"run {name!r} is notebook 11's, which measures and merges its policy itself: notebook "
             "05 reads no pictures."
         )
+
+    # the settings that the notebooks will have
+    machine = this_machine()
+    settings = None
+    overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
+    if "01" in numbers:
+        settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
+    elif data:
+        read = processes.from_manifest if "03" in numbers else presets.for_sampling
+        settings = read(data["settings"], **overrides)
     check_parameters(given, settings.backend if settings else "unsloth")
-    # 02 loads no model for stored completions
+
+    # this machine; 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if settings and not elsewhere and loading & set(numbers):
         memory.check(presets.check_machine(settings, machine), machine)
-    prepares = "01" in numbers or bool(lessons)  # else --fresh would leave 03 without data
-    for number in [] if fresh and prepares else numbers:
-        folder.check_maker(number)
 
 
 # The parameters whose rule needs nothing but the value.
@@ -269,13 +332,14 @@ _RULES = {
 
 
 def check_parameters(given: dict, backend: str = "unsloth") -> None:
-    """ValueError or OSError for a parameter that its notebook would refuse, so that a run of hours
-    does not end in its last notebook over a misspelt word; no model is loaded for it.
+    """Raise ValueError or OSError for a parameter that its notebook would refuse, so that a run of
+    hours does not end in its last notebook over a misspelt word; no model is loaded for it.
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
     02's `cases` and 10's `rows_file`, is that notebook's. backend: what it trains with.
     """
+    # what a value alone shows
     given = {name: value for name, value in given.items() if value is not None}
     for name, value in given.items():
         if name in _RULES:
@@ -288,6 +352,8 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
                 )
         elif name in ("system_prompt", "question") and not isinstance(value, str):
             raise ValueError(f"{name}={shortened(repr(value))} is not a text.")
+
+    # the data and the environment
     if "source" in given:
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:
@@ -299,7 +365,8 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
         factory = named("environment", given["environment"], "my_game.py:MyGame")
         if problems := check_environment(factory):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
-    # The stages of these take seconds to import.
+
+    # what becomes of the model; these take seconds to import
     if "serve" in given:
         from helpers.results.serving import obstacle
 
@@ -314,12 +381,12 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
-# Lines that begin so are shown on the terminal, too; NOT is what 03 says of untested rewards.
-_TOLD = ("step ", "data: ", "note: ", "NOT ")
+# Echo output lines with these prefixes; NOT begins what 03 says of untested rewards.
+_ECHOED = ("step ", "data: ", "note: ", "NOT ")
 
 
 class _Client(PapermillNotebookClient):
-    """papermill's own client, which also prints the lines of `_TOLD`."""
+    """papermill's own client, which also prints the lines of `_ECHOED`."""
 
     def process_message(self, msg, cell, cell_index):
         """See nbclient's NotebookClient."""
@@ -327,7 +394,7 @@ class _Client(PapermillNotebookClient):
         if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
             text = content.get("text") or content.get("data", {}).get("text/plain", "")
             for line in text.splitlines():
-                if line.startswith(_TOLD):
+                if line.startswith(_ECHOED):
                     tqdm.write(f"    {line}")
                     sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
@@ -348,8 +415,11 @@ papermill_engines.register("helpers", _Engine)
 
 
 def _execute(path: Path, run: Run, parameters: dict) -> bool:
-    """Execute one notebook; whether it went through. The executed copy is saved cell by cell."""
-    copy, began = run.path(f"notebooks/{path.name}"), time.monotonic()
+    """Execute one notebook; return whether it went through. The executed copy is saved cell by
+    cell.
+    """
+    copy = run.path(f"notebooks/{path.name}")
+    began = time.monotonic()
     logging.getLogger("papermill").setLevel(logging.ERROR)
     print(f"{path.stem} …", flush=True)
     try:
@@ -383,13 +453,15 @@ def _execute(path: Path, run: Run, parameters: dict) -> bool:
 
 
 def parameterized(path: Path, parameters: dict) -> list:
-    """The cells of a notebook as papermill executes them, with one that sets the parameters."""
+    """Return the cells of a notebook as papermill executes them, one of which sets the
+    parameters.
+    """
     return parameterize_notebook(load_notebook_node(str(path)), parameters).cells
 
 
 def place(path: Path, cells: list) -> str:
-    """Where the last of these cells is: its number as the notebook's reader counts, without the
-    cell of parameters that papermill puts in, and the heading above it.
+    """Return where the last of these cells is: its number as the notebook's reader counts, without
+    the cell of parameters that papermill puts in, and the heading above it.
     """
     own = [cell for cell in cells if "injected-parameters" not in cell.metadata.get("tags", [])]
     text = "\n".join(cell.source for cell in own if cell.cell_type == "markdown")
@@ -398,8 +470,8 @@ def place(path: Path, cells: list) -> str:
 
 
 def _print_result(run: Run, numbers: list[str]) -> None:
-    """Where everything is, and what of it is older than what it was made from; the accuracies if
-    05 has measured them now.
+    """Print where everything is, and what of it is older than what it was made from; the accuracies
+    if 05 has measured them now.
     """
     if "05" in numbers and run.evaluation:
         from helpers.results.evaluation import summary

@@ -6,7 +6,7 @@ from helpers.commands import arguments
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `run` takes."""
+    """Add what `run` takes."""
     parser.add_argument(
         "--run",
         metavar="NAME",
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Execute the notebooks, or go on with them; the exit code."""
+    """Execute the notebooks, or go on with them; return the exit code."""
     from helpers.commands import pipeline
 
     asked = (parsed.preset, parsed.only, parsed.parameters, parsed.fresh, parsed.once)

@@ -12,10 +12,12 @@ import pytest
 from filelock import FileLock
 
 from helpers import PROJECT
+from helpers.commands import pipeline
 from helpers.presets import PRESETS
 from helpers.rewards.own import own_rewards
-from helpers.runs import Run
+from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER
+from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -35,14 +37,20 @@ def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executions)
     ]
 
 
-@pytest.mark.parametrize(
-    ("at", "given", "left"),
-    [
-        ("03", ["--preset", "pocket"], ["03", "04", "05"]),
-        ("01", ["-p", "seed=5", "-p", "question=What's 1 + 2?"], ["01", "02", "03", "04", "05"]),
-        ("04", ["--only", "03,04"], ["04"]),
-    ],
-)
+# --- Stopped and resumed ---------------------------------------------------------------------------
+
+RESUMED = {  # where it stopped, what was asked for, and what --resume executes
+    "in the training": ("03", ["--preset", "pocket"], ["03", "04", "05"]),
+    "at once": (
+        "01",
+        ["-p", "seed=5", "-p", "question=What's 1 + 2?"],
+        ["01", "02", "03", "04", "05"],
+    ),
+    "a part": ("04", ["--only", "03,04"], ["04"]),
+}
+
+
+@pytest.mark.parametrize(("at", "given", "left"), RESUMED.values(), ids=RESUMED)
 @pytest.mark.parametrize("how", ["interrupted", "failed"])
 def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, given, left, how):
     executions.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
@@ -52,13 +60,24 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert executions[-1][0] == at, "after it none is run"
     asked = dict(executions)[at]
     executions.clear()
-    del executions.outcomes[at]
+    executions.outcomes.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and [number for number, _ in executions] == left
     assert dict(executions)[at] == asked, "the same parameters"
     executions.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and executions == [] and "run 'a' is finished" in out
+
+
+def test_the_manifest_says_what_was_called_and_what_each_notebook_was_given(cli, executions):
+    executions.outcomes["03"] = KeyboardInterrupt
+    cli("run", "--run", "a", "--only", "02,03", "-p", "seed=5", "-p", "beta=0")
+    call = Run("a").section("call")
+    assert (call["notebooks"], call["done"]) == (["02", "03"], ["02"])
+    assert call["parameters"] == {"seed": 5, "beta": 0} and call["given"] == {"02": {"seed": 5}}
+    executions.outcomes.clear()
+    cli("run", "--run", "a", "--only", "04")
+    assert Run("a").section("call")["given"] == {"02": {"seed": 5}, "04": {}}
 
 
 def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
@@ -182,7 +201,59 @@ def test_a_failed_notebook_keeps_its_traceback(notebook, python):
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
 
 
-# --- Two at once ----------------------------------------------------------------------------------
+# --- What a call may not give up ------------------------------------------------------------------
+
+
+@pytest.fixture
+def interrupted(cli, executions):
+    """A run that stopped in notebook 03, whose training has a checkpoint."""
+    run = Run("a")
+    executions.outcomes["03"] = KeyboardInterrupt
+    assert cli("run", "--run", "a", *SAME)[0] == 130
+    run.record("data", settings=asdict(PRESETS["pocket"]), fingerprint="f")
+    for step in (9, 20):
+        write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
+    wanted = {"settings": asdict(PRESETS["pocket"]), "seed": 3407, "data": "f"}
+    write_json(run.path("checkpoints/settings.json"), wanted)
+    executions.outcomes.clear()
+    executions.clear()
+    return run
+
+
+SAME = ["--preset", "pocket", "-p", "tags=reasoning/answer"]
+CALLS = {  # after an interrupted training: the call, and whether it is executed without --fresh
+    "resumed": (["--resume"], True),
+    "the same again": (SAME, True),
+    "the same, once": ([*SAME, "--once"], True),
+    "a plain call": ([], False),
+    "other settings": ([*SAME, "-p", "beta=0"], False),
+    "the training alone": (["--only", "03"], False),
+    "what comes after it": (["--only", "04"], False),
+}
+
+
+@pytest.mark.parametrize(("call", "executed"), CALLS.values(), ids=CALLS)
+def test_a_call_that_would_give_up_an_interrupted_training_needs_fresh(
+    cli, executions, interrupted, call, executed
+):
+    before = interrupted.manifest
+    code, _, err = cli("run", "--run", "a", *call)
+    assert (code == 0) == executed == bool(executions)
+    goes_on = checkpoints.last_checkpoint(interrupted.folder / "checkpoints")
+    assert goes_on.name == "checkpoint-20" and pipeline.is_interrupted(interrupted)
+    if not executed:
+        assert "has a training that was interrupted, which this call would give up" in err
+        assert "--run a --resume`" in err and "--fresh" in err and interrupted.manifest == before
+        assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executions
+        assert pipeline.is_interrupted(interrupted) == ("03" not in dict(executions))
+
+
+def test_a_training_that_is_given_up_is_set_aside_by_notebook_03(cli, executions, interrupted):
+    pocket = PRESETS["pocket"]
+    assert checkpoints.begin(interrupted, pocket, 3407).name == "checkpoint-20"
+    assert cli("run", "--run", "a", *SAME, "--fresh")[0] == 0
+    assert checkpoints.begin(interrupted, pocket, 3407) is None
+    assert (interrupted.folder / "checkpoints_previous/checkpoint-20").exists()
 
 
 @pytest.mark.parametrize(
@@ -192,10 +263,10 @@ def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, exec
     executions.outcomes["03"] = False
     assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
     executions.clear()
-    before = Run("a").path("asked.json").read_bytes()
+    before = Run("a").manifest
     with FileLock(Run("a").folder / ".lock"):  # another lock than this process's own
         code, _, err = cli(*call, "--run", "a")
     assert code == 2 and "run 'a' is being executed by " in err
-    assert executions == [] and Run("a").path("asked.json").read_bytes() == before
+    assert executions == [] and Run("a").manifest == before
     executions.outcomes.clear()
     assert cli(*call, "--run", "a")[0] == 0 and executions, "and once that has ended, it runs"

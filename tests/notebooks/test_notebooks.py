@@ -137,8 +137,10 @@ def test_the_evaluation_has_intervals_that_contain_the_point(executed):
 
 def test_the_manifest_says_what_was_made_of_what_and_that_the_merge_is_proven(executed):
     manifest = executed.manifest
-    assert list(manifest) == ["name", "data", "rewards", "training", "evaluation", "merge"]
-    data, rewards, training, evaluation, merge = list(manifest.values())[1:]
+    assert list(manifest) == ["name", "call", "data", "rewards", "training", "evaluation", "merge"]
+    call, data, rewards, training, evaluation, merge = list(manifest.values())[1:]
+    assert call["done"] == ["01", "02", "03", "04", "05"]
+    assert call["given"]["03"] == {"max_steps": 12, "save_steps": 4}
     assert training["data"] == rewards["data"] == data["fingerprint"]
     assert evaluation["training"] == merge["training"] == training["written"]
     assert (data["notebook"], training["notebook"]) == ("01", "03")
