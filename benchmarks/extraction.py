@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
@@ -28,7 +28,7 @@ from helpers.training.policy import sample
 from tools.pocket import build, extraction
 
 MODEL = "pocket-extraction"
-FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
+FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "extraction.md"
 QUESTIONS, MAX_NEW_TOKENS = 512, 40
 

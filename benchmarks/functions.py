@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
 from helpers.commands import pipeline
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.rewards import tests_reward, verdicts
@@ -27,7 +27,7 @@ from helpers.training.policy import sample
 from tools.pocket import build, functions
 
 MODEL = "pocket-functions"
-FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
+FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "functions.md"
 MAX_NEW_TOKENS = 40
 

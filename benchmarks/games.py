@@ -20,13 +20,13 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, episodes
 from helpers.commands import pipeline
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
 from tools.pocket import build, games
 
 MODEL = "pocket-games"
-FOLDER = with_overrides(PRESETS["pocket"], model=MODEL).model_path
+FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "games.md"
 GAMES = 512
 TOKENS, TURNS, FOUND = 288, 16, 0.4  # as notebook 10 has them

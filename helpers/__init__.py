@@ -12,7 +12,7 @@
 | the embedded models | `helpers/pocket/` | `tests/tools/` |
 
 Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder),
-`settings` (of a run) with `presets`, `tags` (of a completion),
+`presets` (the settings of a run), `templates` (of a chat), `tags` (of a completion),
 `figures` (the palette, and how a figure is shown) and `subprocesses`. The quickstart and the
 lessons, notebooks 00 and 06 to 11, take from all stages. Importing this package imports nothing
 heavy: no torch, no pandas.

@@ -1,25 +1,527 @@
-"""What to train, on what, and how: a preset for each kind of card, and the rules by which a preset,
-a recorded run or a notebook's parameters become the settings of a run (`helpers.settings`).
+"""Every setting of a run once: its default, what it does, the values it may have and the call that
+gets it; which settings go together; a preset for each kind of card; and the one way to change a
+setting, `override`.
 
+The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
+each one up there. Every setting can be overridden by a notebook parameter of the same name.
 `python -m helpers.presets` prints the table of the settings that docs/settings.md has.
 """
 
 import difflib
+import math
 from collections.abc import Iterable
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, get_args
 
+from helpers import PROJECT
 from helpers.environment import Machine, vllm_obstacle
-from helpers.settings import (  # noqa: F401  # notebooks and rewards have them from here
-    EMBEDDED,
-    OF_TRAINING,
-    POCKET_MODEL,
-    SETTINGS,
-    Preset,
-    chosen,
-    grpo,
-    possible_values,
-    rest,
-)
+from helpers.templates import template_options
+
+POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
+# Their folders under helpers/pocket/.
+EMBEDDED = {
+    POCKET_MODEL: "model",
+    "pocket-extraction": "extraction_model",
+    "pocket-functions": "functions_model",
+    "pocket-games": "games_model",
+    "pocket-vision": "vision_model",
+}
+
+
+def _setting(
+    default: object,
+    does: str,
+    *,
+    least: float | None = None,
+    most: float = math.inf,
+    choices: tuple[str, ...] = (),
+    becomes: str = "GRPOConfig",
+    notebooks: str = "03",
+    matters: bool = False,
+) -> Any:
+    """One setting: its default and, in a sentence, what it does.
+
+    least, most, choices: the values it may have.
+    becomes: the call that gets it under its own name, `call.keyword` where the keyword has another
+    name, or "" where no call gets it as it is.
+    notebooks: those of 01 and 03 that have it among their parameters.
+    matters: whether notebook 03 spells it out where it passes it on.
+    """
+    return field(
+        default=default,
+        metadata={
+            "does": does,
+            "least": least,
+            "most": most,
+            "choices": choices,
+            "becomes": becomes,
+            "notebooks": notebooks,
+            "matters": matters,
+        },
+    )
+
+
+@dataclass(frozen=True)
+class Preset:
+    """All settings of a run.
+
+    Lengths in tokens, sizes in rows, memory in GB of the whole card.
+
+    `num_generations` completions a prompt form a group. One optimiser step sees
+    `per_device_train_batch_size` times `gradient_accumulation_steps` completions in each process;
+    one round of sampling makes `per_device_train_batch_size` times `steps_per_generation` in each,
+    together a whole number of groups.
+    """
+
+    name: str
+    needs_gb: float  # the smallest card this preset is meant for; 0 runs on a CPU
+
+    # the data and the model
+    model: str = _setting(
+        "unsloth/Qwen3-4B-Instruct-2507",
+        "the policy that is trained: a name on the hub, a folder, or `pocket`",
+        becomes="from_pretrained.model_name",
+        notebooks="01",
+        matters=True,
+    )
+    source: str = _setting(
+        "openai/gsm8k",
+        "the questions: generated, of the hub, or of a file",
+        becomes="",
+        notebooks="01",
+    )
+    train_size: int | None = _setting(
+        None, "rows to train on; None: all", least=1, becomes="", notebooks="01"
+    )
+    holdout_size: int | None = _setting(
+        256,
+        "rows held out for the evaluation; None: 256, but at most a quarter of a file",
+        least=1,
+        becomes="",
+        notebooks="01",
+    )
+    max_prompt_length: int = _setting(
+        256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks="01"
+    )
+    max_pixels: int = _setting(
+        262_144,
+        "pixels; a larger picture is made smaller, in its proportions",
+        least=1,
+        becomes="",
+        notebooks="11",
+    )
+    max_completion_length: int = _setting(
+        768,
+        "tokens after which a completion is cut off",
+        least=1,
+        notebooks="01, 03",
+        matters=True,
+    )
+    max_seq_length: int | None = _setting(
+        None,
+        "the context in tokens; None: a prompt and its completion together",
+        least=1,
+        becomes="from_pretrained",
+        notebooks="01",
+    )
+    thinking: bool | None = _setting(
+        None,
+        "whether the model thinks before it answers, if its chat template leaves the choice; None: "
+        "the template's default",
+        becomes="GRPOConfig.chat_template_kwargs",
+        notebooks="01",
+    )
+    load_in_4bit: bool = _setting(
+        True,
+        "keep the policy's frozen weights in 4 bits",
+        becomes="from_pretrained",
+        notebooks="01",
+        matters=True,
+    )
+    backend: str = _setting(
+        "unsloth",
+        "what trains; transformers: Transformers, PEFT and TRL alone",
+        choices=("unsloth", "transformers"),
+        becomes="",
+        notebooks="01, 03",
+    )
+    engine: str = _setting(
+        "auto",
+        "what samples; auto: vLLM on a GPU that it serves, else Transformers",
+        choices=("auto", "transformers", "vllm"),
+        becomes="",
+        notebooks="01, 03",
+    )
+    gpu_memory_utilization: float = _setting(
+        0.6,
+        "the share of the card that vLLM takes",
+        least=0.05,
+        most=1.0,
+        becomes="from_pretrained",
+        notebooks="01",
+    )
+    gradient_checkpointing: bool = _setting(
+        True, "compute activations twice rather than keep them: less memory", notebooks="01"
+    )
+    lora_rank: int = _setting(
+        32,
+        "width of the adapter's matrices: how much can be learned",
+        least=1,
+        becomes="get_peft_model.r",
+        matters=True,
+    )
+    lora_alpha: int = _setting(
+        64,
+        "what the adapter adds is multiplied by lora_alpha / lora_rank",
+        least=1,
+        becomes="get_peft_model",
+    )
+
+    # the batch
+    num_generations: int = _setting(  # a group of one has nothing to compare
+        8, "completions per question: the group", least=2, matters=True
+    )
+    per_device_train_batch_size: int = _setting(
+        8, "completions per forward pass; decrease if out of memory", least=1, matters=True
+    )
+    gradient_accumulation_steps: int = _setting(
+        2, "forward passes per update; increase by as much", least=1, matters=True
+    )
+    steps_per_generation: int | None = _setting(
+        None, "forward passes that one round of sampling serves; None: one update", least=1
+    )
+
+    # the optimiser
+    max_steps: int = _setting(300, "updates, and then the training ends", least=1, matters=True)
+    learning_rate: float = _setting(
+        1e-5,
+        "how far an update goes; too far, and the policy forgets",
+        least=1e-12,
+        most=1.0,
+        matters=True,
+    )
+    # Transformers names the schedules and optimisers it knows.
+    lr_scheduler_type: str = _setting(
+        "cosine", "how the learning rate ends: cosine goes to 0", matters=True
+    )
+    warmup_steps: float = _setting(
+        0.1,
+        "updates in which the learning rate rises from 0; below 1: a share of all",
+        least=0.0,
+        most=1e9,
+        matters=True,
+    )
+    optim: str = _setting("adamw_8bit", "the optimiser; adamw_8bit keeps its state in 8 bits")
+    adam_beta1: float = _setting(
+        0.9, "how slowly Adam's mean of gradients changes", least=0.0, most=0.999999, notebooks="01"
+    )
+    adam_beta2: float = _setting(
+        0.99, "how slowly its mean of their squares does", least=0.0, most=0.999999, notebooks="01"
+    )
+    weight_decay: float = _setting(0.1, "how fast weights shrink towards 0", least=0.0, most=10.0)
+    max_grad_norm: float = _setting(
+        0.1, "a longer gradient is shortened to this length", least=0.0, most=1e6
+    )
+
+    # The objective, apart from beta at TRL's values. None is left out: Unsloth's GPU configuration
+    # fills in values of its own.
+    beta: float = _setting(
+        0.02,
+        "price of moving away from the reference: the weight of the KL; 0: no KL, and none logged",
+        least=0.0,
+        most=100.0,
+        matters=True,
+    )
+    loss_type: str = _setting(
+        "dapo",
+        "how tokens are averaged; dapo: each counts alike, in a long completion or a short one",
+        choices=("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
+        matters=True,
+    )
+    epsilon: float = _setting(
+        0.2,
+        "clip of the ratio of new to old probability, below 1: past it, a worse token is pushed "
+        "down no further",
+        least=1e-6,
+        most=1.0,
+    )
+    epsilon_high: float = _setting(
+        0.2,
+        "clip of that ratio, above 1: past it, a better token is pushed up no further (with cispo, "
+        "the most it may be)",
+        least=1e-6,
+        most=100.0,
+    )
+    scale_rewards: str = _setting(
+        "group",
+        "by which standard deviation an advantage is divided: the group's, the batch's, none",
+        choices=("group", "batch", "none"),
+        matters=True,
+    )
+    multi_objective_aggregation: str = _setting(
+        "sum_then_normalize",
+        "rewards are added first and then compared, or (GDPO) the other way round",
+        choices=("sum_then_normalize", "normalize_then_sum"),
+    )
+    importance_sampling_level: str = _setting(
+        "token",
+        "one ratio of new to old probability for each token, or (GSPO) for the completion",
+        choices=("token", "sequence"),
+    )
+    mask_truncated_completions: bool = _setting(
+        False, "leave completions that were cut off out of the loss"
+    )
+    num_iterations: int = _setting(
+        1,
+        "updates on the same completions; with 1, and a round for each update, the ratio is 1",
+        least=1,
+    )
+    vllm_importance_sampling_correction: bool = _setting(  # TRL: True; only vLLM on a GPU has it
+        False, "weigh by how far vLLM's probabilities are from the policy's"
+    )
+
+    # what is drawn
+    temperature: float = _setting(
+        1.0,
+        "how freely completions are drawn; near 0 a group would be all the same",
+        least=1e-3,
+        most=10.0,
+        matters=True,
+    )
+    top_p: float = _setting(
+        1.0,
+        "draw from the likeliest tokens up to this share; below 1, or with top_k or min_p above 0, "
+        "what is sampled is not what is trained",
+        least=1e-3,
+        most=1.0,
+    )
+    top_k: int = _setting(
+        0, "draw from this many of the likeliest tokens; 0: from all", least=0, most=10**9
+    )
+    min_p: float = _setting(
+        0.0, "draw from tokens with this share of the likeliest one's", least=0.0, most=1.0
+    )
+
+    # what is written down
+    logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks="01")
+    save_steps: int = _setting(50, "updates per checkpoint", least=1)
+
+    # how the training was launched; set by that, never overridden
+    processes: int = 1
+
+    def __post_init__(self):
+        problems = _problems(self)
+        if problems:
+            raise ValueError(f"preset {self.name!r} cannot run: " + " ".join(problems))
+
+    @property
+    def context(self) -> int:
+        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and a completion."""
+        return self.max_seq_length or self.max_prompt_length + self.max_completion_length
+
+    @property
+    def completions_per_step(self) -> int:
+        """Completions that one optimiser step sees, over all processes."""
+        return self.processes * self.per_device_train_batch_size * self.gradient_accumulation_steps
+
+    @property
+    def completions_per_round(self) -> int:
+        """Completions that one round of sampling makes, over all processes: TRL's generation
+        batch.
+        """
+        passes = self.steps_per_generation or self.gradient_accumulation_steps
+        return self.processes * self.per_device_train_batch_size * passes
+
+    @property
+    def batch(self) -> str:
+        """The effective batch in words: `2 processes × 32 × 1 = 64 completions a step`."""
+        processes = f"{self.processes} process{'es' * (self.processes > 1)}"
+        return (
+            f"{processes} × {self.per_device_train_batch_size} × "
+            f"{self.gradient_accumulation_steps} = {self.completions_per_step} completions a step"
+        )
+
+    @property
+    def max_lora_rank(self) -> int:
+        """The rank that vLLM reserves room for: the next one it knows from `lora_rank` on."""
+        known = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
+        return min((rank for rank in known if rank >= self.lora_rank), default=known[-1])
+
+    @property
+    def model_path(self) -> str:
+        """What `from_pretrained` takes: an embedded model's folder, or the hub name itself."""
+        folder = EMBEDDED.get(self.model)
+        return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
+
+
+# What may be overridden, by name; `metadata` has what `_setting` was told.
+SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
+# Those that notebook 03 takes, for a training of its own on data that 01 has prepared.
+OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata["notebooks"]]
+
+
+def grpo(preset: Preset) -> dict:
+    """The keywords of `GRPOConfig` that say what the settings do, what the chat template is told,
+    and the one constant beside them that Unsloth would fill in on a GPU.
+    """
+    kept = {
+        name: getattr(preset, name)
+        for name, setting in SETTINGS.items()
+        if setting.metadata["becomes"] == "GRPOConfig"
+    }
+    kept["chat_template_kwargs"] = template_options(preset.thinking)
+    return kept | {"router_aux_loss_coef": 0.0}  # for mixtures of experts; Unsloth computes none
+
+
+def rest(preset: Preset) -> dict:
+    """`grpo` without the settings that notebook 03 spells out."""
+    spelt_out = {name for name, setting in SETTINGS.items() if setting.metadata["matters"]}
+    return {name: value for name, value in grpo(preset).items() if name not in spelt_out}
+
+
+def chosen(names: dict, among: Iterable[str] = SETTINGS) -> dict:
+    """The settings that a notebook's parameters choose: `chosen(globals())` gives all that are not
+    None, by name.
+
+    ValueError if a later cell has used the name of a parameter for something else.
+    """
+    found = {name: names[name] for name in among if names.get(name) is not None}
+    for name, value in found.items():
+        if not isinstance(value, bool | int | float | str):
+            raise ValueError(
+                f"{name} is of type {type(value).__name__} here, and no setting: give a number or "
+                "a text in the cell of the parameters, and run that cell again."
+            )
+    return found
+
+
+# --- The check at the door ------------------------------------------------------------------------
+
+
+def possible_values(setting: Any) -> str:
+    """The values that a setting may have, in words."""
+    least, most, choices = (setting.metadata[key] for key in ("least", "most", "choices"))
+    if choices:
+        return f"one of: {', '.join(choices)}"
+    if least is None:
+        if bool in get_args(setting.type):
+            return "True, False or None"
+        return "True or False" if setting.type is bool else "a text"
+    return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
+
+
+def _problems(preset: Preset) -> list[str]:
+    """What makes the settings impossible, one sentence each; types first, then each value, then
+    what does not go together, because each rule depends on those before it.
+    """
+    for each in fields(preset):
+        value = getattr(preset, each.name)
+        wanted = int | float if each.type is float else each.type
+        # Python takes True for an int.
+        right = not isinstance(value, bool) or bool in (each.type, *get_args(each.type))
+        if value == "" or not (right and isinstance(value, wanted)):
+            named = getattr(each.type, "__name__", each.type)
+            wrong = "empty" if value == "" else f"not of type {named}"
+            return [f"{each.name}={value!r} is {wrong}."]
+    found = []
+    for name, setting in SETTINGS.items():
+        value, rule = getattr(preset, name), setting.metadata
+        fits = value in rule["choices"] or not rule["choices"]
+        if rule["least"] is not None and value is not None:
+            fits = rule["least"] <= value <= rule["most"]  # false for nan, too
+        if not fits:
+            found.append(f"{name}={value!r} must be {possible_values(setting)}.")
+    return found or _misfits(preset)
+
+
+def _misfits(preset: Preset) -> list[str]:
+    """Settings that are valid alone but not together, one sentence each."""
+    loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
+    rounds = (
+        "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+    )
+    processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
+    needed = preset.max_prompt_length + preset.max_completion_length
+    by_sequence = preset.importance_sampling_level == "sequence"
+    # As GRPOTrainer._compute_loss of TRL 1.15 has it, which does not warn.
+    ignored_by = {
+        "epsilon": (loss in ("cispo", "sapo", "vespo"), of_loss),
+        "epsilon_high": (loss in ("sapo", "vespo"), of_loss),
+        "scale_rewards": (
+            preset.multi_objective_aggregation == "normalize_then_sum",
+            "multi_objective_aggregation='normalize_then_sum'",
+        ),
+    }
+    rules = [
+        (
+            ignored and getattr(preset, name) != SETTINGS[name].default,
+            f"{name}={getattr(preset, name)!r} would be ignored by {by}; leave it at "
+            f"{SETTINGS[name].default!r}.",
+        )
+        for name, (ignored, by) in ignored_by.items()
+    ]
+    rules += [
+        (
+            loss == "cispo" and preset.epsilon_high < 1,
+            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
+            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example.",
+        ),
+        (
+            loss == "dr_grpo" and preset.scale_rewards == "group",
+            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
+            "GPU only; set scale_rewards='none'.",
+        ),
+        (
+            loss == "luspo" and not by_sequence,
+            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
+            "'sequence'.",
+        ),
+        (
+            loss == "vespo" and by_sequence,
+            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
+            "already, and only the KL would change; leave it at 'token'.",
+        ),
+        (
+            loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
+            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
+            "its length; GSPO is loss_type='grpo'.",
+        ),
+        (
+            preset.vllm_importance_sampling_correction and preset.engine == "transformers",
+            "vllm_importance_sampling_correction=True: with engine='transformers' there is "
+            "nothing to correct; leave it out.",
+        ),
+        (
+            preset.completions_per_round % preset.num_generations > 0,
+            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
+            f"completions are not whole groups of num_generations={preset.num_generations}; "
+            "make the product a multiple of it.",
+        ),
+        (
+            preset.context < needed,
+            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
+            f"max_completion_length = {needed}; raise it, or leave it out.",
+        ),
+        (
+            preset.warmup_steps >= max(2, preset.max_steps),
+            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
+            "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
+        ),
+        (  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01 without a word
+            preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
+            f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
+            "engine='transformers' for another.",
+        ),
+        (
+            preset.engine == "vllm" and preset.backend != "unsloth",
+            "engine='vllm' goes with backend='unsloth', which builds the engine; with "
+            "backend='transformers' leave it out.",
+        ),
+    ]
+    return [sentence for refused, sentence in rules if refused]
+
+
+# --- The presets ---------------------------------------------------------------------------------
 
 _TABLE = (
     Preset(
@@ -182,12 +684,7 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
             f"preset {name!r} is not known. Known: auto, {', '.join(PRESETS)}. "
             "`python -m helpers doctor` says which one fits this machine."
         )
-    return with_overrides(PRESETS[name], **overrides)
-
-
-def with_overrides(preset: Preset, **overrides) -> Preset:
-    """The preset with these settings replaced, checked as a whole; None keeps a setting."""
-    return from_manifest(asdict(preset), **overrides)
+    return override(PRESETS[name], **overrides)
 
 
 # --- What a run recorded --------------------------------------------------------------------------
@@ -209,14 +706,15 @@ def hint(name: str, known: Iterable[str]) -> str:
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
-def from_manifest(settings: dict, **overrides) -> Preset:
-    """The preset that a manifest recorded, with some settings overridden, checked as a whole; None
-    keeps a setting. ValueError names one that does not exist.
+def override(settings: Preset | dict, **changes) -> Preset:
+    """Return settings, a preset's or those a manifest recorded, with some changed, checked as a
+    whole; None keeps a setting. Raise ValueError for one that does not exist.
     """
-    for name in overrides:
+    recorded = asdict(settings) if isinstance(settings, Preset) else settings
+    for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {hint(name, SETTINGS)}".strip())
-    given = {name: value for name, value in overrides.items() if value is not None}
+    given = {name: value for name, value in changes.items() if value is not None}
     generated = str(given.get("source", "arithmetic/")).startswith(
         ("arithmetic/", "pictures/", "reasoning-gym/")
     )
@@ -225,7 +723,7 @@ def from_manifest(settings: dict, **overrides) -> Preset:
         given = {"train_size": None, "holdout_size": None} | given
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here
-    return Preset(**completed(settings) | given)
+    return Preset(**completed(recorded) | given)
 
 
 # Settings of the loss, which nothing reads that only samples.
@@ -243,12 +741,12 @@ _OBJECTIVE = (
 
 
 def for_sampling(settings: dict, **overrides) -> Preset:
-    """`from_manifest` for what only loads a model and samples: the objective of its training is
+    """`override` for what only loads a model and samples: the objective of its training is
     neither checked nor kept.
     """
     settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
     overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
-    return from_manifest(settings, **overrides)
+    return override(settings, **overrides)
 
 
 # --- What this machine can do ---------------------------------------------------------------------

@@ -15,10 +15,9 @@ from helpers.presets import (
     Preset,
     check_machine,
     for_sampling,
-    from_manifest,
+    override,
     pick,
     resolve,
-    with_overrides,
 )
 from helpers.templates import template_options
 
@@ -58,7 +57,7 @@ def test_every_preset_has_a_kl_an_engine_that_fits_and_gives_itself_back(preset)
     assert preset.needs_gb >= 20 or preset.engine == "transformers"
     settings = json.loads(json.dumps(asdict(preset)))
     assert set(settings) == {field.name for field in fields(Preset)}
-    assert resolve(preset.name, machine()) == from_manifest(settings) == preset
+    assert resolve(preset.name, machine()) == override(settings) == preset
 
 
 RECIPES = {
@@ -100,7 +99,7 @@ def test_a_model_is_a_folder_in_the_project_or_passed_on_as_it_is():
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert POCKET.model_path == str(folder)
     assert POCKET.context <= config["max_position_embeddings"]
-    assert with_overrides(POCKET, model="unsloth/Qwen3-4B").model_path == "unsloth/Qwen3-4B"
+    assert override(POCKET, model="unsloth/Qwen3-4B").model_path == "unsloth/Qwen3-4B"
 
 
 # --- For a machine --------------------------------------------------------------------------------
@@ -168,7 +167,7 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
 ):
     obstacle = None if vllm else "vLLM is not installed"
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: obstacle)
-    preset = with_overrides(PRESETS[name], **given)
+    preset = override(PRESETS[name], **given)
     if outcome in ("vllm", "transformers"):
         assert check_machine(preset, here) == replace(preset, engine=outcome)
         assert ("not installed: sampling goes" in capsys.readouterr().out) == (not vllm)
@@ -315,10 +314,10 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("override", "said"), REFUSED)
-def test_what_cannot_run_is_named(override, said):
+@pytest.mark.parametrize(("changes", "said"), REFUSED)
+def test_what_cannot_run_is_named(changes, said):
     with pytest.raises(ValueError, match=f"preset 'pocket' cannot run:.*{said}"):
-        with_overrides(POCKET, **override)
+        override(POCKET, **changes)
 
 
 TAKEN = [
@@ -335,7 +334,7 @@ TAKEN = [
 @pytest.mark.parametrize(
     ("given", "found"),
     [
-        *((override, override) for override in TAKEN),
+        *((taken, taken) for taken in TAKEN),
         ({"train_size": None, "beta": None, "max_steps": 5}, {"train_size": 1_000, "beta": 0.01}),
         # a preset's number of rows is for what can be generated
         ({"source": "mine.csv"}, {"train_size": None}),
@@ -355,7 +354,7 @@ TAKEN = [
     ],
 )
 def test_what_can_be_had_and_what_comes_of_it(given, found):
-    preset = with_overrides(replace(POCKET, engine="auto"), **given)
+    preset = override(replace(POCKET, engine="auto"), **given)
     assert {name: getattr(preset, name) for name in found} == found
 
 
@@ -363,9 +362,9 @@ def test_what_can_be_had_and_what_comes_of_it(given, found):
 
 
 def test_a_manifest_with_overrides_and_a_setting_of_another_version():
-    settings = asdict(with_overrides(POCKET, max_steps=5)) | {"dropped_since": 1}
-    assert from_manifest(settings) == replace(POCKET, max_steps=5)
-    assert from_manifest(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
+    settings = asdict(override(POCKET, max_steps=5)) | {"dropped_since": 1}
+    assert override(settings) == replace(POCKET, max_steps=5)
+    assert override(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
 
 
 # Settings as they were recorded before those of the objective existed.
@@ -376,16 +375,16 @@ OLD |= {"name": "pocket", "needs_gb": 0}
 @pytest.mark.parametrize("loss", ["dr_grpo", "cispo"])
 def test_an_old_manifest_whose_loss_needs_another_setting_is_mended_by_giving_it(loss):
     with pytest.raises(ValueError, match=f"loss_type='{loss}'"):
-        from_manifest(OLD | {"loss_type": loss})
-    wanted = with_overrides(POCKET, loss_type=loss, **NEEDED[loss])
-    assert from_manifest(OLD | {"loss_type": loss}, **NEEDED[loss]) == wanted
+        override(OLD | {"loss_type": loss})
+    wanted = override(POCKET, loss_type=loss, **NEEDED[loss])
+    assert override(OLD | {"loss_type": loss}, **NEEDED[loss]) == wanted
 
 
 def test_what_only_samples_does_not_mind_how_a_run_was_trained():
     assert for_sampling(OLD | {"loss_type": "dr_grpo"}, engine="transformers") == POCKET
     cooler = for_sampling(asdict(POCKET), loss_type="cispo", temperature=0.5)
     assert cooler == replace(POCKET, temperature=0.5)
-    fast = asdict(with_overrides(PRESETS["l4"], engine="vllm", **CORRECTING))
+    fast = asdict(override(PRESETS["l4"], engine="vllm", **CORRECTING))
     slow = replace(PRESETS["l4"], engine="transformers")
     assert for_sampling(fast, engine="transformers") == slow
 

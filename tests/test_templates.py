@@ -137,7 +137,7 @@ def test_where_the_template_opens_the_block_the_answer_counts_and_the_format_doe
 
 @pytest.mark.parametrize("name", ["pocket", "pocket-extraction", "pocket-functions"])
 def test_the_embedded_models_read_the_same_prompt_whatever_they_are_told(name):
-    preset = presets.with_overrides(PRESETS["pocket"], model=name)
+    preset = presets.override(PRESETS["pocket"], model=name)
     assert presets.grpo(preset)["chat_template_kwargs"] == {} and preset.thinking is None
     tokenizer = AutoTokenizer.from_pretrained(preset.model_path)
     assert rendered(tokenizer, enable_thinking=False) == rendered(tokenizer)

@@ -54,7 +54,7 @@ def settings_for(model: str, rehearse: bool, **changes) -> Preset:
     smaller = {"per_device_train_batch_size": 8, "max_completion_length": 16}
     if not rehearse:
         smaller = {"max_completion_length": 256}
-    return presets.with_overrides(PRESETS["pocket" if rehearse else "l4"], **smaller | changes)
+    return presets.override(PRESETS["pocket" if rehearse else "l4"], **smaller | changes)
 
 
 def step(settings: Preset, result: common.Result):

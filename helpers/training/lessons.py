@@ -22,7 +22,7 @@ def settings(
 
     found = presets.resolve(name, machine, **given)
     if found.name == "pocket" and given.get("model") in (None, small["model"]):
-        found = presets.with_overrides(found, **small | given)
+        found = presets.override(found, **small | given)
     elif found.name == "pocket" and "learning_rate" not in given:
         raise ValueError(
             f"the learning rate of preset 'pocket' would ruin {given['model']!r}: take "

@@ -71,14 +71,14 @@ def from_first(decide: Callable[[], object]) -> object:
 
 
 def from_manifest(settings: dict, **overrides) -> Preset:
-    """Return `presets.from_manifest` for one of the processes that train together.
+    """Return `presets.override` for one of the processes that train together.
 
     Together they make the completions of a step that one would make alone (see `shared`), so that a
     curve stays comparable, unless `overrides` say what each process does.
     """
     if any(overrides.get(name) is not None for name in OF_A_PROCESS):
-        return presets.from_manifest(settings | {"processes": count()}, **overrides)
-    return shared(presets.from_manifest(settings, **overrides), count())
+        return presets.override(settings | {"processes": count()}, **overrides)
+    return shared(presets.override(settings, **overrides), count())
 
 
 def shared(preset: Preset, processes: int) -> Preset:

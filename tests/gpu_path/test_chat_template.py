@@ -12,7 +12,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from helpers import PROJECT
 from helpers.agents import Guessing, episodes
 from helpers.agents.protocol import prepare_template
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.results import merging
 
 PROMPT = [{"role": "user", "content": "What is 2 + 3?"}]
@@ -41,7 +41,7 @@ def test_prompts_have_logits_beside_unsloths_patch(patched, model, tokenizer):
 
 def test_an_episode_begins_beside_unsloths_patch(patched):
     """Notebook 10, before any training."""
-    games = with_overrides(PRESETS["pocket"], model="pocket-games")
+    games = override(PRESETS["pocket"], model="pocket-games")
     tokenizer = AutoTokenizer.from_pretrained(games.model_path)
     prepare_template(tokenizer)
     prompt = [{"role": "user", "content": "Game 18. "}]

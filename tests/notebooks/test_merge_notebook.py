@@ -47,8 +47,8 @@ L4 = replace(this_machine(), gpu="NVIDIA L4", gpu_memory_gb=24.2, compute_capabi
 def test_the_engine_goes_with_what_trained_the_model(monkeypatch, prepared, backend, asked, engine):
     """Notebook 03 alone may have been given another back end, on a card that vLLM serves."""
     monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
-    data = {"settings": asdict(presets.with_overrides(presets.PRESETS["l4"], engine=prepared))}
-    trained = presets.from_manifest(data["settings"], backend=backend)
+    data = {"settings": asdict(presets.override(presets.PRESETS["l4"], engine=prepared))}
+    trained = presets.override(data["settings"], backend=backend)
     training = {"settings": asdict(presets.check_machine(trained, L4))}
     (path,) = NOTEBOOKS.glob("05_*.ipynb")
     sources = ["".join(c["source"]) for c in json.loads(path.read_text("utf-8"))["cells"]]

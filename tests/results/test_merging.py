@@ -17,7 +17,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from helpers import PROJECT
 from helpers.environment import Machine
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.results import merging
 from helpers.results.merging import largest_difference, prompt_logits
 from helpers.runs import Run, atomic_folder
@@ -338,14 +338,14 @@ def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
         tokenizer,
         tmp_path / "4bit",
     )
-    run, settings = Run("a"), with_overrides(POCKET, model=str(stored))
+    run, settings = Run("a"), override(POCKET, model=str(stored))
     trained = get_peft_model(
         policy.load(settings)[0], LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
     )
     run.record("training", base=describe(trained, settings))
     trained.save_pretrained(run.path("adapter"))
     # what was asked for, and Unsloth loaded another
-    return run, with_overrides(POCKET, model=FOLDER)
+    return run, override(POCKET, model=FOLDER)
 
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])

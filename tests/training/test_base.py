@@ -6,7 +6,7 @@ import json
 import pytest
 import torch
 
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.runs import Run
 from helpers.training.base import Base, base_of, describe, quantisation, told
 from helpers.training.policy import load
@@ -31,7 +31,7 @@ def test_the_original_of_what_was_quantised_here_is_itself_and_of_an_unknown_one
 
 @pytest.fixture(scope="module")
 def in_4_bits():
-    return load(with_overrides(POCKET, backend="transformers"))[0]
+    return load(override(POCKET, backend="transformers"))[0]
 
 
 def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(policy, in_4_bits):
@@ -45,7 +45,7 @@ def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(p
         "pocket, quantised to 4 bits (NF4) when it was loaded: 28 of 28 linear layers, "
         f"fingerprint {fingerprint}"
     )
-    plain = describe(policy[0], with_overrides(POCKET, load_in_4bit=False))
+    plain = describe(policy[0], override(POCKET, load_in_4bit=False))
     assert told(plain) == "pocket, in 16 bits"
     of_plain = {"layers": 1, "layers_in_4_bits": 0, "fingerprint": None}
     assert quantisation(torch.nn.Sequential(torch.nn.Linear(2, 2))) == of_plain

@@ -10,7 +10,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 
 from helpers import PROJECT
 from helpers.environment import Machine
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.training import memory, policy
 from helpers.training.memory import Shape, check, estimate, shape_of
 
@@ -21,7 +21,7 @@ QWEN3_4B = shape_of("unsloth/Qwen3-4B")
 
 def on_l4(**changes) -> memory.Estimate:
     """The estimate of the preset `l4`, which trains a Qwen3-4B, on the card that it is named for."""
-    return estimate(with_overrides(PRESETS["l4"], **changes), QWEN3_4B, 24.2e9)
+    return estimate(override(PRESETS["l4"], **changes), QWEN3_4B, 24.2e9)
 
 
 # --- By hand --------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ import torch
 from transformers import AutoProcessor
 
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, with_overrides
+from helpers.presets import PRESETS, override
 from helpers.results import looking
 from helpers.training import policy, vision
 
-SETTINGS = with_overrides(
+SETTINGS = override(
     PRESETS["pocket"],
     model="pocket-vision",
     backend="transformers",

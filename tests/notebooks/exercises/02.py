@@ -83,7 +83,7 @@ def context(run) -> dict:
     data = run.section("data")
     names = {
         "fmt": TagFormat.parse(data["tags"]),
-        "settings": presets.from_manifest(data["settings"]),
+        "settings": presets.override(data["settings"]),
         "train": pd.read_parquet(run.require("data/train.parquet")),
         "Lab": Lab,
         "rewards": None,
