@@ -3,7 +3,7 @@
 import pytest
 from finished import finished_run
 
-from helpers.results import report
+from helpers.results import card
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +43,7 @@ def test_what_is_wrong_in_a_file_is_named(run, name, content, said):
     whole = path.read_bytes()
     path.write_text(content)
     with pytest.raises(ValueError) as error:
-        report.read(run)
+        card.read_facts(run)
     path.write_bytes(whole)
     assert said in str(error.value) and name in str(error.value)
 

@@ -305,14 +305,9 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 
         if problems := check_environment(environment_named(given["environment"])):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
-    # The stages of these take seconds to import.
-    if "serve" in given:
-        from helpers.results.serving import obstacle
-
-        obstacle(given["serve"], this_machine())
     wishes = {name: given[name] for name in ("merge", "gguf", "push_to_hub") if name in given}
     if wishes:
-        from helpers.results.merging import check_wishes
+        from helpers.results.merging import check_wishes  # takes seconds
 
         check_wishes(backend, this_machine(), **wishes)
 

@@ -15,10 +15,12 @@ from functools import partial
 
 import pytest
 import torch
+from served import served
 from trl.trainer.utils import get_callable_name, is_async_callable
 
+from helpers.environment import this_machine
 from helpers.presets import PRESETS
-from helpers.results import serving
+from helpers.results import merging
 from helpers.rewards import JudgeReward, judge_client, reward_name
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.lab import Lab
@@ -332,7 +334,7 @@ def test_settings_that_cannot_be_are_refused(wrong, says):
 @pytest.mark.slow
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.needs("vllm")
-def test_vllm_itself_is_a_judge(tokenizer):
+def test_vllm_itself_is_a_judge(tokenizer, tmp_path):
     """The pocket model cannot follow a rubric; the schema makes it answer with a score all the
     same.
 
@@ -343,8 +345,11 @@ def test_vllm_itself_is_a_judge(tokenizer):
     white = {
         str(token): -100 for token in range(len(tokenizer)) if tokenizer.decode([token]).isspace()
     }
-    with serving.server(roomy.model_path, roomy, torch.float32) as address:
+    start, _ = merging.serve_commands(
+        roomy.model_path, roomy, torch.float32, this_machine(), messages=[]
+    )
+    with served(start, tmp_path / "log") as address:
         options = {"logit_bias": white}
-        judge = JudgeReward(f"{address}/v1", serving.MODEL, "10 if polite.", options=options)
+        judge = JudgeReward(f"{address}/v1", "policy", "10 if polite.", options=options)
         scores = run(judge, ["Thanks.", "No!", "4"])
         assert all(isinstance(s, float) and 0 <= s <= 1 for s in scores) and judge.calls == 3
