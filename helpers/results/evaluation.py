@@ -78,19 +78,13 @@ def score(
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
-        levels = pd.Series(difficulty).dropna()
         entry["by_difficulty"] = {}
-        for level, places in sorted(levels.index.groupby(levels).items(), key=_level_order):
+        # pandas leaves out what has no level, and sorts the others
+        for level, some in pd.Series(correct).groupby(pd.Series(difficulty)):
             # a column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2
             name = f"{level:g}" if isinstance(level, float) else str(level)
-            entry["by_difficulty"][name] = proportion([correct[place] for place in places])
+            entry["by_difficulty"][name] = proportion(some.tolist())
     return entry
-
-
-def _level_order(item: tuple) -> tuple:
-    """Return the sorting key of (level, places): numbers first; as text, 9 comes before 10."""
-    level = item[0]
-    return (1, len(level), level) if isinstance(level, str) else (0, level)
 
 
 def proportion(correct: list[bool]) -> dict:
