@@ -93,7 +93,7 @@ def trial(shape: tuple, size: float, seed: int) -> tuple[float, dict]:
     seen["adapter"] = logits(policy, rows)
     matrices = {
         name.replace(".weight", ".base_layer.weight"): two
-        for name, two in merging.merged_by_matrix(policy).items()
+        for name, two in merging.merge_by_matrix(policy).items()
     }
     seen["merged"] = logits(policy, rows)
     found = {}
@@ -101,7 +101,7 @@ def trial(shape: tuple, size: float, seed: int) -> tuple[float, dict]:
         # PEFT takes the adapter for merged, and uses these weights alone
         merge(policy, layers, whole, deltas, kind)
         distances = merging.matrix_distances(policy.base_model.model, matrices)
-        found[kind] = merging.judged(logits(policy, rows), seen) | {
+        found[kind] = merging.compare_logits(logits(policy, rows), seen) | {
             "matrix": max(distances.values())
         }
     return relative, found

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 NAME = "real-shapes"
 SIZES = ["source=arithmetic/sums", "train_size=64", "holdout_size=8", "max_completion_length=32"]
-SHORT = ["max_steps=2", "learning_rate=0.001", "per_device_train_batch_size=8", "serve=false"]
+SHORT = ["max_steps=2", "learning_rate=0.001", "per_device_train_batch_size=8"]
 
 
 def main() -> int:

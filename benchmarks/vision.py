@@ -13,7 +13,7 @@ import shutil
 
 from helpers import PROJECT
 from helpers.commands import pipeline
-from helpers.results.looking import WAYS, blind_floor
+from helpers.results.looking import CONDITIONS, blind_floor
 from helpers.runs import Run
 
 RESULTS = PROJECT / "benchmarks" / "results" / "vision.md"
@@ -45,7 +45,7 @@ def measured(seed: int) -> tuple[list[str], list[str]]:
     lines = []
     for name, entry in run.evaluation.items():
         cells = [str(seed), name]
-        for way in WAYS:
+        for way in CONDITIONS:
             found = entry.get(way, entry)
             low, high = found["ci95"]
             cells.append(f"{found['accuracy']:.1%} ({100 * low:.1f} to {100 * high:.1f})")

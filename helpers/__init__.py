@@ -13,7 +13,7 @@
 
 Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder),
 `presets` (the settings of a run), `templates` (of a chat), `tags` (of a completion),
-`figures` (the palette, and how a figure is shown) and `subprocesses`. The quickstart and the
+`figures` (the palette, and how a figure is shown). The quickstart and the
 lessons, notebooks 00 and 06 to 11, take from all stages. Importing this package imports nothing
 heavy: no torch, no pandas.
 """

@@ -18,7 +18,6 @@ SMALL = [
     "holdout_size=128",
     "train_size=200",
     "sampled_questions=16",
-    "serve=false",
 ]
 
 

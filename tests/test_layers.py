@@ -15,7 +15,7 @@ HELPERS = PROJECT / "helpers"
 STAGES = ["data", "rewards", "training", "metrics", "results", "agents", "commands"]
 PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
 COMMON = [
-    *("environment", "own_code", "tags", "figures", "runs", "subprocesses"),
+    *("environment", "own_code", "tags", "figures", "runs"),
     *("templates", "settings", "presets"),
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))

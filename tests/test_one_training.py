@@ -15,7 +15,7 @@ from helpers.commands import pipeline
 from helpers.data.tasks import load_task, save
 from helpers.metrics import comparing
 from helpers.presets import PRESETS
-from helpers.results import report
+from helpers.results import card
 from helpers.runs import FILES, LESSONS, PARTS, TRAINING_LOCK, Run, held
 from helpers.training import checkpoints
 
@@ -219,9 +219,9 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
 
 def test_report_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
-    page = report.write(run).read_text(encoding="utf-8")
-    assert "Whether training helped is not known" in page and "95.7 %" not in page
-    assert "The merged model is of an earlier training" in page
+    text = card.markdown(card.read_facts(run), {})
+    assert "Whether training helped is not known" in text and "95.7 %" not in text
+    assert "The merged model is of an earlier training" in text
     code, out, _ = cli("run", "--run", "told", "--only", "03")
     assert code == 0 and "note: " in out and "told/merged is of an earlier training" in out
     # `merged` holds no model here, so nothing is answered; the note comes before it is loaded

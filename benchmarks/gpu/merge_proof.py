@@ -40,7 +40,7 @@ def measure(result: common.Result) -> None:
                 seen = merging.witnesses(policy, tokenizer, common.prompts())  # merges it
             with merging.in_32_bits(policy):
                 logits = merging.prompt_logits(policy, tokenizer, common.prompts())
-            unexplained = merging.judged(logits, seen)["unexplained"]
+            unexplained = merging.compare_logits(logits, seen)["unexplained"]
             result.found[f"B {size:g}, if cos and sin were rounded: unexplained"] = unexplained
             merged = policy.merge_and_unload()
             prove(f"B {size:g}", merged, f"adapter {size:g}")

@@ -24,7 +24,7 @@ def measure(result: common.Result) -> None:
         raise RuntimeError(obstacle)
     if not (model := runs_folder() / "gpu-check" / "speaking").exists():
         common.speaking_model(common.REAL, model)
-    pocket = ["engine=vllm", "gpu_memory_utilization=0.3", "serve=true"]
+    pocket = ["engine=vllm", "gpu_memory_utilization=0.3"]
     short = [*SHORT, f"model={model}"]
     execute(result, "gpu-pocket", "pocket", "01,02,03,04,05", pocket)
     evaluation = Run("gpu-pocket").evaluation
@@ -32,7 +32,7 @@ def measure(result: common.Result) -> None:
         result.found[f"pocket model, {name}"] = evaluation[name]["accuracy"]
     learned = evaluation["baseline"]["ci95"][1] < evaluation["trained"]["ci95"][0]
     result.expect(learned, "the pocket model did not learn: the intervals overlap.")
-    few = ["serve=false", "sampled_questions=4"]
+    few = ["sampled_questions=4"]
     execute(result, "gpu-vllm", "l4", "01,03,05", [*short, *few, "engine=vllm"])
     execute(result, "gpu-trl", "l4", "01,03", [*short, "backend=transformers"])
     for only in ("00", "10"):

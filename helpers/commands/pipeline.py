@@ -366,14 +366,10 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
         if problems := check_environment(factory):
             raise ValueError(f"environment={given['environment']!r}: {' '.join(problems)}")
 
-    # what becomes of the model; these take seconds to import
-    if "serve" in given:
-        from helpers.results.serving import obstacle
-
-        obstacle(given["serve"], this_machine())
+    # what becomes of the model
     wishes = {name: given[name] for name in ("merge", "gguf", "push_to_hub") if name in given}
     if wishes:
-        from helpers.results.merging import check_wishes
+        from helpers.results.merging import check_wishes  # takes seconds
 
         check_wishes(backend, this_machine(), **wishes)
 

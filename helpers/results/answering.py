@@ -1,15 +1,25 @@
-"""A model's completions for many prompts, kept as they come, so that an interrupted evaluation goes
-on where it stopped.
+"""What each model answers to the held-out questions, and how good that is, as notebook 05 measures
+it: the same questions, decoding and judge for all.
+
+Completions are kept as they come, so that an interrupted evaluation goes on where it stopped.
 """
 
 import hashlib
 import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
+import pandas as pd
+
+from helpers.data.tasks import load_task
+from helpers.presets import Preset
+from helpers.results.evaluation import sampled_scores, score
 from helpers.runs import Run, atomic_write
+from helpers.tags import TagFormat
 
 
-def answered(
+def complete(
     run: Run,
     name: str,
     model,
@@ -24,11 +34,11 @@ def answered(
     seed: int = 3407,
     chunk: int = 256,
 ) -> list[list[str]]:
-    """For each prompt, in order, a list of `samples` completions through `policy.sample`.
+    """Return, for each prompt in order, a list of `samples` completions through `policy.sample`.
 
     They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, so that an
-    interrupted evaluation goes on and a finished one costs nothing. The file is trusted only where
-    all that decides the texts is the same; otherwise it is replaced. batch_size is free to change:
+    interrupted evaluation goes on and a finished one costs nothing. The file is used only if all
+    that decides the texts is the same; otherwise it is replaced. batch_size is free to change:
     what ran out of memory can go on with a smaller one. Each chunk has a seed of its own, so the
     texts do not depend on where an interruption fell.
 
@@ -40,22 +50,27 @@ def answered(
     from helpers.templates import options_of
     from helpers.training.policy import engine_of, sample
 
+    # Hash all that decides the texts.
     prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
     limits = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens}
     settings = limits | {"seed": seed, "chunk": chunk, "engine": engine_of(model)}
     settings |= options_of(tokenizer)  # nothing, for a model that is not told whether to think
-    asked = json.dumps([identity, settings, prompts], sort_keys=True)
-    made_for = {"made_for": hashlib.sha256(asked.encode()).hexdigest()}
+    decisive = json.dumps([identity, settings, prompts], sort_keys=True)
+    made_for = hashlib.sha256(decisive.encode()).hexdigest()
+
+    # Take what was completed for the same hash.
     path = run.path(f"evaluation/{name}.parquet")
     completions = []
     if path.exists():
         table = pyarrow.parquet.read_table(path)
-        if (table.schema.metadata or {}).get(b"made_for") == made_for["made_for"].encode():
+        if (table.schema.metadata or {}).get(b"made_for") == made_for.encode():
             completions = table["completions"].to_pylist()
             print(
                 f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
                 f"{run.show(f'evaluation/{path.name}')}"
             )
+
+    # Complete the others, and keep each chunk.
     for start in range(len(completions), len(prompts), chunk):
         completions += sample(
             model,
@@ -69,13 +84,14 @@ def answered(
         questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
         table = pyarrow.table({"question": questions, "completions": completions})
         with atomic_write(path) as temporary:
-            pyarrow.parquet.write_table(table.replace_schema_metadata(made_for), temporary)
+            marked = table.replace_schema_metadata({"made_for": made_for})
+            pyarrow.parquet.write_table(marked, temporary)
     return completions
 
 
 def weights_identity(folder: Path) -> str:
-    """A short hash of the safetensors files in a folder, those of an adapter or a model: equal
-    weights, equal hash.
+    """Return a short hash of the safetensors files in a folder, those of an adapter or a model:
+    equal weights, equal hash.
 
     16 hexadecimal digits of the SHA-256 of each file's name, size and content.
     """
@@ -85,3 +101,101 @@ def weights_identity(folder: Path) -> str:
         with path.open("rb") as file:
             hashlib.file_digest(file, lambda: digest)  # reads it block by block
     return digest.hexdigest()[:16]
+
+
+@dataclass
+class Measurement:
+    """The held-out questions of a run, and what each model made of them.
+
+    elsewhere: questions of a kind that was not trained on, from the source `other`. evaluation:
+    what evaluation.json will hold, an entry per model. written: the completions, by the model's
+    name and "sampled", "greedy", "samples" or "other"; the run folder keeps them too (see
+    `complete`).
+    """
+
+    run: Run
+    settings: Preset
+    tags: TagFormat
+    holdout: pd.DataFrame
+    source: str
+    judge: Callable | None = None
+    batch_size: int | None = None
+    seed: int = 3407
+    evaluation: dict[str, dict] = field(default_factory=dict)
+    written: dict[tuple[str, str], list] = field(default_factory=dict)
+
+    def __post_init__(self):
+        # Sums, unless sums were trained: the pocket model knows these two alone, and a larger one
+        # should still know them after whatever it was trained on.
+        sums = self.source == "arithmetic/sums"
+        self.other = "arithmetic/differences" if sums else "arithmetic/sums"
+        options = {"train_size": 1, "holdout_size": 128, "seed": self.seed, "tags": self.tags}
+        self.elsewhere = load_task(self.other, **options).holdout
+
+    def measure(
+        self, name: str, model, tokenizer, weights: str, samples: int = 0, questions: int = 0
+    ) -> None:
+        """Complete each held-out question once sampled and once greedily, and score the answers.
+
+        weights: a text that tells these weights from all others, so that no completions of other
+            weights are reused.
+        samples: if given, also so many completions for each of the first `questions` (pass@k and
+            the majority vote), and one for each question of a kind that was not trained on.
+        """
+        from helpers.training.policy import engine_of
+
+        how = {
+            "model": model,
+            "tokenizer": tokenizer,
+            "identity": {"weights": weights},
+            "max_new_tokens": self.settings.max_completion_length,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+        }
+        temperature = self.settings.temperature
+
+        # One completion per question, in two ways.
+        entries = {}
+        for decoding, heat in (("sampled", temperature), ("greedy", 0.0)):
+            prompts = list(self.holdout["prompt"])
+            groups = complete(
+                self.run, f"{name}-{decoding}", prompts=prompts, temperature=heat, **how
+            )
+            self.written[name, decoding] = [text for (text,) in groups]
+            entries[decoding] = score(
+                self.written[name, decoding],
+                list(self.holdout["answer"]),
+                self.tags,
+                judge=self.judge,
+                rows=self.holdout,
+                difficulty=list(self.holdout["difficulty"])
+                if "difficulty" in self.holdout
+                else None,
+                count_tokens=lambda text: len(tokenizer(text)["input_ids"]),
+            )
+        entry = entries["sampled"] | {
+            "temperature": temperature,
+            "greedy": entries["greedy"],
+            "sampled_by": engine_of(model),
+        }
+        self.evaluation[name] = entry
+        if not samples:
+            return
+
+        # Several completions per question.
+        some = self.holdout[:questions]
+        how["temperature"] = temperature
+        groups = complete(
+            self.run, f"{name}-samples", prompts=list(some["prompt"]), samples=samples, **how
+        )
+        self.written[name, "samples"] = groups
+        answers = list(some["answer"])
+        entry |= sampled_scores(groups, answers, self.tags, judge=self.judge, rows=some)
+
+        # Questions of a kind that was not trained on.
+        rows = self.elsewhere
+        groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **how)
+        texts = [text for (text,) in groups]
+        self.written[name, "other"] = texts
+        scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
+        entry["other"] = {"source": self.other} | scored

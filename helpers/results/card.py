@@ -1,32 +1,34 @@
-"""The model card: README.md beside a merged model, with the hub's metadata, written from what the
-run folder records.
+"""What a run folder says about its model, as Markdown: the model card, README.md beside a merged
+model, and the first part of the page that `python -m helpers report` writes.
 
-Its text is `card.md.j2`.
+The text is `card.md.j2`.
 """
 
 import re
 import shutil
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PureWindowsPath
 
-from huggingface_hub import EvalResult, ModelCard, ModelCardData
+import jinja2
+from huggingface_hub import EvalResult, ModelCardData
 
 from helpers.data.files import FILE_TYPES
+from helpers.metrics.diagnosis import diagnose
+from helpers.metrics.history import read_metrics
+from helpers.metrics.signals import Finding
 from helpers.presets import EMBEDDED
-from helpers.results.report import (
-    MODELS,
-    Facts,
-    accuracy,
-    percent,
-    plain,
-    read,
-    settings_of,
-    verdict,
-)
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat
 from helpers.training.base import told
 
-_FIGURES = {  # in the run's figures/; those that are there are copied beside the card
+MODELS = {
+    "baseline": "before training",
+    "trained": "the policy with its adapter",
+    "unmerged": "the adapter on the base in full precision",
+    "merged": "the merged model, read from disk",
+    "adapter": "the adapter on the base in full precision",
+}
+FIGURES = {  # in the run's figures/, with a caption each
     "reward": "The weighted sum of the rewards.",
     "each_reward": "Each reward by itself, unweighted.",
     "spread": "The share of dead groups, whose completions all score the same.",
@@ -38,77 +40,192 @@ _FIGURES = {  # in the run's figures/; those that are there are copied beside th
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
 
 
+# --- The facts ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a run folder says, without the paths of a machine.
+
+    data, rewards, evaluation, comparison: data_report.json, reward_report.json, evaluation.json and
+    comparison.json; empty if the file is missing or outdated. outdated: for each outdated file, the
+    sentence of `Run.outdated`.
+    """
+
+    name: str
+    manifest: dict
+    data: dict
+    rewards: dict
+    evaluation: dict
+    comparison: dict
+    findings: list[Finding]
+    outdated: dict[str, str]
+
+
+def read_facts(run: Run) -> Facts:
+    """Return the facts of a run.
+
+    FileNotFoundError if it has no data or no training; ValueError for a damaged file, or if the
+    data were prepared again after the training (see `Run.section`).
+    """
+    run.section("data")
+    run.section("training")
+    # What is older than what it was made from is left out, and the reason is kept.
+    outdated = {}
+    files = {}
+    reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
+    for name in (*reports, "metrics.csv", "merged"):
+        reason = run.outdated(name)
+        if reason:
+            outdated[name] = reason
+        elif name in reports:
+            files[name] = portable(run.read_object(name))
+    findings = []
+    if "metrics.csv" not in outdated and (run.folder / "metrics.csv").exists():
+        findings = diagnose(read_metrics(run.folder / "metrics.csv"))
+    return Facts(
+        name=run.name,
+        manifest=portable(run.manifest),
+        data=files.get("data_report.json", {}),
+        rewards=files.get("reward_report.json", {}),
+        evaluation=files.get("evaluation.json", {}),
+        comparison=files.get("comparison.json", {}),
+        findings=findings,
+        outdated=outdated,
+    )
+
+
+def portable(value, key: str = ""):
+    """Return the same value with every absolute path in it cut to its file name: whose machine it
+    was is nobody's business.
+
+    >>> portable({"source": "/data/sums.csv", "model": "unsloth/Qwen3-4B"})
+    {'source': 'sums.csv', 'model': 'unsloth/Qwen3-4B'}
+    """
+    if isinstance(value, dict):
+        return {name: portable(entry, name) for name, entry in value.items()}
+    if isinstance(value, list):
+        return [portable(entry, key) for entry in value]
+    # a system prompt and a question may begin with a slash and are no path
+    if isinstance(value, str) and key not in ("system_prompt", "question"):
+        absolute = value.startswith("/") or PureWindowsPath(value).is_absolute()
+        # a Windows path may be written with either slash
+        return PureWindowsPath(value).name if absolute else value
+    return value
+
+
+def verdict(facts: Facts) -> list[str]:
+    """Return what to say first, a sentence each: the result of the training, the worst finding,
+    and what is wrong with the merged model.
+    """
+    # Did training help, by McNemar's test?
+    before = facts.evaluation.get("baseline")
+    after = facts.evaluation.get("trained")
+    compared = facts.comparison.get("sampled")
+    if before and after and compared:
+        p = compared["p_value"]
+        named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
+        what = f"sampled accuracy on {after['n']:,} held-out questions"
+        if p >= 0.05:
+            change = f"Whether training changed {what} cannot be told from chance. It went"
+        elif after["accuracy"] > before["accuracy"]:
+            change = f"Training raised {what}"
+        else:
+            change = f"Training lowered {what}"
+        sentences = [
+            f"{change} from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
+            f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
+            f"{named})."
+        ]
+    else:
+        sentences = [
+            "Whether training helped is not known: the model before and after it was not compared "
+            "on held-out questions."
+        ]
+    # The findings are sorted, the worst first.
+    if facts.findings and facts.findings[0].severity != "info":
+        sentences.append(str(facts.findings[0]))
+    # Is the merged model the one that was trained?
+    merged = facts.evaluation.get("merged")
+    if "merged" in facts.outdated:
+        sentences.append(
+            "The merged model is of an earlier training: run notebook 05 before using it."
+        )
+    elif after and merged and merged["ci95"][1] < after["ci95"][0]:
+        sentences.append(
+            f"The merged model is less accurate: {accuracy(merged)}, against {accuracy(after)} for "
+            "the policy it was made from."
+        )
+    return sentences
+
+
+# --- The card -------------------------------------------------------------------------------------
+
+
 def write(run: Run) -> Path:
     """Write README.md beside the merged model, with the figures it shows in `figures/`, and return
     its path.
 
-    FileNotFoundError if there is no merged model, or the run lacks what a card is written from;
-    ValueError as `report.write`.
+    FileNotFoundError if there is no merged model; otherwise errors as `read_facts`.
     """
-    place = run.require("merged")
-    for section in ("data", "training"):
-        run.section(section)
-    facts = read(run)
-    data, training = facts.manifest["data"], facts.manifest["training"]
-    there = [name for name in _FIGURES if (run.folder / f"figures/{name}.png").exists()]
-    for name in there:
+    folder = run.require("merged")
+    facts = read_facts(run)
+    figures = figures_of(run)
+    for name in figures:
         shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
-    card = ModelCard.from_template(
-        metadata(facts),
-        template_str=Path(__file__).with_name("card.md.j2").read_text(encoding="utf-8"),
-        facts=facts,
-        said=[sentence for _, sentence in verdict(facts)],
-        pocket=training["settings"]["model"] in EMBEDDED,
-        system_prompt=facts.data.get("system_prompt")
-        or TagFormat.parse(data["tags"]).system_prompt,
-        rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
-        recorded=[[key, plain(value)] for key, value in settings_of(training).items()],
-        figures={name: _FIGURES[name] for name in there},
-        models=MODELS,
-        is_file=_is_file(data["source"]),
-        **{"text": _escaped, "plain": plain, "percent": percent, "accuracy": accuracy},
-        **{"quoted": repr, "told": told},
-    )
-    with atomic_write(place / "README.md") as temporary:
-        card.save(temporary)
-    return place / "README.md"
+    with atomic_write(folder / "README.md") as temporary:
+        text = f"---\n{metadata(facts)}\n---\n\n{markdown(facts, figures)}"
+        temporary.write_text(text, encoding="utf-8", newline="")
+    return folder / "README.md"
+
+
+def figures_of(run: Run) -> dict[str, str]:
+    """Return those of FIGURES that the run has, with their captions."""
+    return {
+        name: caption
+        for name, caption in FIGURES.items()
+        if (run.folder / f"figures/{name}.png").exists()
+    }
 
 
 def metadata(facts: Facts) -> ModelCardData:
-    """The card's header for the hub, with the accuracies of the merged model.
+    """Return the card's header for the hub, with the accuracies of the merged model.
 
     What is not known is left out: the licence of any base but the pocket model, and the names of a
     local model or file, which the hub would take for its own.
     """
-    settings, source = facts.manifest["training"]["settings"], facts.manifest["data"]["source"]
+    settings = facts.manifest["training"]["settings"]
+    source = facts.manifest["data"]["source"]
     data_set, _, configuration = source.partition(":")
-    unsloth = settings.get("backend", "unsloth") == "unsloth"
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
-    on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
+    tags = ["grpo", "trl", "unsloth", "lora"]
+    if settings.get("backend") == "transformers":
+        tags.remove("unsloth")
     # the hub takes `owner/name` or `name` for a data set's type
     slug = re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
-    entry = facts.evaluation.get("merged", {})
-    results = [
-        EvalResult(
-            task_type="text-generation",
-            dataset_type=data_set if _HUB_ID.fullmatch(data_set) else slug,
-            dataset_name=f"{source}, held-out questions",
-            dataset_config=configuration or None,
-            metric_type="accuracy",
-            metric_name=f"accuracy, {decoding}",
-            metric_value=round(measured["accuracy"], 4),
-            metric_args={
-                "ci95": [round(bound, 4) for bound in measured["ci95"]],
-                "questions": measured["n"],
-            },
-        )
-        for decoding, measured in (("sampled", entry), ("greedy", entry.get("greedy")))
-        if measured
-    ]
+    results = []
+    sampled = facts.evaluation.get("merged", {})
+    for decoding, entry in (("sampled", sampled), ("greedy", sampled.get("greedy"))):
+        if entry:
+            result = EvalResult(
+                task_type="text-generation",
+                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else slug,
+                dataset_name=f"{source}, held-out questions",
+                dataset_config=configuration or None,
+                metric_type="accuracy",
+                metric_name=f"accuracy, {decoding}",
+                metric_value=round(entry["accuracy"], 4),
+                metric_args={
+                    "ci95": [round(bound, 4) for bound in entry["ci95"]],
+                    "questions": entry["n"],
+                },
+            )
+            results.append(result)
+    on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
-        tags=["grpo", "trl", *(["unsloth"] if unsloth else []), "lora"],
+        tags=tags,
         base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
         datasets=[data_set] if on_hub else None,
         license="apache-2.0" if settings["model"] in EMBEDDED else None,
@@ -129,8 +246,81 @@ def _is_file(source: str) -> bool:
 # --- The text -------------------------------------------------------------------------------------
 
 
+def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -> str:
+    """Return the facts as Markdown.
+
+    figures: the figures to show, with their captions. beside_model: with how to use the model and
+    how to make it again, as in the card; False for a page about the run.
+    """
+    data = facts.manifest["data"]
+    training = facts.manifest["training"]
+    # the settings, with the seed and where the training ended
+    recorded = {"preset": training["settings"].get("name")} | training["settings"]
+    for name in ("seed", "steps", "stopped_early"):
+        if name in training:
+            recorded[name] = training[name]
+    environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
+    return environment.get_template("card.md.j2").render(
+        facts=facts,
+        verdict=verdict(facts),
+        pocket=training["settings"]["model"] in EMBEDDED,
+        system_prompt=facts.data.get("system_prompt")
+        or TagFormat.parse(data["tags"]).system_prompt,
+        rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
+        recorded=[
+            [name, plain(value)]
+            for name, value in recorded.items()
+            if name not in ("name", "needs_gb")
+        ],
+        figures=figures,
+        models=MODELS,
+        is_file=_is_file(data["source"]),
+        beside_model=beside_model,
+        text=_escaped,
+        plain=plain,
+        percent=percent,
+        accuracy=accuracy,
+        quoted=repr,
+        told=told,
+    )
+
+
+def percent(value: float | None) -> str:
+    """Return a share as text; a dash if there is none.
+
+    >>> percent(0.957), percent(None)
+    ('95.7 %', '–')
+    """
+    return "–" if value is None else f"{100 * value:.1f} %"
+
+
+def accuracy(entry: dict | None) -> str:
+    """Return a measured accuracy with its interval; a dash if there is none.
+
+    >>> accuracy({"accuracy": 0.957, "ci95": [0.9358, 0.9714]})
+    '95.7 % (93.6 to 97.1)'
+    """
+    if not entry:
+        return "–"
+    low, high = entry["ci95"]
+    return f"{percent(entry['accuracy'])} ({100 * low:.1f} to {100 * high:.1f})"
+
+
+def plain(value: object) -> str:
+    """Return a setting as a person would write it.
+
+    >>> [plain(value) for value in (1000, 0.0015, True, None, "dapo")]
+    ['1000', '0.0015', 'yes', '–', 'dapo']
+    """
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _escaped(text: object) -> str:
-    """Any text as one line of Markdown that shows it as it is; a name that needs nothing
+    """Return any text as one line of Markdown that shows it as it is; a name that needs nothing
     else as code.
     """
     text = " ".join(str(text).split())

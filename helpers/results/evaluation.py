@@ -1,6 +1,6 @@
 """How good is a model, and how sure are we: accuracy, pass@k and majority vote on the holdout, each
-with a 95 % interval, and two models compared on the same questions. Making the completions that are
-scored here is `answering.py`'s work.
+with a 95 % interval, and two models compared on the same questions. `answering.py` makes the
+completions that are scored here.
 """
 
 import math
@@ -27,7 +27,8 @@ def right(
     judge: Callable | None = None,
     rows: pd.DataFrame | None = None,
 ) -> list[bool]:
-    """For each completion, whether the judge gives it full success, 1.0. One answer per completion.
+    """Return, for each completion, whether the judge gives it full success, 1.0. One answer per
+    completion.
 
     judge: a reward function, called with `completions` and `answer` as TRL would; None takes
         `correctness_reward` with these tags. What it scores None is not right. ValueError if it
@@ -61,8 +62,8 @@ def score(
     difficulty: list | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> dict:
-    """One entry of evaluation.json: accuracy, ci95 (two bounds), n, in_format (the share that is
-    exactly the format).
+    """Return an entry of evaluation.json: accuracy, ci95 (two bounds), n, in_format (the share that
+    is exactly the format).
 
     One completion a question; all lists have the same length.
 
@@ -77,23 +78,17 @@ def score(
     if count_tokens is not None:
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
-        levels = pd.Series(difficulty).dropna()
-        by_level = levels.index.groupby(levels)
-        # A column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2. As text, 9
-        # comes before 10.
-        entry["by_difficulty"] = {
-            f"{level:g}" if isinstance(level, float) else str(level): proportion(
-                [correct[at] for at in by_level[level]]
-            )
-            for level in sorted(
-                by_level, key=lambda x: (1, len(x), x) if isinstance(x, str) else (0, x)
-            )
-        }
+        entry["by_difficulty"] = {}
+        # pandas leaves out what has no level, and sorts the others
+        for level, some in pd.Series(correct).groupby(pd.Series(difficulty)):
+            # a column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2
+            name = f"{level:g}" if isinstance(level, float) else str(level)
+            entry["by_difficulty"][name] = proportion(some.tolist())
     return entry
 
 
 def proportion(correct: list[bool]) -> dict:
-    """The share that is right, with its interval: what every entry of evaluation.json has."""
+    """Return the share that is right, with its interval: a part of every entry."""
     low, high = wilson_interval(sum(correct), len(correct))
     return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
 
@@ -102,8 +97,8 @@ def proportion(correct: list[bool]) -> dict:
 
 
 def pass_at_k(n: int, c: int, k: int) -> float:
-    """The chance that at least one of k samples is right, estimated without bias from n samples of
-    which c are right.
+    """Return the chance that at least one of k samples is right, estimated without bias from n
+    samples of which c are right.
 
     1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. In whole numbers until the
     one division, so nothing overflows or cancels. For 0 <= c <= n and 1 <= k <= n.
@@ -116,8 +111,8 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 
 def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str:
-    """The completion that stands for the most frequent answer among the samples of one question; ""
-    where none has an answer.
+    """Return the completion that stands for the most frequent answer among the samples of one
+    question; "" if none has an answer.
 
     Answers are one vote where they are equal as numbers or as text (`42` and `42.0`; mathematics is
     not worked out). What has no answer block, or blocks that disagree, does not vote. Of several
@@ -128,16 +123,18 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     '<answer>42</answer>'
     """
     voters: dict[str, list[str]] = {}  # the completions, by the answer as it was first given
-    winner, most = "", 0
+    winner = ""
+    most = 0
     for completion in completions:
         given = judged_answer(completion, tags)
         if not given:
             continue
-        same = (known for known in voters if given == known or quick_verdict(given, known))
-        group = voters.setdefault(next(same, given), [])
+        equal = (known for known in voters if given == known or quick_verdict(given, known))
+        group = voters.setdefault(next(equal, given), [])
         group.append(completion)
         if len(group) > most:
-            winner, most = group[0], len(group)
+            winner = group[0]
+            most = len(group)
     return winner
 
 
@@ -150,8 +147,8 @@ def sampled_scores(
     judge: Callable | None = None,
     rows: pd.DataFrame | None = None,
 ) -> dict:
-    """pass@k and the majority vote of `samples` completions a question, as evaluation.json holds
-    them.
+    """Return pass@k and the majority vote of several completions per question, as evaluation.json
+    holds them.
 
     groups: the completions of each question, equally many. A k above their number is left out.
     judge, rows: see `right`; a row per question.
@@ -163,21 +160,19 @@ def sampled_scores(
     happened to show. ValueError if there are no groups or groups of several sizes.
     """
     (samples,) = {len(group) for group in groups}
+    # Judge all samples at once: each answer and each row as often as there are samples.
+    texts = [text for group in groups for text in group]
+    golds = [gold for gold in answers for _ in range(samples)]
     repeated = None if rows is None else rows.iloc[np.repeat(np.arange(len(rows)), samples)]
-    flat = right(
-        [text for group in groups for text in group],
-        [gold for gold in answers for _ in range(samples)],
-        tags,
-        judge,
-        repeated,
-    )
+    flat = right(texts, golds, tags, judge, repeated)
     # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
     counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
     chances = {}
-    for k in (k for k in ks if k <= samples):
-        total = float(counts @ np.array([pass_at_k(samples, c, k) for c in range(samples + 1)]))
-        interval = list(wilson_interval(total, len(groups)))
-        chances[str(k)] = {"value": total / len(groups), "ci95": interval}
+    for k in ks:
+        if k <= samples:
+            total = float(counts @ np.array([pass_at_k(samples, c, k) for c in range(samples + 1)]))
+            interval = list(wilson_interval(total, len(groups)))
+            chances[str(k)] = {"value": total / len(groups), "ci95": interval}
     voted = [majority_vote(group, tags) for group in groups]
     majority = right(voted, answers, tags, judge, rows)
     return {
@@ -203,7 +198,7 @@ def compare(
     names: tuple[str, str] = ("baseline", "trained"),
     examples: int = 3,
 ) -> dict:
-    """Two models on the same questions, one completion each: an entry of comparison.json.
+    """Compare two models on the same questions, one completion each: an entry of comparison.json.
 
     judge, rows: see `right`.
 
@@ -215,7 +210,8 @@ def compare(
     table = pd.DataFrame(
         {"question": questions, "answer": answers, "before": before, "after": after}
     )
-    was, now = (np.array(right(texts, answers, tags, judge, rows)) for texts in (before, after))
+    was = np.array(right(before, answers, tags, judge, rows))
+    now = np.array(right(after, answers, tags, judge, rows))
     return compare_outcomes(was, now, names) | {
         "won_examples": table[now & ~was].head(examples).to_dict("records"),
         "lost_examples": table[was & ~now].head(examples).to_dict("records"),
@@ -223,14 +219,17 @@ def compare(
 
 
 def compare_outcomes(was, now, names: tuple[str, str]) -> dict:
-    """What `compare` returns, without the examples, for whatever each of two models was right on.
+    """Return what `compare` does, without the examples, for whatever each of two models was right
+    on.
 
     was, now: True or False for each question, or for each game, in the same order.
     """
-    was, now = np.array(was, dtype=bool), np.array(now, dtype=bool)
-    won, lost = int(sum(now & ~was)), int(sum(was & ~now))
-    both, neither = int(sum(was & now)), int(sum(~was & ~now))
-    low, high = paired_interval(both, won, lost, neither)
+    was = np.array(was, dtype=bool)
+    now = np.array(now, dtype=bool)
+    won = int(sum(now & ~was))
+    lost = int(sum(was & ~now))
+    both = int(sum(was & now))
+    neither = int(sum(~was & ~now))
     return {
         "before": names[0],
         "after": names[1],
@@ -241,7 +240,7 @@ def compare_outcomes(was, now, names: tuple[str, str]) -> dict:
         "both_wrong": neither,
         "p_value": mcnemar_test(won, lost),
         "difference": (won - lost) / len(was),
-        "difference_ci95": [low, high],
+        "difference_ci95": list(paired_interval(both, won, lost, neither)),
     }
 
 
@@ -249,7 +248,7 @@ def compare_outcomes(was, now, names: tuple[str, str]) -> dict:
 
 
 def summary(evaluation: dict[str, dict]) -> list[str]:
-    """evaluation.json as lines of text, a model a line: accuracy with its interval, greedy
+    """Return evaluation.json as lines of text, a model a line: accuracy with its interval, greedy
     accuracy, in-format share, number of questions, and the mean length of a sampled completion in
     tokens; nothing for what was not measured.
     """
@@ -268,8 +267,8 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
 
 
 def samples_summary(evaluation: dict[str, dict]) -> list[str]:
-    """pass@k and the majority vote of evaluation.json as lines of text: a measure a line, a model a
-    column.
+    """Return pass@k and the majority vote of evaluation.json as lines of text: a measure a line, a
+    model a column.
 
     Models that were not sampled several times are left out; no line at all where none was.
     """
@@ -286,8 +285,8 @@ def samples_summary(evaluation: dict[str, dict]) -> list[str]:
 
 
 def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
-    """Sampled accuracy by difficulty as lines of text: a level a line, a model a column, with
-    intervals and questions.
+    """Return sampled accuracy by difficulty as lines of text: a level a line, a model a column,
+    with intervals and questions.
 
     Models whose questions have no levels are left out; no line at all where none has.
     """
@@ -300,17 +299,17 @@ def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
 
 
 def comparison_lines(comparison: dict) -> list[str]:
-    """What `compare` returned as lines of text: questions won and lost with the test, and the
-    difference with its interval.
+    """Return the result of `compare` as lines of text: questions won and lost with the test, and
+    the difference with its interval.
     """
     p = comparison["p_value"]
     surprise = f"p = {p:.3g}" if p >= 1e-15 else "p < 1e-15"
-    low, high = (100 * bound for bound in comparison["difference_ci95"])
+    low, high = comparison["difference_ci95"]
     return [
         f"{comparison['after']} against {comparison['before']}: won {comparison['won']}, lost "
-        f"{comparison['lost']} of "
-        f"{comparison['n']}; exact McNemar {surprise}",
-        f"accuracy {100 * comparison['difference']:+.1f} points ({low:.1f} to {high:.1f})",
+        f"{comparison['lost']} of {comparison['n']}; exact McNemar {surprise}",
+        f"accuracy {100 * comparison['difference']:+.1f} points "
+        f"({100 * low:.1f} to {100 * high:.1f})",
     ]
 
 
@@ -319,5 +318,5 @@ def _cell(value: float, ci95: list[float]) -> str:
 
 
 def _lines(table: pd.DataFrame) -> list[str]:
-    """A table as text, the names of its columns first; what a column lacks stays empty."""
+    """Return a table as text, the names of its columns first; what a column lacks stays empty."""
     return table.fillna("").to_string().splitlines() if len(table) else []

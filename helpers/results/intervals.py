@@ -16,7 +16,7 @@ _T975 = (
 
 
 def wilson_interval(successes: float, n: int) -> tuple[float, float]:
-    """The Wilson score interval of a proportion; honest at 0 and at 1, unlike mean ± z·se.
+    """Return the Wilson score interval of a proportion; honest at 0 and at 1, unlike mean ± z·se.
 
     E. B. Wilson, Journal of the American Statistical Association 22, 1927.
 
@@ -30,7 +30,8 @@ def wilson_interval(successes: float, n: int) -> tuple[float, float]:
     """
     if n < 1 or not 0 <= successes <= n:
         raise ValueError(f"{successes} successes of {n} is not a proportion.")
-    p, z2 = successes / n, _Z95 * _Z95
+    p = successes / n
+    z2 = _Z95 * _Z95
     centre = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = _Z95 / (1 + z2 / n) * math.sqrt(p * (1 - p) / n + z2 / (4 * n * n))
     # Rounding may push the bounds of 0/n and n/n past the point itself by 1e-17.
@@ -38,8 +39,8 @@ def wilson_interval(successes: float, n: int) -> tuple[float, float]:
 
 
 def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two accuracies on the same questions, (won - lost) /
-    n.
+    """Return the 95 % interval of the difference of two accuracies on the same questions,
+    (won - lost) / n.
 
     Newcombe's square-and-add interval from the two Wilson intervals and their correlation (R. G.
     Newcombe, Statistics in Medicine 17, 1998, 2635-2650, method 10). Like Wilson's, it has a width
@@ -49,11 +50,10 @@ def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float
     [0.026, 0.507]
     """
     n = both + won + lost + neither
-    after, before = both + won, both + lost
-    (low_after, high_after), (low_before, high_before) = (
-        wilson_interval(after, n),
-        wilson_interval(before, n),
-    )
+    after = both + won
+    before = both + lost
+    low_after, high_after = wilson_interval(after, n)
+    low_before, high_before = wilson_interval(before, n)
     margins = after * (n - after) * before * (n - before)
     covariance = both * neither - won * lost
     # a positive correlation narrows the interval, so it is taken with a continuity correction
@@ -71,7 +71,7 @@ def paired_interval(both: int, won: int, lost: int, neither: int) -> tuple[float
 
 
 def student_interval(values: list[float]) -> tuple[float, float]:
-    """The 95 % interval of a mean by Student's t (Biometrika 6, 1908): mean ± t·s/√n.
+    """Return the 95 % interval of a mean by Student's t (Biometrika 6, 1908): mean ± t·s/√n.
 
     nan for fewer than two values.
 
@@ -82,13 +82,14 @@ def student_interval(values: list[float]) -> tuple[float, float]:
         return math.nan, math.nan
     freedom = len(values) - 1
     t = _T975[freedom - 1] if freedom <= len(_T975) else _Z95
-    mean, half = statistics.mean(values), t * statistics.stdev(values) / math.sqrt(len(values))
+    mean = statistics.mean(values)
+    half = t * statistics.stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half
 
 
 def mcnemar_test(won: int, lost: int) -> float:
-    """The p-value of McNemar's exact two-sided test: how surprising is such a split if winning and
-    losing were a coin's toss.
+    """Return the p-value of McNemar's exact two-sided test: how surprising such a split is if
+    winning and losing are a coin's toss.
 
     Only questions that one model answers and the other does not can tell them apart: `won` and
     `lost` of them. The sign test (binomial, p = 1/2) on these, doubled; 1.0 where there are none.
@@ -97,7 +98,10 @@ def mcnemar_test(won: int, lost: int) -> float:
     >>> round(mcnemar_test(7, 1), 4)
     0.0703
     """
-    discordant, tail, term = won + lost, 0, 1
+    discordant = won + lost
+    tail = 0
+    term = 1  # the binomial coefficient of discordant and i
     for i in range(min(won, lost) + 1):
-        tail, term = tail + term, term * (discordant - i) // (i + 1)
+        tail += term
+        term = term * (discordant - i) // (i + 1)
     return min(1.0, 2 * tail / 2**discordant)

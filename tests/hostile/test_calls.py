@@ -137,7 +137,6 @@ PARAMETERS = [
     ),
     ({"merge": "typo"}, "merge='typo' is not known"),
     ({"merge": ["original"]}, "is not known"),
-    ({"serve": "maybe"}, "serve='maybe' is not known"),
     ({"gguf": 4}, "gguf=4 is no way of quantising"),
     ({"gguf": "q4_k_m; rm"}, "is no way of quantising"),
     ({"gguf": "q4_k_m"}, "gguf='q4_k_m' cannot be written here"),

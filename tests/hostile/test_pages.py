@@ -2,10 +2,12 @@
 
 import json
 
+import nbformat
 import pytest
+from bs4 import BeautifulSoup
 from finished import change, finished_run
 
-from helpers.results import card, report
+from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import marked
@@ -23,32 +25,27 @@ EVIL += (
 )
 
 
-def poison(comparison: dict) -> None:
-    """Put hostile text in front of every question, answer and completion that is compared."""
-    for compared in comparison.values():
-        for example in compared["won_examples"] + compared["lost_examples"]:
-            example |= {name: EVIL + text for name, text in example.items()}
-
-
-def test_hostile_text_is_shown_as_it_is(machine, tmp_path):
+def test_hostile_text_is_shown_as_it_is(machine, cli, tmp_path):
     run = finished_run()
-    change(run, "comparison.json", poison)
-    table = run.table("completions.parquet")
-    for column in ("question", "answer", "completion"):
-        table[column] = EVIL + table[column]
-    table.to_parquet(run.folder / "completions.parquet")
+    change(run, "manifest.json", lambda m: m["training"].update(rewards=[EVIL, "format_reward"]))
     case = {"name": EVIL, "completion": EVIL, "answer": "4", "expected": {"correctness_reward": 1}}
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    output = nbformat.v4.new_output("stream", name="stdout", text=EVIL)
+    copy = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
+    copy.metadata["papermill"] = {"end_time": "2100-01-01T00:00:00"}
+    nbformat.write(copy, run.path("notebooks/05_merge_and_inference.ipynb"))
+    assert cli("report", "--run", run.name)[0] == 0
     pages = {
-        "report": report.write(run).read_text(encoding="utf-8"),
+        "report": (run.folder / "report.html").read_text(encoding="utf-8"),
         "marked": marked(
             Lab([correctness_reward], [1.0]).cases(tmp_path / "cases.jsonl")
         ).to_html(),
     }
     for name, page in pages.items():
-        assert "<script" not in page and "<img" not in page and "<svg onload" not in page, name
         assert "&lt;script&gt;" in page, name
-        assert "href='javascript" not in page and 'href="javascript' not in page, name
+        elements = BeautifulSoup(page, "html.parser")
+        assert not elements(["script", "img"]) and not elements(onload=True), name
+        assert not elements("a", href=lambda address: "javascript" in address), name
 
 
 def test_no_secret_is_written(machine, cli, monkeypatch):
@@ -56,7 +53,7 @@ def test_no_secret_is_written(machine, cli, monkeypatch):
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, secret)
     run = finished_run()
-    report.write(run)
+    assert cli("report", "--run", run.name)[0] == 0
     card.write(run)
     written = [path for path in run.folder.rglob("*") if path.is_file()]
     holding = [path.name for path in written if secret.encode() in path.read_bytes()]

@@ -42,7 +42,7 @@ def test_without_a_budget_the_embedded_model_answers_all_and_the_cost_is_printed
 @pytest.mark.slow
 def test_05_with_a_small_budget_measures_all_models_on_the_same_few_questions(small, execute):
     shutil.rmtree(small.folder / "evaluation")
-    printed = execute("05", small, sampling_seconds=1e-3, samples=2, serve=False)
+    printed = execute("05", small, sampling_seconds=1e-3, samples=2)
     assert FEW.format("128 held-out questions") in printed
     assert "8 of 32 questions for pass@k" in printed
     assert "sampling_seconds=None lifts the limit" in printed

@@ -5,7 +5,6 @@ import pytest
 from PIL import Image
 from transformers import AutoProcessor
 
-from helpers.results import report
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -22,8 +21,7 @@ def test_each_policy_is_measured_sighted_blind_and_swapped(lesson):
     assert history["holdout/sighted"].notna().tolist() == [True, False, False, True]
     assert history["holdout/blind"].between(0, 1).sum() == 2
     assert "count alone: reward" in printed and printed.count("Not answered yet") == 3
-    page = report.write(run).read_text(encoding="utf-8")
-    assert "trained, blind<" in page and "trained, swapped<" in page
+    assert "trained, blind " in printed and "trained, swapped " in printed
 
 
 def test_the_merged_model_is_read_back_by_its_processor_and_completions_have_their_questions(

@@ -90,7 +90,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     assert recorded["rewards"] == ["my_reward"]
     assert recorded["own_rewards"] == recorded["judge"] == "rewards/mine.py:my_reward*1"
     assert "--run mine --only 04,05\n" in said(run.require("notebooks/07_your_own_task.ipynb"))
-    small = ["samples=2", "sampled_questions=8", "serve=false"]
+    small = ["samples=2", "sampled_questions=8"]
     assert pipeline.run("mine", None, "04,05", small) == 0
     assert run.evaluation["merged"]["n"] == 29
 
@@ -143,7 +143,7 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(lesson):
     assert right(texts, [GOLD] * 3) == [True, False, False], "for it, a record is a text"
     assert right(texts, [GOLD] * 3, judge=judge) == [True, True, False]
     before = run.evaluation["trained"]
-    options = ["samples=2", "sampled_questions=8", "serve=false"]
+    options = ["samples=2", "sampled_questions=8"]
     assert pipeline.run(run.name, None, "05", options) == 0
     trained, merged = run.evaluation["trained"], run.evaluation["merged"]
     assert trained["ci95"][0] <= before["accuracy"] <= trained["ci95"][1] and merged["n"] == 64

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save_file
 
 from helpers.presets import PRESETS
-from helpers.results.answering import answered, weights_identity
+from helpers.results.answering import Measurement, complete, weights_identity
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
@@ -63,7 +63,7 @@ def ask(model, tokenizer):
             "max_new_tokens": 12,
             "chunk": 3,
         }
-        return answered(Run("kept"), name, model, tokenizer, prompts, **(settings | options))
+        return complete(Run("kept"), name, model, tokenizer, prompts, **(settings | options))
 
     return ask
 
@@ -167,3 +167,19 @@ def test_equal_weights_have_one_hash_and_others_another(tmp_path):
     (b / "model.safetensors").unlink()
     hashes.add(weights_identity(b))
     assert len(hashes - {weights_identity(a)}) == 5
+
+
+# --- What is measured besides ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "other"),
+    [
+        ("arithmetic/sums", "arithmetic/differences"),
+        ("arithmetic/differences", "arithmetic/sums"),
+        ("my/rows.csv", "arithmetic/sums"),
+    ],
+)
+def test_what_was_forgotten_is_looked_for_where_the_training_was_not(source, other):
+    exam = Measurement(None, PRESETS["pocket"], THINK_ANSWER, None, source)
+    assert exam.other == other and len(exam.elsewhere) == 128

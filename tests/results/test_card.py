@@ -1,15 +1,17 @@
-"""The model card: metadata that the hub accepts, nothing that is not known, and how such a model
-is made again.
+"""The facts of a run and the model card: what they conclude, metadata that the hub accepts, nothing
+that is not known, and how such a model is made again.
 """
 
 import re
 import shutil
 
 import pytest
-from finished import change, finished_run
+from finished import change, compared, entry, finished_run
 from huggingface_hub import ModelCard
 
-from helpers.results import card, report
+from helpers.metrics.signals import Finding
+from helpers.results import card
+from helpers.results.card import Facts, portable, read_facts, verdict
 from helpers.runs import Run
 
 # what the hub's own check demands of a data set's type
@@ -18,6 +20,76 @@ HUB_ID = re.compile(r"^(?:[\w-]+/)?[\w.-]+$")
 
 def written(run: Run) -> ModelCard:
     return ModelCard(card.write(run).read_text(encoding="utf-8"))
+
+
+# --- The facts ------------------------------------------------------------------------------------
+
+
+NOTHING = {name: {} for name in ("manifest", "data", "rewards", "outdated")}
+PAIR = {"baseline": entry(167), "trained": entry(490)}
+COMPARED = {"sampled": compared()}
+
+
+def sentences(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list[str]:
+    known = {"name": "told", "evaluation": evaluation, "comparison": comparison}
+    return verdict(Facts(**(NOTHING | known | {"findings": list(findings)} | more)))
+
+
+@pytest.mark.parametrize(
+    ("after", "comparison", "said"),
+    [
+        (
+            490,
+            compared(),
+            "Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) "
+            "to 95.7 % (93.6 to 97.1): 326 questions won, 3 lost (exact McNemar p < 1e-15).",
+        ),
+        (100, compared(3, 70, p=0.004), "Training lowered sampled accuracy"),
+        (180, compared(1, 0, p=1.0), ": 1 question won, 0 lost (exact McNemar p = 1)"),
+        (180, compared(20, 7, p=0.05), "cannot be told from chance. It went from 32.6 %"),
+        (180, compared(20, 7, p=0.049), "Training raised"),
+        (None, compared(), "Whether training helped is not known"),
+        (490, None, "Whether training helped is not known"),
+    ],
+)
+def test_the_result_is_said_as_strongly_as_it_is_known(after, comparison, said):
+    evaluation = {"baseline": entry(167)} | ({"trained": entry(after)} if after else {})
+    (found,) = sentences(evaluation, {"sampled": comparison} if comparison else {})
+    assert said in found
+
+
+def finding(severity: str, what: str = "The KL is high.") -> Finding:
+    return Finding(severity, "kl", what, "0.6 at steps 1 to 9", "Lower the learning rate.")
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        ({"findings": [finding("info")]}, []),
+        ({"findings": [finding("critical"), finding("warning", "Else.")]}, ["The KL is high"]),
+        ({"outdated": {"merged": "why"}}, ["is of an earlier training"]),
+        ({"evaluation": PAIR | {"merged": entry(480)}}, []),
+        ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1 %"]),
+    ],
+)
+def test_the_worst_finding_and_what_is_wrong_with_the_merge_come_next(facts, said):
+    found = sentences(**facts)[1:]
+    assert len(found) == len(said)
+    assert all(part in sentence for part, sentence in zip(said, found, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ({"cases": ["/tmp/a b.jsonl"]}, {"cases": ["a b.jsonl"]}),
+        ({"source": "C:\\data\\a.csv"}, {"source": "a.csv"}),
+        ({"source": "C:/data/a.csv", "seed": 7}, {"source": "a.csv", "seed": 7}),
+        ({"model": "unsloth/Qwen3-4B"}, {"model": "unsloth/Qwen3-4B"}),
+        ({"system_prompt": "/no_think Answer."}, {"system_prompt": "/no_think Answer."}),
+    ],
+)
+def test_of_a_path_only_the_file_name_is_told(value, told):
+    assert portable(value) == told
 
 
 # --- Metadata -------------------------------------------------------------------------------------
@@ -41,9 +113,7 @@ def test_the_metadata_is_what_the_hub_reads(run):
     assert (sampled.dataset_type, sampled.metric_value) == ("arithmetic/sums", 0.9531)
     assert sampled.metric_args == {"ci95": [0.9312, 0.9683], "questions": 512}
     assert (sampled.metric_name, greedy.metric_name) == ("accuracy, sampled", "accuracy, greedy")
-
-
-def test_a_model_that_was_not_measured_claims_no_accuracy(run):
+    # a model that was not measured claims no accuracy
     change(run, "evaluation.json", lambda evaluation: evaluation.pop("merged"))
     assert not {"model-index", "metrics"} & written(run).data.to_dict().keys()
 
@@ -55,16 +125,11 @@ def test_a_model_that_was_not_measured_claims_no_accuracy(run):
         ({"model": "/models/Qwen3-4B"}, {}),
         ({"model": "pocket"}, {"license": "apache-2.0"}),
         (
-            {"model": "a/b", "source": "openai/gsm8k"},
-            {"base_model": "a/b", "datasets": ["openai/gsm8k"]},
-        ),
-        (
             {"model": "a/b", "source": "openai/gsm8k:main"},
             {"base_model": "a/b", "datasets": ["openai/gsm8k"]},
         ),
         ({"model": "a/b", "source": "reasoning-gym/leg_counting"}, {"base_model": "a/b"}),
         ({"model": "a/b", "source": "data/my sums.csv"}, {"base_model": "a/b"}),
-        ({"model": "a/b", "source": "data/sums.csv"}, {"base_model": "a/b"}),
         ({"model": "a/b", "source": "C:\\data\\sums.csv"}, {"base_model": "a/b"}),
     ],
 )
@@ -79,27 +144,35 @@ def test_only_what_is_known_is_claimed(machine, recorded, known):
 # --- The text -------------------------------------------------------------------------------------
 
 
-def test_the_card_tells_data_rewards_settings_evaluation_and_merge(run):
+def test_the_card_tells_data_rewards_settings_evaluation_merge_and_how_to_repeat_it(run):
+    git = {"revision": "a" * 40, "dirty": True}
+    change(run, "manifest.json", lambda m: m["training"].update(seed=7, git=git))
     text = written(run).text
     for part in (
+        "LoRA adapter of rank 16 on 4-bit weights, trained for 32 steps and merged.",
         "- Training raised sampled accuracy on 512 held-out questions from 32.6 % (28.7 to 36.8) "
         "to 95.7 % (93.6 to 97.1): 326",
-        "LoRA adapter of rank 16 on 4-bit weights, trained for 32 steps and merged.",
         '{"role": "system", "content": \'Think step by step inside <think> and </think>.',
-        "| fingerprint | 39d12b00ee4c3ef50872 |",
         "| dropped | 3 (empty answer) |",
+        "| fingerprint | 39d12b00ee4c3ef50872 |",
         "| `correctness_reward` | 1 |\n| `format_reward` | 0.5 |",
         "The laboratory, before training: **go**.",
         "| `learning_rate` | 0.001 |",
         "The reference of the KL is the base model",
+        "The run has no figures: notebook 04_training_metrics draws them.",
         "| merged: the merged model, read from disk | 95.3 % (93.1 to 96.8) | 95.3 % (93.1 to "
         "96.8) | 50.0 % | 512 |",
         "The merged model (float32), read from disk, does 100.0 % of what the adapter does to the "
         "logits of its base.",
-        "| trl | 1.15.0 |",
+        f"git checkout {'a' * 40}\n",
+        "python -m helpers run --run told --preset pocket -p seed=7\n",
         "`39d12b00ee4c3ef5`",
+        "changes that were not committed",
+        "prepared with seed 3407",
+        "| trl | 1.15.0 |",
     ):
         assert part in text, part
+        text = text[text.index(part) :]  # in this order
 
 
 def test_what_is_not_so_is_not_said(machine):
@@ -131,8 +204,6 @@ def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_
 
 
 def test_the_figures_that_it_shows_lie_beside_it_and_no_other_is_shown(run):
-    assert "04_training_metrics draws them" in written(run).text
-    assert not (run.folder / "merged/figures").exists()
     for name in ("reward", "kl", "something_else"):
         run.path(f"figures/{name}.png").write_bytes(name.encode())
     text = written(run).text
@@ -151,28 +222,20 @@ def test_a_name_that_is_markdown_stays_a_name(run):
 
 def test_no_path_of_a_machine_is_told(machine):
     run = finished_run(source="/home/beatrix/my sums.csv", model="/home/beatrix/models/Qwen3-4B")
-    change(run, "evaluation.json", lambda e: e["baseline"]["other"].update(source="/home/b.csv"))
-    text, page = (made.write(run).read_text(encoding="utf-8") for made in (card, report))
-    assert "beatrix" not in text + page and "/home" not in text + page and "b.csv" in page
+    text = card.write(run).read_text(encoding="utf-8")
+    assert "beatrix" not in text and "/home" not in text
     assert "my sums.csv is a file of the author's" in text
 
 
-def test_a_training_or_a_merge_that_is_not_there_is_named(run):
+def test_what_is_missing_or_outdated_is_named(run):
+    later = "2100-01-01T00:00+00:00"
+    change(run, "manifest.json", lambda m: m["training"].update(written=later))
+    text = written(run).text
+    assert "not known" in text and "is of an earlier training than the run" in text
+    assert "95.3 %" not in text, "of another model"
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
-        card.write(run)
+        read_facts(run)
     shutil.rmtree(run.folder / "merged")
     with pytest.raises(FileNotFoundError, match="Run notebook 05_merge_and_inference first"):
         card.write(run)
-
-
-# --- How to reproduce -----------------------------------------------------------------------------
-
-
-def test_what_a_command_cannot_bring_back_is_said(run):
-    git = {"revision": "a" * 40, "dirty": True}
-    change(run, "manifest.json", lambda m: m["training"].update(seed=7, git=git))
-    text = written(run).text
-    assert f"git checkout {'a' * 40}\n" in text and "changes that were not committed" in text
-    assert "python -m helpers run --run told --preset pocket -p seed=7\n" in text
-    assert "prepared with seed 3407" in text

@@ -15,7 +15,7 @@ ROWS = pd.DataFrame(
 
 
 def test_each_picture_goes_to_another_row_that_asks_the_same_if_there_is_one():
-    given = looking.swaps(ROWS)
+    given = looking.swapped_places(ROWS)
     assert sorted(given) == list(range(7)) and all(place != at for at, place in enumerate(given))
     questions = ROWS["question"]
     assert all(questions[given[at]] == questions[at] for at in (0, 1, 2, 3, 5))
@@ -37,13 +37,13 @@ def test_an_entry_counts_each_way_and_what_swapping_leaves():
         "blind": answered("1111111"),
         "swapped": answered("9999999"),
     }
-    entry = looking.looked(texts, ROWS)
+    entry = looking.score_conditions(texts, ROWS)
     assert entry["accuracy"] == pytest.approx(6 / 7) and entry["in_format"] == 1
     assert entry["blind"]["accuracy"] == pytest.approx(3 / 7)
     assert entry["swapped"]["accuracy"] == 0 and entry["swapped"]["n"] == 7
     # of the rows that ask a: 1 gets 1's, the other two do not
     assert entry["same_answer"] == pytest.approx(1 / 7)
-    told = "\n".join(looking.lines("trained", entry))
+    told = "\n".join(looking.summary("trained", entry))
     assert "trained, sighted  85.7%" in told and "same answer in 14.3% of the rows" in told
     del texts["swapped"]
-    assert "swapped" not in looking.looked(texts, ROWS)
+    assert "swapped" not in looking.score_conditions(texts, ROWS)

@@ -22,7 +22,7 @@ def run(executed, tmp_path, monkeypatch) -> Run:
 @pytest.mark.parametrize("merge", ["dequantised", "adapter"])
 def test_every_way_to_merge_is_measured(run, merge):
     shutil.rmtree(run.path("merged"))
-    given = [f"merge={merge}", "samples=2", "sampled_questions=8", "serve=false"]
+    given = [f"merge={merge}", "samples=2", "sampled_questions=8"]
     assert pipeline.run(run.name, None, "05", given) == 0
     evaluation = json.loads(run.require("evaluation.json").read_text())
     name = "adapter" if merge == "adapter" else "merged"

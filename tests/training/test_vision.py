@@ -29,11 +29,11 @@ def rows():
 
 def test_a_look_is_right_far_more_often_than_a_guess(loaded, rows):
     texts = looking.completions(*loaded, rows, SETTINGS, seed=1)
-    entry = looking.looked(texts, rows)
+    entry = looking.score_conditions(texts, rows)
     looks = [text.startswith("<think>I look") for text in texts["sighted"]]
     assert entry["in_format"] > 0.95 and 0.05 < sum(looks) / len(looks) < 0.3
     assert entry["accuracy"] < 0.5
-    again = looking.completions(*loaded, rows, SETTINGS, seed=1, ways=("blind",))
+    again = looking.completions(*loaded, rows, SETTINGS, seed=1, conditions=("blind",))
     assert again["blind"] == texts["blind"] != texts["sighted"], "seeded; the picture matters"
 
 
