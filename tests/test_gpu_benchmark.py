@@ -104,14 +104,11 @@ def called(tmp_path, monkeypatch, capsys):
     """
 
     def called(*arguments, seconds=60, **programs):
-        def start(module, options, log, environment):
-            program = programs[module.rpartition(".")[2]]
-            log.parent.mkdir(exist_ok=True)
-            with log.open("w") as file:
-                command = [sys.executable, "-c", program, *options]
-                return subprocess.Popen(command, stderr=file, start_new_session=True)
+        def start(part, options, output):
+            command = [sys.executable, "-c", programs[part], *options]
+            return subprocess.Popen(command, stderr=output, start_new_session=True)
 
-        monkeypatch.setattr(runner.subprocesses, "start", start)
+        monkeypatch.setattr(runner, "start", start)
         monkeypatch.setattr(runner, "PARTS", dict.fromkeys(programs, seconds))
         monkeypatch.setattr(sys, "argv", ["gpu", *arguments, "--to", str(tmp_path / "gpu")])
         code = runner.main()

@@ -105,7 +105,7 @@ def test_no_kernel_takes_its_place(run, training):
         ("07", "run --run told --only 03", "--only 01,03 --fresh"),
         # it would leave 03 without data
         ("07", "run --run told --only 03 --fresh", "--only 01,03 --fresh"),
-        ("07", "train --run told", "notebook 07 made"),
+        ("07", "train told", "notebook 07 made"),
         ("01", "run --run told --only 01,07", "over one another"),
         ("01", "run --run told --only 07,10", "over one another"),
         ("01", "run --only 06,07", "06: demo, 07: your-own-task"),

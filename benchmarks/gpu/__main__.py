@@ -10,24 +10,28 @@ written: benchmarks/results/gpu.md, or runs/gpu-rehearsal.md. Logs are in runs/g
 
 import argparse
 import ast
+import contextlib
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from benchmarks.gpu import common
-from helpers import subprocesses
+from helpers import PROJECT
 from helpers.runs import runs_folder
 
-# The seconds that each may take. The first eight need no vLLM, and four of them only torch,
-# Transformers and PEFT.
+# The seconds that each may take. Only the last needs vLLM. With six minutes of a card:
+# python -m benchmarks.gpu nf4 unsloth_step trl_step pocket --minutes 6
 PARTS = {
-    "merge_proof": 120,
     "nf4": 120,
     "unsloth_step": 120,
     "trl_step": 120,
+    "pocket": 160,
+    "merge_proof": 120,
     "memory": 120,
     "sampling": 120,
     "learning": 120,
@@ -52,8 +56,10 @@ def main() -> int:
     if unknown := set(args.parts) - set(PARTS):
         parser.error(f"no part {', '.join(sorted(unknown))}; known: {', '.join(PARTS)}")
     folder, ends = common.folder_of(args), time.monotonic() + 60 * args.minutes
+    # a kill ends the part that runs, too, as Ctrl-C does
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     for part in args.parts or PARTS:
-        if part == "notebooks" and args.rehearse:
+        if part in ("pocket", "notebooks") and args.rehearse:
             continue  # the tests execute them
         budget = PARTS[part] * (_SLOWER if args.rehearse else 1)
         if not args.parts and read(folder, part).get("outcome") == "passed":
@@ -70,27 +76,45 @@ def main() -> int:
 
 
 def run(part: str, folder: Path, rehearse: bool, budget: float) -> dict:
-    """What came of a part. One that is cut short has failed, and the next call does it again."""
+    """Return what came of a part. One that is cut short has failed, and the next call does it again."""
     log = runs_folder() / "gpu-check" / f"{part}.log"
-    log.unlink(missing_ok=True)
+    log.parent.mkdir(parents=True, exist_ok=True)
     (folder / f"{part}.json").unlink(missing_ok=True)
-    options = ["--to", str(folder), *["--rehearse"] * rehearse]
-    process, began = (
-        subprocesses.start(f"benchmarks.gpu.{part}", options, log, {}),
-        time.monotonic(),
-    )
-    try:
-        process.wait(budget)
-        problem = subprocesses.last_error(log, _WHY)
-    except subprocess.TimeoutExpired:
-        problem = f"It was ended after {budget} s, its budget."
-    finally:
-        subprocesses.end([process])
+    began = time.monotonic()
+    with log.open("w", encoding="utf-8") as output:
+        process = start(part, ["--to", str(folder), *["--rehearse"] * rehearse], output)
+        try:
+            process.wait(budget)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            ended = process.returncode is not None
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # with whatever it has left
+            process.wait()
     if not read(folder, part):
+        # why it failed, by its log: what _WHY finds last, or else the last line
+        text = log.read_text(encoding="utf-8", errors="replace")
+        why = _WHY.findall(text) or [line for line in text.splitlines() if line.strip()]
+        problem = why[-1].strip() if why else "it ended without a word"
+        if not ended:
+            problem = f"It was ended after {budget} s, its budget."
         found = {"outcome": "failed", "seconds": time.monotonic() - began, "on": common.machine()}
         found |= {"found": {}, "problems": [problem], "left_out": []}
         common.write(folder, part, found)
     return read(folder, part)
+
+
+def start(part: str, options: list[str], output) -> subprocess.Popen:
+    """Start a part as a process with a session of its own, which can be ended as a whole."""
+    return subprocess.Popen(
+        [sys.executable, "-m", f"benchmarks.gpu.{part}", *options],
+        cwd=PROJECT,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
 
 
 def read(folder: Path, part: str) -> dict:

@@ -21,7 +21,6 @@ from helpers import PROJECT
 from helpers.environment import package_versions, quiet, this_machine
 from helpers.presets import PRESETS
 from helpers.runs import runs_folder, write_json
-from helpers.subprocesses import end_with_parent
 from helpers.training.memory import Shape, shape_of
 
 RESULTS = PROJECT / "benchmarks" / "results" / "gpu"
@@ -54,7 +53,6 @@ def main(measure: Callable[[Result], None]) -> None:
     os.environ |= {"HF_HUB_OFFLINE": "1", "GRPO_ANY_VERSIONS": "1", "VLLM_NO_USAGE_STATS": "1"}
     os.environ["UNSLOTH_DISABLE_STATISTICS"] = "1"
     quiet()
-    end_with_parent()
     part = Path(sys.argv[0]).stem
     parser = argparse.ArgumentParser(description=sys.modules["__main__"].__doc__)
     add_arguments(parser)
