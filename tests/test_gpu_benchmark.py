@@ -69,10 +69,10 @@ def test_the_rehearsal_passes_and_four_parts_need_nothing_but_transformers_and_p
         "trl_step": "needs unsloth",
     }
     found = rehearse(folder)  # the rest
-    assert list(runner.PARTS)[:-1] == [name for name in runner.PARTS if name in found]
+    assert runner.PARTS.keys() - found == {"pocket", "notebooks"}
     assert {one["outcome"] for one in found.values()} == {"passed"}
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
-    assert text.count("| passed,") == 8 and text.count("| not run |") == 1
+    assert text.count("| passed,") == 8 and text.count("| not run |") == 2
 
     merges = found["merge_proof"]["found"]
     assert merges["a left-out matrix"] == "refused"
