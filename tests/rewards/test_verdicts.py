@@ -16,7 +16,7 @@ from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward, fuzzy_match_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.verdicts import against_report, differences, marked
-from helpers.rewards.own import located, own_rewards, read_rewards
+from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
 from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER, completion_text
@@ -290,6 +290,7 @@ def test_the_report_of_broken_rewards_is_json():
 BOTH = [partial(correctness_reward), format_reward]
 WEIGHTS = {"correctness_reward": {"weight": 1.0}, "format_reward": {"weight": 0.5}}
 GO = {"rewards": WEIGHTS, "verdict": {"go": True, "stops": [], "notes": []}}
+EDITED = WEIGHTS | {"format_reward": {"weight": 0.5, "source": "another file's hash"}}
 NO_GO = GO | {"verdict": {"go": False, "stops": ["It pays to copy."]}}
 
 
@@ -300,6 +301,12 @@ NO_GO = GO | {"verdict": {"go": False, "stops": ["It pays to copy."]}}
         (GO, BOTH[:1], [1.0], "^NOT WHAT .* correctness_reward x 1, format_reward x 0.5"),
         (GO, BOTH, [1.0, 0.7], "^NOT WHAT"),
         (GO, [*BOTH, min_length_reward], [1.0, 0.5, 1.0], "^NOT WHAT"),
+        (
+            GO | {"rewards": EDITED},
+            BOTH,
+            [1.0, 0.5],
+            "^NOT WHAT .*: the source of format_reward has",
+        ),
         (NO_GO, BOTH, [1.0, 0.5], "^NOT APPROVED: .*NO GO: It pays to copy.$"),
         (None, BOTH, [1.0, 0.5], "^NOT TESTED: .*/tested/reward_report.json is not there"),
     ],
@@ -309,31 +316,3 @@ def test_what_trains_is_compared_with_what_was_tested(runs, report, functions, w
     if report:
         write_json(run.path("reward_report.json"), report)
     assert re.search(says, against_report(run, functions, weights))
-
-
-EDITED = """def brevity(completions, **columns):
-    return [1.0 for _ in completions]
-"""
-
-
-def test_a_reward_that_was_edited_under_the_same_name_is_not_what_was_tested(runs, tmp_path):
-    run, file = Run("edited"), tmp_path / "mine.py"
-    file.write_text(EDITED, encoding="utf-8")
-    given = located(f"{file}:brevity, correctness*0.5")
-    functions, weights = own_rewards(run, given, THINK_ANSWER)
-    report = Lab(functions, weights, THINK_ANSWER).report() | {"verdict": {"go": True, "stops": []}}
-    write_json(run.path("reward_report.json"), report)
-    assert against_report(run, functions, weights).endswith("tested and approved.")
-
-    # the edited file is what trains, and it is not called tested
-    file.write_text(EDITED.replace("1.0", "0.0"), encoding="utf-8")
-    functions, weights = own_rewards(run, given, THINK_ANSWER)
-    assert functions[0](completions=["a"]) == [0.0]
-    said = against_report(run, functions, weights)
-    assert said.startswith("NOT WHAT NOTEBOOK 2 TESTED: the source of brevity has changed")
-
-    # a report of an earlier version has no hash: names and weights decide
-    for entry in report["rewards"].values():
-        del entry["source"]
-    write_json(run.path("reward_report.json"), report)
-    assert against_report(run, functions, weights).endswith("tested and approved.")
