@@ -170,7 +170,7 @@ def test_a_fault_stops(sums):
         (
             [correctness_reward, partial(min_length_reward, minimum=150)],
             [1.0, 0.5],
-            r"\A('.*min_length_reward pays for it.*\n){3}'filler .* win too\.\Z",
+            r"\A('.*min_length_reward pays for it.*\n){3}'chatter behind .* win too\.\Z",
         ),
         (
             [format_reward],
