@@ -14,8 +14,9 @@ from examples.more_rewards import code_format_reward
 from helpers.rewards.code.monty import Monty
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
 from helpers.rewards.code.run import Limits, Outcome
-from helpers.rewards.lab import Lab, load_cases
+from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER
 
 ADD = [
@@ -145,12 +146,6 @@ def test_what_is_printed_must_be_the_same_but_for_white_space_at_the_ends(progra
     assert tests_reward([fenced(program)], tests=[SUM]) == [earned]
 
 
-def test_functions_of_one_program_are_tested_together():
-    program = RIGHT_ADD + "def double(a):\n    return 3 * a"
-    tests = ["assert add(1, 2) == 3", "assert double(2) == 4", "assert double(0) == 0"]
-    assert tests_reward([program], tests=[tests]) == [pytest.approx(2 / 3)]
-
-
 def test_each_row_has_its_own_tests_and_entry_point():
     check = "def check(candidate):\n    assert candidate(2) == 4\n"
     bodies = ["def double(n):\n    return 2 * n", "def square(n):\n    return n * n"]
@@ -158,6 +153,9 @@ def test_each_row_has_its_own_tests_and_entry_point():
     points = ["double", "square", "square", "double"]
     assert tests_reward(both, tests=[check] * 4, entry_point=points) == [1.0, 1.0, 0.0, 0.0]
     assert tests_reward(bodies[:1] * 2, tests=[check] * 2, entry_point="double") == [1.0, 1.0]
+    # functions of one program are tested together
+    tests = ["assert double(2) == 4", "assert square(3) == 9", "assert square(1) == 2"]
+    assert tests_reward(["\n".join(bodies)], tests=[tests]) == [pytest.approx(2 / 3)]
 
 
 def test_long_arrays_of_two_rows_are_not_taken_for_one():
@@ -183,50 +181,40 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
         "tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot "
         "be read"
     )
-    assert (
-        "neither JSON nor Python" in told
-        and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
-    )
+    assert "neither JSON nor Python" in told
+    assert "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
         "tests_reward/not_started": 0.0,
     }
+    assert judged(tests_reward, ["print(3)"])[0] == [None], "the data has no tests"
 
 
-def test_data_without_tests_is_told():
-    scores, (told,), metrics = judged(tests_reward, ["print(3)"])
-    assert scores == [None] and "the data has no column `tests`" in told
-    assert metrics["tests_reward/unreadable"] == 1.0
+@pytest.mark.parametrize(
+    ("kind", "score", "told"),
+    [("timeout", 0.0, []), ("not started", None, ["1 × programs that were not started"])],
+)
+def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, told):
+    scores, warned, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=Counting(kind))
+    assert scores == [score] and metrics["tests_reward/not_started"] == len(told)
+    assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
 
 
-# --- No program twice ---------------------------------------------------------------
+# --- What is run ----------------------------------------------------------------------------------
 
 
-def test_each_distinct_program_is_run_once():
+def test_each_distinct_program_is_run_once_and_without_the_expected_values():
     backend = Counting()
     completions = [
         fenced(RIGHT_ADD),
         f"Sure:\n{fenced(RIGHT_ADD)}",
-        fenced("def add(a, b):\n    return 0"),
+        fenced("def add(a, b):\n    return 1337"),
         "",
     ]
-    assert tests_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 0.5, 0.0]
-    assert len(backend.jobs) == 2
-
-
-def test_the_expected_values_are_no_part_of_what_is_run():
-    backend = Counting()
-    tests_reward([RIGHT_ADD], tests=[[f"{test} + 1337" for test in ADD]], backend=backend)
-    assert backend.jobs and "1337" not in repr(backend.jobs)
-
-
-def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told():
-    late, broken = Counting("timeout"), Counting("not started")
-    assert judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=late)[:2] == ([0.0], [])
-    found, told, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=broken)
-    assert found == [None] and metrics["tests_reward/not_started"] == 1.0
-    assert "1 × programs that were not started" in told[0]
+    tests = [f"{test} + 1337" for test in ADD]
+    assert tests_reward(completions, tests=[tests] * 4, backend=backend) == [0.0, 0.0, 0.5, 0.0]
+    assert len(backend.jobs) == 2 and "1337" not in repr(backend.jobs[0])
 
 
 # --- In the laboratory ----------------------------------------------------------------------------
@@ -303,11 +291,7 @@ def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
 def test_every_case_of_a_program_scores_what_it_should():
     lab = Lab(*CODE_SET)
     table = lab.cases(CODE_CASES)
-    for reward in lab.names:
-        pd.testing.assert_series_equal(
-            table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False
-        )
-    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19
+    assert len(table) >= 19 and lab.faults == [] and list(differences(table)["case"]) == []
 
 
 @pytest.mark.parametrize("column", ["tests", "entry_point"])

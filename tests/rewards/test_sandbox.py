@@ -98,10 +98,6 @@ def test_another_type_is_an_error(backend, value):
     assert "only plain data" in outcome.message
 
 
-def _error(name: str, **more) -> Outcome:
-    return Outcome("error", error=name, **more)
-
-
 LIBRARY = """
 from collections import Counter, defaultdict
 def f(x):
@@ -136,17 +132,17 @@ CASES = {  # the job, and what comes of each input
         Job(DIVIDED, [("f", (4,)), ("f", (1, 0)), ("f", ())]),
         [
             Outcome("value", 2.0, output="got 4\n"),
-            _error("ZeroDivisionError", line=3, output="got 1\n"),
-            _error("TypeError"),
+            Outcome("error", error="ZeroDivisionError", line=3, output="got 1\n"),
+            Outcome("error", error="TypeError"),
         ],
     ),
     "each input may have a function of its own": (
         Job(DOUBLE, [("f", (1,)), ("g", (2,)), ("h", (3,))]),
-        [Outcome("value", 1), Outcome("value", -2), _error("NameError")],
+        [Outcome("value", 1), Outcome("value", -2), Outcome("error", error="NameError")],
     ),
     "a function of Python's is not the program's": (
         Job("def f(x):\n    return sum(x)", [("sum", ([1, 2],))]),
-        [_error("NameError")],
+        [Outcome("error", error="NameError")],
     ),
     "the program's own, named like Python's": (
         Job("def sum(x):\n    return 'mine'", [("sum", ([1, 2],))]),
@@ -162,15 +158,18 @@ CASES = {  # the job, and what comes of each input
     ),
     "a program that fails fails for every input": (
         Job("x = [][1]\n" + SAME, [("f", (1,)), ("f", (2,))]),
-        [_error("IndexError", line=1)] * 2,
+        [Outcome("error", error="IndexError", line=1)] * 2,
     ),
     "a script that reads too much": (
         Job(ASKING, stdin=("a", "a\n")),
-        [_error("EOFError", output="? one\n")] * 2,
+        [Outcome("error", error="EOFError", output="? one\n")] * 2,
     ),
-    "no end of an assignment": (Job("x = "), [_error("SyntaxError", line=1)]),
-    "a bracket too few": (Job("def f(:\n    pass"), [_error("SyntaxError", line=1)]),
-    "a return in no function": (Job("return 1"), [_error("SyntaxError")]),
+    "no end of an assignment": (Job("x = "), [Outcome("error", error="SyntaxError", line=1)]),
+    "a bracket too few": (
+        Job("def f(:\n    pass"),
+        [Outcome("error", error="SyntaxError", line=1)],
+    ),
+    "a return in no function": (Job("return 1"), [Outcome("error", error="SyntaxError")]),
 }
 
 
@@ -253,22 +252,16 @@ def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
 
 
 @BACKENDS
-def test_the_time_is_for_all_inputs_together(backend):
+def test_the_time_is_for_all_inputs_or_runs_together(backend):
     source = "def f(n):\n    x = 0\n    for at in range(10 ** 5):\n        x += at\n    return n"
-    kinds = [
-        outcome.kind for outcome in call(source, *((n,) for n in range(1000)), backend=backend)
-    ]
+    found = call(source, *((n,) for n in range(1000)), backend=backend)
+    kinds = [outcome.kind for outcome in found]
     assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
-
-
-@BACKENDS
-def test_the_time_is_for_all_runs_of_a_script_together(backend):
     source = "if input() == 'loop':\n    while True: pass\nprint('done')"
-    began = time.monotonic()
     job = Job(source, stdin=["go", "loop", "loop", "loop", "go"])
     [outcomes] = run_code([job], Limits(seconds=1.0), backend)
     assert [one.kind for one in outcomes] == ["value"] + ["timeout"] * 4
-    assert outcomes[0].output == "done\n" and time.monotonic() - began < 3.0
+    assert outcomes[0].output == "done\n"
 
 
 @BACKENDS
@@ -301,23 +294,12 @@ def test_programs_that_are_none(backend, source, words):
     assert [outcome.kind for outcome in outcomes] == ["error"] * 2 and words in outcomes[0].message
 
 
-def test_a_back_end_that_is_not_known():
+def test_a_back_end_that_is_not_known_or_not_installed_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock"):
         run_code([Job("1")], backend="docker")
-
-
-def test_a_back_end_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "sandlock", None)
     sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match="'sandlock' is not installed: `pip install sandlock=="):
-        run_code([Job("1")], backend="sandlock")
-
-
-@NEEDS_SANDLOCK
-def test_a_machine_that_cannot_have_sandlock(monkeypatch):
-    monkeypatch.setattr(sandlock, "_PYTHON", "/no/such/python")
-    sandlock._confinement.cache_clear()
-    with pytest.raises(ValueError, match=r"does not start here .*older than Linux"):
         run_code([Job("1")], backend="sandlock")
 
 
