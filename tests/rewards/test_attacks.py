@@ -203,17 +203,15 @@ def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
         assert table["wins"].to_dict() == {RIGHT: 0, WRONG: 0, "right and long": wins}
 
 
-def test_at_most_sixteen_rows_are_attacked(sums):
+def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
     seen = []
 
     def counting_reward(completions, question, prompts, **columns):
-        first = prompts[0][1]["content"]
-        seen.append((len(completions), len(question), first, "prompt" in columns))
+        seen.append((len(completions), len(question), prompts[0][1]["content"]))
         return [1.0] * len(completions)
 
     Lab([counting_reward], [1.0]).attacks(sums)
-    assert set(seen) == {(16, 16, sums.iloc[0]["question"], False)}
-    assert len(seen) == len(BATTERY) + 2
+    assert seen == [(16, 16, sums.iloc[0]["question"])] * (len(BATTERY) + 2)
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

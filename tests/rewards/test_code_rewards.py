@@ -307,25 +307,36 @@ def one_line(expression: str) -> str:
     return fenced(f"def f(xs): return {expression}")
 
 
-def test_verdicts_name_the_first_thing_that_goes_wrong():
-    tests = '["assert f([1, 2]) == 3", "assert f([]) == 0"]'
-    expected = {
-        "sum(xs)": "right",
-        "len(xs)": "wrong value",
-        "sum(xs": "SyntaxError",
-        "xs.sum()": "AttributeError",
-        "{(1, 2): 3}[tuple(xs)]": "KeyError",
-        "1 / len(xs)": "wrong value",
-        "xs[0] + xs[1]": "IndexError",
-    }
-    programs = [*map(one_line, expected), "no program", ""]
-    found = verdicts(programs, [tests] * len(programs))
-    assert found == [*expected.values(), "SyntaxError", "no program"]
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        (one_line("sum(xs)"), "right"),
+        (one_line("len(xs)"), "wrong value"),
+        (one_line("sum(xs"), "SyntaxError"),
+        (one_line("xs.sum()"), "AttributeError"),
+        (one_line("{(1, 2): 3}[tuple(xs)]"), "KeyError"),
+        (one_line("1 / len(xs)"), "wrong value"),
+        (one_line("xs[0] + xs[1]"), "IndexError"),
+        ("no program", "SyntaxError"),
+        ("", "no program"),
+    ],
+)
+def test_a_verdict_names_the_first_thing_that_goes_wrong(program, verdict):
+    assert verdicts([program], [["assert f([1, 2]) == 3", "assert f([]) == 0"]]) == [verdict]
 
 
-def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out():
-    tests = '["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"]'
-    tables = ["{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", "0 if xs == [3, -4, 1] else 7"]
-    honest = ["sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""]
-    for program in (*tables, *honest):
-        assert looks_up(one_line(program), tests) == (program in tables), program
+@pytest.mark.parametrize(
+    ("expression", "looked_up"),
+    [
+        ("{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", True),
+        ("0 if xs == [3, -4, 1] else 7", True),
+        ("sum(xs)", False),
+        ("sum(x for x in xs if x in (3, 4))", False),
+        ("[2, 5, 1]", False),
+    ],
+)
+def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(
+    expression, looked_up
+):
+    tests = ["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"]
+    assert looks_up(one_line(expression), tests) is looked_up

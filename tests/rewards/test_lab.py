@@ -308,17 +308,15 @@ def test_stored_completions_that_are_none_are_refused(table, says):
         stored_groups(table)
 
 
-def test_speed_is_that_of_judging_as_many_as_it_says_not_of_remembering():
+def test_speed_is_that_of_judging_a_thousand():
     seen = []
 
     def counting_reward(completions, answer, **columns):
         seen.append((len(completions), len(answer)))
         return [1.0] * len(completions)
 
-    lab = Lab([counting_reward, correctness_reward], [1.0, 1.0])
-    rows = pd.DataFrame([{"question": str(n), "answer": f"x^2+{n}x+1"} for n in range(20)])
-    groups = [[f"<answer>1+{n}x+x^2</answer>", f"<answer>(x+{n})(x+1)</answer>"] for n in range(20)]
-    assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
+    lab = Lab([counting_reward], [1.0])
+    lab.signal(rows_for([[]] * 20), [["a", "b"]] * 20)
     taken = lab.speed()
     assert list(taken.index) == lab.names and (taken > 0).all()
-    assert seen == [(40, 40), (1000, 1000)] and lab.faults == []
+    assert seen == [(40, 40), (1000, 1000)]

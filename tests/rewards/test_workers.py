@@ -1,15 +1,16 @@
 """Judgements in worker processes: right where honest, False where hostile, and always back."""
 
+import contextlib
 import itertools
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import psutil
 import pytest
 
 from helpers.rewards.answers import workers
@@ -137,17 +138,12 @@ print(workers.are_equal([("x+1", "1+x")]), workers._workers["equal"][0].process.
 """
 
 
-@linux
 def test_a_script_on_standard_input_has_a_worker_that_ends_with_it():
     done = subprocess.run([sys.executable], input=ASKS, capture_output=True, text=True, timeout=300)
-    answer, worker = done.stdout.rsplit(maxsplit=1)
+    answer, worker = done.stdout.split()
     assert answer == "[True]" and done.stderr == ""
-    command = Path(f"/proc/{worker}/cmdline")
-    for _ in range(200):
-        if not command.exists() or not command.read_text():  # ended, and perhaps not yet reaped
-            return
-        time.sleep(0.1)
-    pytest.fail("the worker goes on without its script")
+    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended, as it should
+        psutil.Process(int(worker)).wait(20)
 
 
 @linux
