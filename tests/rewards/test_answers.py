@@ -1,5 +1,6 @@
 """Whether a short answer means what the row's answer means: the tables, GSM8K, Math-Verify's own
-pairs, and what may not count; the kinds of answers, how one is said, and which is taken where none is.
+pairs, and what may not count; the kinds of answers, how one is said, and which is taken where none
+is.
 """
 
 import json
@@ -179,7 +180,7 @@ def test_a_long_text_is_compared_as_it_is(kind):
     assert not quick_verdict("1 + A " * 300, "1 + a " * 300, kind=kind)
 
 
-# --- The kinds: the examples in their files --------------------------------------------------------
+# --- The kinds: the examples in their files ------------------------------------------------------
 
 FILES = dict(zip(kinds.KINDS, (numbers, mathematics, choices, exact, texts), strict=True))
 

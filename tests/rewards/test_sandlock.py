@@ -163,7 +163,7 @@ os.kill(os.getpid(), 9)
     assert len(below) == 1 and not any(map(psutil.pid_exists, below)), done.stderr
 
 
-# --- What leaves it: plain data as JSON, and nothing else ------------------------------------------
+# --- What leaves it: plain data as JSON, and nothing else -----------------------------------------
 
 LEAVES = (
     st.none()

@@ -195,8 +195,8 @@ NO_NAME = "is not the name of a function"
         (f"{SHORT_CHECK}assert g(1) == 1".replace("candidate)", "candidate, n=3)"), "g", LOST),
         (f"{SHORT_CHECK}check(g)\ncheck(h)", "g", LOST),
         (
-            "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    "
-            "assert candidate(1) == 1",
+            "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n"
+            "    assert candidate(1) == 1",
             "g",
             LOST,
         ),
