@@ -1,15 +1,16 @@
 """Whether a short answer means what the row's answer means: the tables, GSM8K, Math-Verify's own
-pairs, and what may not count.
+pairs, and what may not count; the kinds of answers, how one is said, and which is taken where none
+is.
 """
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
-from helpers.rewards.answers import kinds, mathematics
+from helpers.rewards.answers import choices, exact, kinds, mathematics, numbers, texts
 from helpers.rewards.answers.kinds import kind_of, quick_verdict, same_answer
-from helpers.rewards.answers.spelling import unboxed
 from helpers.rewards.correctness import correctness_reward
 from helpers.tags import THINK_ANSWER
 
@@ -83,71 +84,56 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
     assert len(wanted) == 5276 and correctness_reward(given, answer=golds) == wanted
 
 
-# --- A task handed back ---------------------------------------------------------------------------
+# --- What is told at once -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("given", "gold", "question", "kind"),
+    ("given", "gold", "question", "kind", "verdict"),
     [
-        ("48 27/1", "75", "What is 48 + 27?", None),
-        ("84/12", "7", "What is 84/12?", None),
-        ("168/4", "42", "What is 84/2?", None),
-        (r"\frac{84}{12}", "7", r"Compute $\frac{84}{12}$.", None),
-        ("5*10^2", "500", "What is 5*10^2?", None),
-        ("3 dozen", "36", "What is 3 dozen?", None),
-        ("2 million", "2000000", "Write 2 million in digits.", None),
-        (r"\sqrt{12}.", r"2\sqrt{3}", r"Simplify $\sqrt{12}$.", "mathematics"),
-        ("the answer is 84/7", "12", "What is 84/7?", None),
-        (r"\boxed{\sqrt{16}}", "4", r"What is $\sqrt{16}$?", "mathematics"),
-        ("5^2", "25", "What is 5^2?", "mathematics"),
-        ("(x + 1)^2", "x^2+2x+1", "Expand $(x+1)^2$.", None),
-        *[(task, "42", "", None) for task in ("17 + 25", "6*7", r"6 \times 7", "84 ÷ 2", "7!/5!")],
-        *[(task, "42", "", "mathematics") for task in ("17 + 25", "(17)+(25)", r"6 \times 7")],
-        (r"\sum_{i=1}^{2} 21", "42", "", None),
-        (r"\lfloor 42.9 \rfloor", "42", "", None),
+        ("42", "42", "", None, True),
+        ("42.0", "42", "", None, True),
+        ("43", "42", "", None, False),
+        ("Paris", "paris", "", None, True),
+        ("London", "Paris", "", None, False),
+        ("", "x+1", "", None, False),
+        ("x + 1", "Paris", "", None, False),
+        ("Paris", "x+1", "", None, False),
+        # mathematics alone is left to Math-Verify
+        ("x+1", "x + 1", "", None, True),
+        ("x+1", "1 + x", "", None, None),
+        ("x^2", "x^3", "", None, None),
+        ("the answer is x+1", "1 + x", "", None, None),
+        # a task handed back is no answer
+        ("48 27/1", "75", "What is 48 + 27?", None, False),
+        ("84/12", "7", "What is 84/12?", None, False),
+        ("168/4", "42", "What is 84/2?", None, False),
+        (r"\frac{84}{12}", "7", r"Compute $\frac{84}{12}$.", None, False),
+        ("5*10^2", "500", "What is 5*10^2?", None, False),
+        ("3 dozen", "36", "What is 3 dozen?", None, False),
+        ("2 million", "2000000", "Write 2 million in digits.", None, False),
+        (r"\sqrt{12}.", r"2\sqrt{3}", r"Simplify $\sqrt{12}$.", "mathematics", False),
+        ("the answer is 84/7", "12", "What is 84/7?", None, False),
+        (r"\boxed{\sqrt{16}}", "4", r"What is $\sqrt{16}$?", "mathematics", False),
+        ("5^2", "25", "What is 5^2?", "mathematics", False),
+        ("(x + 1)^2", "x^2+2x+1", "Expand $(x+1)^2$.", None, False),
+        *[(task, "42", "", None, False) for task in ("17 + 25", "6*7", "84 ÷ 2", "7!/5!")],
+        *[(task, "42", "", "mathematics", False) for task in ("(17)+(25)", r"6 \times 7")],
+        (r"\sum_{i=1}^{2} 21", "42", "", None, False),
+        (r"\lfloor 42.9 \rfloor", "42", "", None, False),
+        # an answer that the question names is an answer
+        ("7", "7", "What is 7 + 0?", None, True),
+        ("-7", "-7", "What is -7 + 0", None, True),
+        ("1/2", "1/2", "Which is larger, 1/2 or 1/3?", None, True),
+        ("1/2", "0.5", "1/2 cup", None, True),
+        ("3/6", "0.5", "Halve 1", None, True),
+        ("x^2", "x^2", "Which is even, x^2 or x^3?", None, True),
+        ("Paris", "Paris", "Paris or London?", None, True),
+        ("The final answer is: 12", "12", "Is it 12?", None, True),
+        ("x^2+2x+1", "(x+1)^2", "Expand (x+1)^2.", None, None),
     ],
 )
-def test_a_task_handed_back_is_no_answer(given, gold, question, kind):
-    assert quick_verdict(given, gold, question, kind) is False
-
-
-@pytest.mark.parametrize(
-    ("given", "gold", "question"),
-    [
-        ("7", "7", "What is 7 + 0?"),
-        ("-7", "-7", "What is -7 + 0"),
-        ("1/2", "1/2", "Which is larger, 1/2 or 1/3?"),
-        ("1/2", "0.5", "1/2 cup"),
-        ("3/6", "0.5", "Halve 1"),
-        ("x^2", "x^2", "Which is even, x^2 or x^3?"),
-        ("Paris", "Paris", "Paris or London?"),
-        ("x^2+2x+1", "(x+1)^2", "Expand (x+1)^2."),
-        ("The final answer is: 12", "12", "Is it 12?"),
-    ],
-)
-def test_an_answer_that_the_question_names_is_an_answer(given, gold, question):
-    assert same_answer(given, gold, question)
-
-
-@pytest.mark.parametrize(
-    ("given", "gold", "verdict"),
-    [
-        ("42", "42", True),
-        ("42.0", "42", True),
-        ("43", "42", False),
-        ("Paris", "paris", True),
-        ("London", "Paris", False),
-        ("x+1", "x + 1", True),
-        ("x+1", "1 + x", None),
-        ("x^2", "x^3", None),
-        ("x + 1", "Paris", False),
-        ("Paris", "x+1", False),
-        ("", "x+1", False),
-        ("the answer is x+1", "1 + x", None),
-    ],
-)
-def test_only_mathematics_is_left_to_math_verify(given, gold, verdict):
-    assert quick_verdict(given, gold) is verdict
+def test_a_verdict_that_needs_no_computing(given, gold, question, kind, verdict):
+    assert quick_verdict(given, gold, question, kind) is verdict
 
 
 @pytest.mark.parametrize(
@@ -168,29 +154,6 @@ def test_two_sides_are_two_answers(given, kind):
     assert not same_answer(given, "12", kind=kind)
 
 
-# --- Spelling -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "inside"),
-    [
-        (r"\boxed{42}", "42"),
-        (r" $\boxed{ \frac{1}{2} }$ ", r"\frac{1}{2}"),
-        (r"\[ x \]", "x"),
-        ("$$x$$", "x"),
-        (r"\boxed{42}.", "42"),
-        (r"\boxed{1}, \boxed{2}", r"\boxed{1}, \boxed{2}"),
-        ("$1 and $", "1 and"),
-        ("$1$, $2$", "$1$, $2$"),
-        ("$5", "$5"),
-        ("$", "$"),
-        ("", ""),
-    ],
-)
-def test_only_what_surrounds_the_whole_text_is_taken_off(text, inside):
-    assert unboxed(text) == inside
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -208,7 +171,6 @@ def test_only_what_surrounds_the_whole_text_is_taken_off(text, inside):
     ids=range(10),
 )
 def test_what_is_no_expression_is_never_computed(text):
-    assert not mathematics.is_readable(text)
     assert quick_verdict(text, "x+2", kind="mathematics") is False
 
 
@@ -216,3 +178,152 @@ def test_what_is_no_expression_is_never_computed(text):
 def test_a_long_text_is_compared_as_it_is(kind):
     assert quick_verdict(" " + "1 + a " * 300, "1 + a " * 300, kind=kind)
     assert not quick_verdict("1 + A " * 300, "1 + a " * 300, kind=kind)
+
+
+# --- The kinds: the examples in their files ------------------------------------------------------
+
+FILES = dict(zip(kinds.KINDS, (numbers, mathematics, choices, exact, texts), strict=True))
+
+
+EXAMPLES = [
+    (kind, *example)
+    for kind, module in FILES.items()
+    for example in re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", module.__doc__)
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "sign", "gold"), EXAMPLES)
+def test_an_example_of_a_kind_holds(kind, given, sign, gold):
+    assert same_answer(given, gold, kind=kind) is (sign == "=")
+
+
+def test_every_kind_has_examples_of_both():
+    assert {(kind, sign) for kind, _, sign, _ in EXAMPLES} == {
+        (kind, sign) for kind in kinds.KINDS for sign in "=≠"
+    }
+
+
+# --- A kind is said -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "gold", "kind", "right"),
+    [
+        ("3.1", "3.10", None, 1.0),
+        ("3.1", "3.10", "text", 0.0),
+        ("5000 m", "5 km", None, 0.0),
+        ("6-11", "5-10", "token", 0.0),
+        ("H2O", "H_2O", "formula", 1.0),
+        ("(f)", "F", "choice", 1.0),
+        (r"\{2, 1\}", r"\{1, 2\}", "set", 1.0),
+        ("Paris", "Paris", "number", 1.0),
+        *[("London", "Paris", kind, 0.0) for kind in kinds.KINDS],
+        *[("", "Paris", kind, 0.0) for kind in kinds.KINDS],
+        *[("…", "…", kind, 1.0) for kind in kinds.KINDS],
+    ],
+)
+def test_a_kind_can_be_said(given, gold, kind, right):
+    assert correctness_reward([f"<answer>{given}</answer>"], answer=[gold], kind=kind) == [right]
+    assert correctness_reward([f"<answer>{given}</answer>"], answer=[gold], kind=[kind]) == [right]
+
+
+def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
+    with pytest.warns(UserWarning, match="`kind` holds 'easy'") as caught:
+        scores = correctness_reward(
+            ["<answer>4.0</answer>"] * 3, answer=["4"] * 3, kind=["easy", "hard", None]
+        )
+    assert scores == [1.0] * 3 and len(caught) == 1
+
+
+# --- No kind is said ------------------------------------------------------------------------------
+
+SHOWN = {
+    "number": ["42", "1,000.50", "$5", "18 dollars", "50%", "1/3", "033", r"\frac{1}{2}"],
+    "mathematics": [
+        *("x+1", "x^2", r"\sqrt{2}", "[0, ∞)", "y = 3", "x > 2", "3·x", r"2\pi", "n-1"),
+        *("$1$ and $2$", "(p,q)=(3,2)", "$|AB|=1$", "3 + 4i", r"x \in A"),
+    ],
+    "text": [
+        *("Paris", "5 km", "B", "2024-01-02", "5-10", "1-0", "10.0.0.1", "7:32", "H2O", "02134"),
+        *(
+            "twelve",
+            "January 5",
+            "AC/DC",
+            "F-16",
+            "C++",
+            "x == 1",
+            "a->b",
+            "get_name",
+            "50/50",
+            "nan",
+            "12 mm/s",
+        ),
+        *("the sum of 2 + 3", "and/or", "555-1234", "1920x1080", "$5 and $10", "e-mail"),
+    ],
+}
+
+
+@pytest.mark.parametrize(("kind", "gold"), [(kind, gold) for kind in SHOWN for gold in SHOWN[kind]])
+def test_an_answer_shows_one_of_three_kinds(kind, gold):
+    assert kind_of(gold) == kind
+
+
+@pytest.mark.parametrize(
+    ("row", "judged", "looks"),
+    [
+        ({"answer": "5 km"}, "text", "number"),
+        ({"answer": "5 km", "kind": "easy"}, "text", None),
+        ({"answer": "H2O", "kind": "formula"}, "exact", None),
+        ({"answer": "January 5"}, "text", None),
+        ({"answer": "15:30"}, "text", "exact"),
+        ({"answer": "(B)"}, "text", "choice"),
+        ({"answer": "v1.2.3"}, "text", "exact"),
+        ({"answer": "5 red apples"}, "text", None),
+        ({"answer": "12,0"}, "text", "decimal comma"),
+        ({"answer": "-1.234,56"}, "text", "decimal comma"),
+        ({"answer": "12,0", "kind": "text"}, "text", None),
+        ({"answer": "1,234"}, "number", None),
+        ({"answer": "1, 2"}, "text", None),
+        ({"answer": "Paris"}, "text", None),
+        ({"answer": "42"}, "number", None),
+        ({"answer": "x+1"}, "mathematics", None),
+    ],
+)
+def test_what_a_row_is_judged_as_and_what_it_looks_like(row, judged, looks):
+    assert kinds.kind_of_row(row) == judged
+    assert kinds.looks_like(row) == looks
+
+
+def test_a_survey_says_how_many_answers_of_each_kind_there_are():
+    answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "12,0", "4"]
+    found = kinds.survey({"answer": answer} for answer in answers)
+    assert {kind: entry["rows"] for kind, entry in found["answer_kinds"].items()} == {
+        "number": 16,
+        "text": 4,
+    }
+    assert len(set(found["answer_kinds"]["number"]["examples"])) == 10
+    assert found["answer_hints"] == {
+        "number": {"rows": 1, "examples": ["5 km"]},
+        "exact": {"rows": 1, "examples": ["2024-01-02"]},
+        "decimal comma": {"rows": 1, "examples": ["12,0"]},
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "9" * 500,
+        "(" * 400,
+        "1-" * 300,
+        "a" * 2000,
+        "1 " * 200,
+        "{" * 25 + "}" * 25,
+        "\ud800",
+        "\x00",
+    ],
+)
+def test_a_hostile_gold_has_a_kind_and_is_right_under_every_one(text):
+    assert kind_of(text) in kinds.KINDS
+    for kind in kinds.KINDS:
+        assert quick_verdict(text, text, kind=kind) is True
+        assert quick_verdict("something else", text, kind=kind) is False

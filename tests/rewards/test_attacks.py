@@ -48,28 +48,36 @@ def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) 
 # --- Sound rewards --------------------------------------------------------------------------------
 
 
+# The sets of docs/rewards.md, whose weights a reader may copy.
+SETS = {
+    "mathematics": MATH,
+    "short answers": "correctness, substantial_format*0.25, repetition*0.25",
+    "labels": "exact_match, format*0.25, forbidden_patterns*0.25",
+    "sourced answers": "correctness, substantial_format*0.25, examples/more_rewards.py:citation_reward*0.25",
+}
+ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]
+
+
 @pytest.mark.parametrize(
     "tags", [THINK_ANSWER, TagFormat("reasoning", "final")], ids=lambda tags: tags.spec
 )
-@pytest.mark.parametrize(
-    "rows",
-    [
-        rows_of(*TEXTS),
-        rows_of(*MATHS),
-        rows_of("A", "B", "A", "C"),
-        rows_of("yes", "no"),
-        rows_of("Paris"),
-        rows_of("4"),
-    ],
-    ids=["texts", "mathematics", "choices", "yes or no", "one text", "one number"],
-)
-def test_nothing_beats_the_math_set(rows, tags):
-    lab = Lab(*read_rewards(MATH, tags), tags)
-    table = lab.attacks(rows)
-    assert table.loc[table["wins"] > 0, "wins"].to_dict() == {} and lab.faults == []
-    assert lab.judges() == ["correctness_reward"]
-    assert table.loc[[RIGHT, WRONG], "total"].tolist() == [2.0, 1.0]
-    assert table.loc[[RIGHT, WRONG], "correctness_reward"].tolist() == [1.0, 0.0]
+@pytest.mark.parametrize("name", SETS)
+def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
+    """Whatever a policy writes, it never pays more than to be right, and on the mathematics set
+    never more than to be wrong; and the page has the set.
+    """
+    assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
+    for rows in (sums, *(rows_of(*answers) for answers in ANSWERS)):
+        lab = Lab(*read_rewards(SETS[name], tags), tags)
+        table = lab.attacks(rows)
+        assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
+        assert lab.faults == [] and table["total"].is_monotonic_decreasing
+        right = table.loc[RIGHT, "total"]
+        assert table[table["total"] > right + 1e-6].index.tolist() == []
+        assert table.loc[WRONG, "total"] < right - 0.5
+        if name == "mathematics":
+            assert table.index[table["wins"] > 0].tolist() == []
+            assert lab.judges() == ["correctness_reward"]
 
 
 @pytest.mark.parametrize(
@@ -84,29 +92,6 @@ def test_nothing_beats_the_math_set(rows, tags):
 )
 def test_a_judge_with_a_shape_holds(sums, judge, shape):
     assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
-
-
-# The sets of docs/rewards.md, whose weights a reader may copy.
-SETS = {
-    "mathematics": MATH,
-    "short answers": "correctness, substantial_format*0.25, repetition*0.25",
-    "labels": "exact_match, format*0.25, forbidden_patterns*0.25",
-    "sourced answers": "correctness, substantial_format*0.25, examples/more_rewards.py:citation_reward*0.25",
-}
-
-
-@pytest.mark.parametrize("name", SETS)
-def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name):
-    """Whatever a policy writes, it never pays more than to be right; and the page has the set."""
-    assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
-    lab = Lab(*read_rewards(SETS[name], THINK_ANSWER))
-    for rows in (sums, rows_of(*TEXTS), rows_of(*MATHS), rows_of("A", "B", "A", "C")):
-        table = lab.attacks(rows)
-        assert lab.faults == [] and table["total"].is_monotonic_decreasing
-        right = table.loc[RIGHT, "total"]
-        assert table[table["total"] > right + 1e-6].index.tolist() == []
-        assert table.loc[WRONG, "total"] < right - 0.5
-        assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
 
 
 # --- Naive rewards --------------------------------------------------------------------------------
@@ -163,6 +148,8 @@ def contrary_reward(completions, answer, **columns):
 def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, rewards):
     lab = Lab(rewards, [1.0] * len(rewards))
     assert lab.attacks(sums).loc[WRONG, "wins"] == 1.0 and lab.judges() == []
+    rates = lab.signal(rows_of("4"), [["<answer>4</answer>", "4"]])["pass_rate"]
+    assert rates == [0.0], "nobody can say who passed"
 
 
 # --- What is written ------------------------------------------------------------------------------
@@ -177,30 +164,16 @@ def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, re
         (["Paris"], ["something else altogether"]),
         (["Paris", "Paris"], ["something else altogether"] * 2),
         (["Paris", "Bonn", "Paris"], ["Bonn", "Paris", "Bonn"]),
+        # what is the same in another spelling is not wrong
+        (["Paris", "paris"], ["something else altogether"] * 2),
+        (["1/2", "0.5"], ["something else altogether"] * 2),
+        (["50%", "1/2", "2.5"], ["2.5", "2.5", "50%"]),
+        (["x + 1", "1 + x"], ["something else altogether"] * 2),
     ],
 )
-def test_a_wrong_answer_is_a_plausible_one(answers, wrong):
-    assert [
-        row[WRONG] for row in with_wrong_answers([{"answer": answer} for answer in answers])
-    ] == wrong
-
-
-@pytest.mark.parametrize(
-    "answers",
-    [
-        ["1/2", "0.5"],
-        ["Paris", "paris"],
-        ["50%", "1/2", "0.5"],
-        ["x + 1", "1 + x"],
-        ["0.5", "\\frac{1}{2}", "2.5"],
-    ],
-    ids=" and ".join,
-)
-def test_a_wrong_answer_is_not_a_right_one_in_another_spelling(answers):
-    for row in with_wrong_answers([{"answer": answer} for answer in answers]):
-        assert correctness_reward(
-            [THINK_ANSWER.render("so", row[WRONG])], answer=[row["answer"]]
-        ) == [0.0]
+def test_a_wrong_answer_is_plausible_and_surely_wrong(answers, wrong):
+    rows = with_wrong_answers([{"answer": answer} for answer in answers])
+    assert [row[WRONG] for row in rows] == wrong
 
 
 def test_the_examples_are_what_was_scored(sums):
@@ -230,17 +203,15 @@ def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
         assert table["wins"].to_dict() == {RIGHT: 0, WRONG: 0, "right and long": wins}
 
 
-def test_at_most_sixteen_rows_are_attacked(sums):
+def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
     seen = []
 
     def counting_reward(completions, question, prompts, **columns):
-        first = prompts[0][1]["content"]
-        seen.append((len(completions), len(question), first, "prompt" in columns))
+        seen.append((len(completions), len(question), prompts[0][1]["content"]))
         return [1.0] * len(completions)
 
     Lab([counting_reward], [1.0]).attacks(sums)
-    assert set(seen) == {(16, 16, sums.iloc[0]["question"], False)}
-    assert len(seen) == len(BATTERY) + 2
+    assert seen == [(16, 16, sums.iloc[0]["question"])] * (len(BATTERY) + 2)
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

@@ -14,8 +14,9 @@ from examples.more_rewards import code_format_reward
 from helpers.rewards.code.monty import Monty
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
 from helpers.rewards.code.run import Limits, Outcome
-from helpers.rewards.lab import Lab, load_cases
+from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER
 
 ADD = [
@@ -145,12 +146,6 @@ def test_what_is_printed_must_be_the_same_but_for_white_space_at_the_ends(progra
     assert tests_reward([fenced(program)], tests=[SUM]) == [earned]
 
 
-def test_functions_of_one_program_are_tested_together():
-    program = RIGHT_ADD + "def double(a):\n    return 3 * a"
-    tests = ["assert add(1, 2) == 3", "assert double(2) == 4", "assert double(0) == 0"]
-    assert tests_reward([program], tests=[tests]) == [pytest.approx(2 / 3)]
-
-
 def test_each_row_has_its_own_tests_and_entry_point():
     check = "def check(candidate):\n    assert candidate(2) == 4\n"
     bodies = ["def double(n):\n    return 2 * n", "def square(n):\n    return n * n"]
@@ -158,6 +153,9 @@ def test_each_row_has_its_own_tests_and_entry_point():
     points = ["double", "square", "square", "double"]
     assert tests_reward(both, tests=[check] * 4, entry_point=points) == [1.0, 1.0, 0.0, 0.0]
     assert tests_reward(bodies[:1] * 2, tests=[check] * 2, entry_point="double") == [1.0, 1.0]
+    # functions of one program are tested together
+    tests = ["assert double(2) == 4", "assert square(3) == 9", "assert square(1) == 2"]
+    assert tests_reward(["\n".join(bodies)], tests=[tests]) == [pytest.approx(2 / 3)]
 
 
 def test_long_arrays_of_two_rows_are_not_taken_for_one():
@@ -183,50 +181,40 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
         "tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot "
         "be read"
     )
-    assert (
-        "neither JSON nor Python" in told
-        and "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
-    )
+    assert "neither JSON nor Python" in told
+    assert "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
         "tests_reward/not_started": 0.0,
     }
+    assert judged(tests_reward, ["print(3)"])[0] == [None], "the data has no tests"
 
 
-def test_data_without_tests_is_told():
-    scores, (told,), metrics = judged(tests_reward, ["print(3)"])
-    assert scores == [None] and "the data has no column `tests`" in told
-    assert metrics["tests_reward/unreadable"] == 1.0
+@pytest.mark.parametrize(
+    ("kind", "score", "told"),
+    [("timeout", 0.0, []), ("not started", None, ["1 × programs that were not started"])],
+)
+def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, told):
+    scores, warned, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=Counting(kind))
+    assert scores == [score] and metrics["tests_reward/not_started"] == len(told)
+    assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
 
 
-# --- No program twice ---------------------------------------------------------------
+# --- What is run ----------------------------------------------------------------------------------
 
 
-def test_each_distinct_program_is_run_once():
+def test_each_distinct_program_is_run_once_and_without_the_expected_values():
     backend = Counting()
     completions = [
         fenced(RIGHT_ADD),
         f"Sure:\n{fenced(RIGHT_ADD)}",
-        fenced("def add(a, b):\n    return 0"),
+        fenced("def add(a, b):\n    return 1337"),
         "",
     ]
-    assert tests_reward(completions, tests=[ADD] * 4, backend=backend) == [1.0, 1.0, 0.5, 0.0]
-    assert len(backend.jobs) == 2
-
-
-def test_the_expected_values_are_no_part_of_what_is_run():
-    backend = Counting()
-    tests_reward([RIGHT_ADD], tests=[[f"{test} + 1337" for test in ADD]], backend=backend)
-    assert backend.jobs and "1337" not in repr(backend.jobs)
-
-
-def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told():
-    late, broken = Counting("timeout"), Counting("not started")
-    assert judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=late)[:2] == ([0.0], [])
-    found, told, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=broken)
-    assert found == [None] and metrics["tests_reward/not_started"] == 1.0
-    assert "1 × programs that were not started" in told[0]
+    tests = [f"{test} + 1337" for test in ADD]
+    assert tests_reward(completions, tests=[tests] * 4, backend=backend) == [0.0, 0.0, 0.5, 0.0]
+    assert len(backend.jobs) == 2 and "1337" not in repr(backend.jobs[0])
 
 
 # --- In the laboratory ----------------------------------------------------------------------------
@@ -303,11 +291,7 @@ def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
 def test_every_case_of_a_program_scores_what_it_should():
     lab = Lab(*CODE_SET)
     table = lab.cases(CODE_CASES)
-    for reward in lab.names:
-        pd.testing.assert_series_equal(
-            table[reward], table[f"expected {reward}"], check_names=False, check_dtype=False
-        )
-    assert lab.faults == [] and len(table) == len(load_cases(CODE_CASES)) >= 19
+    assert len(table) >= 19 and lab.faults == [] and list(differences(table)["case"]) == []
 
 
 @pytest.mark.parametrize("column", ["tests", "entry_point"])
@@ -323,25 +307,36 @@ def one_line(expression: str) -> str:
     return fenced(f"def f(xs): return {expression}")
 
 
-def test_verdicts_name_the_first_thing_that_goes_wrong():
-    tests = '["assert f([1, 2]) == 3", "assert f([]) == 0"]'
-    expected = {
-        "sum(xs)": "right",
-        "len(xs)": "wrong value",
-        "sum(xs": "SyntaxError",
-        "xs.sum()": "AttributeError",
-        "{(1, 2): 3}[tuple(xs)]": "KeyError",
-        "1 / len(xs)": "wrong value",
-        "xs[0] + xs[1]": "IndexError",
-    }
-    programs = [*map(one_line, expected), "no program", ""]
-    found = verdicts(programs, [tests] * len(programs))
-    assert found == [*expected.values(), "SyntaxError", "no program"]
+@pytest.mark.parametrize(
+    ("program", "verdict"),
+    [
+        (one_line("sum(xs)"), "right"),
+        (one_line("len(xs)"), "wrong value"),
+        (one_line("sum(xs"), "SyntaxError"),
+        (one_line("xs.sum()"), "AttributeError"),
+        (one_line("{(1, 2): 3}[tuple(xs)]"), "KeyError"),
+        (one_line("1 / len(xs)"), "wrong value"),
+        (one_line("xs[0] + xs[1]"), "IndexError"),
+        ("no program", "SyntaxError"),
+        ("", "no program"),
+    ],
+)
+def test_a_verdict_names_the_first_thing_that_goes_wrong(program, verdict):
+    assert verdicts([program], [["assert f([1, 2]) == 3", "assert f([]) == 0"]]) == [verdict]
 
 
-def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out():
-    tests = '["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"]'
-    tables = ["{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", "0 if xs == [3, -4, 1] else 7"]
-    honest = ["sum(xs)", "sum(x for x in xs if x in (3, 4))", "[2, 5, 1]", ""]
-    for program in (*tables, *honest):
-        assert looks_up(one_line(program), tests) == (program in tables), program
+@pytest.mark.parametrize(
+    ("expression", "looked_up"),
+    [
+        ("{(3, -4, 1): 0, (2, 5, 0): 7}[tuple(xs)]", True),
+        ("0 if xs == [3, -4, 1] else 7", True),
+        ("sum(xs)", False),
+        ("sum(x for x in xs if x in (3, 4))", False),
+        ("[2, 5, 1]", False),
+    ],
+)
+def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(
+    expression, looked_up
+):
+    tests = ["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"]
+    assert looks_up(one_line(expression), tests) is looked_up

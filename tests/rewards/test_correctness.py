@@ -7,6 +7,7 @@ import random
 import sys
 
 import pytest
+from told import HOSTILE_ANSWERS
 
 from helpers.rewards.answers import workers
 from helpers.rewards.correctness import (
@@ -32,43 +33,42 @@ def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
     return tags.render("so", answer)
 
 
-def score(reward, given: str, gold, **columns) -> float | None:
-    return reward([said(given)], answer=[gold], **columns)[0]
-
-
 # --- A right answer -------------------------------------------------------------------------------
 
 
-THOUSAND = ["1,000", "$1,000", "1000.0", "1000.", "1e3", "+1000", "1000 dollars"]
-NOT_42 = [
-    *("43", "-42", "42 or", "42 and", "42 to 43", "42/0", "", " ", "nan", "42e9", "+-42", "=42"),
-    *("0.42%", "forty-three", "perhaps 42", r"\boxed{42}, \boxed{43}", r"42 \pm 1", "x=42, x=43"),
-]
-
-
 @pytest.mark.parametrize(
-    ("given", "gold", "earned"),
+    ("given", "gold", "question", "earned"),
     [
-        *[(given, "1000", 1.0) for given in THOUSAND],
-        *[("1000", gold, 1.0) for gold in THOUSAND],
-        *[(given, "42", 0.0) for given in NOT_42],
-        ("New\n York", "new york", 1.0),
-        ("STRASSE", "straße", 1.0),
-        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$", 1.0),
-        ("(x+1)^2", "x^2+1", 0.0),
-        ("not Paris", "Paris", 0.0),
-        ("nan", "0", 0.0),
-        ("-inf", "-1", 0.0),
-        (".", "0", 0.0),
-        ("nan", "nan", 1.0),
-        ("4", 4, 1.0),
-        ("4", 4.0, 1.0),
-        ("4", 5, 0.0),
-        ("4", 0, 0.0),
+        ("New\n York", "new york", None, 1.0),
+        ("STRASSE", "straße", None, 1.0),
+        (r"\boxed{(x-1)(x+1)}", r"$x^2-1$", None, 1.0),
+        ("(x+1)^2", "x^2+1", None, 0.0),
+        ("not Paris", "Paris", None, 0.0),
+        ("forty-three", "42", None, 0.0),
+        (r"42 \pm 1", "42", None, 0.0),
+        ("x=42, x=43", "42", None, 0.0),
+        ("nan", "0", None, 0.0),
+        ("-inf", "-1", None, 0.0),
+        (".", "0", None, 0.0),
+        ("nan", "nan", None, 1.0),
+        # a source may hold numbers
+        ("4", 4, None, 1.0),
+        ("4", 4.0, None, 1.0),
+        ("4", 0, None, 0.0),
+        # the question of an exercise is not its answer
+        ("17 + 25", "42", ["What is 17 + 25?"], 0.0),
+        ("17 + 25", "42", None, 0.0),
+        ("17 + 25 = 42", "42", [None], 0.0),
+        ("84/12", "7", ["What is 84/12?"], 0.0),
+        ("84/12", "7", None, 1.0),
+        ("(x+1)^2", "x^2+2x+1", ["Expand (x + 1)^2."], 0.0),
+        ("1+2x+x^2", "x^2+2x+1", ["Expand (x + 1)^2."], 1.0),
+        ("(x+1)^2", "(x+1)^2", ["Factor x^2+2x+1."], 1.0),
+        ("(x+1)^2", "x^2+2x+1", [None], 1.0),
     ],
 )
-def test_an_answer_earns_where_it_means_the_same(given, gold, earned):
-    assert score(correctness_reward, given, gold) == earned
+def test_an_answer_earns_where_it_means_the_same(given, gold, question, earned):
+    assert correctness_reward([said(given)], answer=[gold], question=question) == [earned]
 
 
 @pytest.mark.parametrize(
@@ -100,24 +100,6 @@ def test_an_answer_earns_where_it_means_the_same(given, gold, earned):
 def test_what_is_judged_is_the_answer_block_outside_the_reasoning(completion, earned):
     assert correctness_reward([completion], answer=["4"]) == [earned]
     assert (judged_answer(completion) in ("4", "4.0")) is bool(earned)
-
-
-@pytest.mark.parametrize(
-    ("given", "gold", "question", "earned"),
-    [
-        ("17 + 25", "42", ["What is 17 + 25?"], 0.0),
-        ("17 + 25", "42", None, 0.0),
-        ("17 + 25 = 42", "42", [None], 0.0),
-        ("84/12", "7", ["What is 84/12?"], 0.0),
-        ("84/12", "7", None, 1.0),
-        ("(x+1)^2", "x^2+2x+1", ["Expand (x + 1)^2."], 0.0),
-        ("1+2x+x^2", "x^2+2x+1", ["Expand (x + 1)^2."], 1.0),
-        ("(x+1)^2", "(x+1)^2", ["Factor x^2+2x+1."], 1.0),
-        ("(x+1)^2", "x^2+2x+1", [None], 1.0),
-    ],
-)
-def test_the_question_of_an_exercise_is_not_its_answer(given, gold, question, earned):
-    assert score(correctness_reward, given, gold, question=question) == earned
 
 
 # --- Rows without an answer -----------------------------------------------------------------------
@@ -204,66 +186,15 @@ def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
 
 # --- Hostile completions --------------------------------------------------------------------------
 
-HOSTILE = [
-    "9" * 10**6,
-    "9**9**9**9",
-    "9^{9^{9^{9}}}",
-    "1e999999999",
-    "9" * 50 + "/" + "0" * 40,
-    "1" + ",000" * 5000,
-    "10000000!",
-    "{" * 10_000 + "}" * 10_000,
-    r"\frac{" * 10_000,
-    r"\boxed{" * 10_000 + "4" + "}" * 10_000,
-    "$" * 10_000,
-    "((((9!)!)!)!)!",
-    r"\binom{10^8}{10^7}",
-    r"\sum_{n=1}^{10^9} n^n",
-    "(x+1)^{9999999}",
-    "__import__('os').abort()",
-    "exit()",
-    "\ud800",
-    "\x00",
-    " " * 10**6 + "$" * 10,
-    "٣",
-    "4²",
-    "</think>" * 1000,
-    "<answer>" * 10_000,
-    "</answer><answer>" * 5_000,
-    "or " * 10_000,
-]
 
-
-@each_reward
-@pytest.mark.parametrize(
-    "gold", ["4", "x^2 + 1", "\ud800", "8" * 10**4], ids=["number", "algebra", "surrogate", "long"]
-)
-@pytest.mark.filterwarnings("ignore:.*rows have no answer")
-def test_a_hostile_answer_gets_a_score_and_does_not_earn(reward, gold):
-    completions = [said(answer) for answer in HOSTILE] + HOSTILE
-    scores = reward(completions, answer=[gold] * len(completions))
-    if reward is numeric_reward and gold != "4":
-        assert scores == [None] * len(completions)
-        return
-    assert all(isinstance(earned, float) and 0 <= earned <= 1 for earned in scores)
-    won = [answer for answer, earned in zip(HOSTILE * 2, scores, strict=True) if earned == 1]
-    assert [answer[:20] for answer in won if answer != gold] == []
-
-
-def test_a_batch_with_a_hostile_hundredth_scores_like_each_completion_alone():
-    rng = random.Random(0)
-    kinds = [
+def test_a_batch_with_a_hostile_share_scores_like_each_completion_alone():
+    rows = [
         ("42", "42", 1.0),
         ("43", "42", 0.0),
         ("1+x", "x+1", 1.0),
         ("2x", "x^2", 0.0),
         ("Paris", "paris", 1.0),
-    ]
-    kinds = rng.choices(kinds, k=1013) + [
-        (answer, rng.choice(["42", "x+1"]), 0.0) for answer in HOSTILE[:22:2]
-    ]
-    rng.shuffle(kinds)
-    scores = correctness_reward(
-        [said(given) for given, _, _ in kinds], answer=[gold for _, gold, _ in kinds]
-    )
-    assert scores == [earned for _, _, earned in kinds] and len(scores) == 1024
+    ] * 200 + [(answer, gold, 0.0) for answer in HOSTILE_ANSWERS[:22:2] for gold in ("42", "x+1")]
+    random.Random(0).shuffle(rows)
+    given, golds, earned = zip(*rows, strict=True)
+    assert correctness_reward(list(map(said, given)), answer=list(golds)) == list(earned)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from helpers.rewards.faults import checked_scores
+from helpers.rewards.faults import checked_scores, constant
 
 
 def gives(returned):
@@ -103,11 +103,10 @@ def test_what_is_not_one_value_per_completion_is_a_fault_of_each(returned, shown
     assert all("some_reward" in str(fault) and shown in str(fault) for fault in faults)
 
 
-def first_word(completions, **columns):
-    yield from (float(text.split()[0]) for text in completions)
-
-
 def test_a_completion_that_makes_it_raise_costs_only_itself():
+    def first_word(completions, **columns):
+        yield from (float(text.split()[0]) for text in completions)
+
     scores, faults = checked_scores(first_word, ["1 a", "", "0.5", "x", "nan"], {})
     assert scores == [1.0, None, 0.5, None, None]
     assert [(fault.position, fault.completion, fault.what) for fault in faults] == [
@@ -157,19 +156,29 @@ def test_each_completion_keeps_its_columns_and_logs_nothing_when_it_is_scored_al
 # --- The fault itself -----------------------------------------------------------------------------
 
 
-def raises_at_length(completions, **columns):
-    raise ValueError("\ud800" + "y" * 10_000)
-
-
-@pytest.mark.parametrize(
-    ("reward", "told"), [(gives(["y" * 10_000]), "some_reward"), (raises_at_length, "?")]
-)
 @pytest.mark.parametrize(
     "long", ["\udfff" * 999, [{"role": "assistant", "content": "\udfff" * 999}]]
 )
-def test_a_long_completion_and_a_long_value_or_error_are_cut_in_the_message(reward, told, long):
-    """Which can be printed whatever they are."""
-    _, (fault,) = checked_scores(reward, [long], {})
-    assert fault.completion == "\udfff" * 999 and told in str(fault)
+def test_a_long_completion_and_a_long_error_are_cut_in_the_message_and_can_be_printed(long):
+    def raises_at_length(completions, **columns):
+        raise ValueError("\ud800" + "y" * 10_000)
+
+    _, (fault,) = checked_scores(raises_at_length, [long], {})
+    assert fault.completion == "\udfff" * 999
     assert "\\udfff" * 200 + "…" in str(fault) and "\\udfff" * 201 not in str(fault)
     assert 50 < str(fault).count("y") <= 200 and str(fault).encode()
+
+
+@pytest.mark.parametrize(
+    ("scores", "told"),
+    [
+        ([1.0, None, math.nan], "brevity gave 1.0 to each of 3 completions; completions are lists"),
+        ([1.0, 0.0], None),
+        ([None, None], None),
+        ([1.0], None),
+        ([], None),
+    ],
+)
+def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason(scores, told):
+    said = constant("brevity", scores)
+    assert said.startswith(told) if told else said is None

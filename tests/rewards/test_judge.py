@@ -8,8 +8,9 @@ import json
 import pickle
 import re
 import threading
-import time
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -70,8 +71,47 @@ def unjudged(judge, completions: list, **columns) -> tuple[list, str]:
 
 
 @pytest.fixture
-def no_pause(monkeypatch):
-    monkeypatch.setattr(judge, "_PAUSES", [0] * len(judge._PAUSES))
+def serve():
+    """serve(answer) starts an HTTP server in this process. It has its `url`, and in the end `asked`,
+    the requests as (path, headers, body).
+
+    answer: (status, body, headers), None for a connection that is dropped, or what gives one of
+    them for a request and its number.
+    """
+    servers = []
+
+    def start(answer) -> SimpleNamespace:
+        asked = []
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_POST(self):
+                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                asked.append((self.path, self.headers, body))
+                reply = answer(body, len(asked) - 1) if callable(answer) else answer
+                if reply is None:
+                    return
+                status, content, headers = reply
+                self.send_response(status)
+                for name, value in headers.items():
+                    self.send_header(name, value)
+                self.end_headers()
+                self.wfile.write(content)
+
+            def log_message(self, *args):
+                pass
+
+        class Server(ThreadingHTTPServer):
+            request_queue_size = 64
+
+        server = Server(("127.0.0.1", 0), Handler)
+        servers.append(server)
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        return SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}", asked=asked)
+
+    yield start
+    for server in servers:
+        server.shutdown()
+        server.server_close()
 
 
 # --- The wire format ------------------------------------------------------------------------------
@@ -94,14 +134,15 @@ def test_a_score_is_the_share_of_the_points_in_the_order_of_the_completions(serv
 
 def test_the_request_is_the_one_that_servers_know(serve, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # which is not asked
+    monkeypatch.setenv("A_KEY", " sk-a-secret\n")
     server = serve(score(7))
     chat = [[{"role": "assistant", "content": "Thank you."}]]
     prompt = [{"role": "system", "content": "Be polite."}, {"role": "user", "content": "Thank me."}]
-    options = {"seed": 1, "temperature": None}
-    judge = JudgeReward(f"{server.url}/v1/", "judge", RUBRIC, shows=["answer"], options=options)
+    given = {"options": {"seed": 1, "temperature": None}, "key_variable": "A_KEY"}
+    judge = JudgeReward(f"{server.url}/v1/", "judge", RUBRIC, shows=["answer"], **given)
     assert run(judge, chat, prompts=[prompt], answer=["Thanks!"], completion_ids=[[1]]) == [0.7]
     ((path, headers, request),) = server.asked
-    assert path == "/v1/chat/completions" and "Authorization" not in headers
+    assert path == "/v1/chat/completions" and headers["Authorization"] == "Bearer sk-a-secret"
     wanted, (system, user) = request.pop("response_format"), request.pop("messages")
     assert request == {"model": "judge", "max_tokens": 272, "seed": 1}
     assert wanted["type"] == "json_schema"
@@ -130,7 +171,6 @@ def test_at_most_so_many_requests_are_under_way(serve):
     def answer(request, number):
         under_way.append(number)
         together.wait()  # three do come at a time, or the test ends here
-        time.sleep(0.05)  # time in which a fourth one would come
         most.append(len(under_way))
         together.wait()
         under_way.remove(number)
@@ -157,10 +197,10 @@ BROKEN = [
 
 @pytest.mark.parametrize(("cause", "answer"), BROKEN)
 def test_what_is_wrong_for_good_is_not_asked_again(serve, cause, answer):
-    server = serve(
-        lambda request, number: score(4) if parts(request)["completion"] == "two" else answer
-    )
-    metrics = {}
+    def reply(request, number):
+        return score(4) if parts(request)["completion"] == "two" else answer
+
+    server, metrics = serve(reply), {}
     scores, told = unjudged(judge_of(server), THREE, log_metric=metrics.__setitem__)
     assert scores == [None, 0.4, None] and len(server.asked) == 3
     assert told == f"judge_reward: 2 of 3 requests were not judged and score None: {cause}."
@@ -175,9 +215,9 @@ PASSING = [
 ]
 
 
-@pytest.mark.usefixtures("no_pause")
 @pytest.mark.parametrize(("cause", "fails"), PASSING)
-def test_what_may_pass_is_asked_again_and_then_told(serve, cause, fails):
+def test_what_may_pass_is_asked_again_and_then_told(serve, monkeypatch, cause, fails):
+    monkeypatch.setattr(judge, "_PAUSES", [0] * len(judge._PAUSES))
     twice = serve(lambda request, number: fails if number < 2 else score(6))
     assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.asked) == 3
     always = serve(fails)
@@ -233,13 +273,6 @@ def test_special_tokens_are_taken_apart_wherever_they_are(serve, token):
 
 
 # --- As any reward --------------------------------------------------------------------------------
-
-
-def test_the_key_of_the_variable_is_sent(serve, monkeypatch):
-    monkeypatch.setenv("A_KEY", " sk-a-secret\n")
-    server = serve(score(1))
-    assert run(judge_of(server, key_variable="A_KEY"), ["x"]) == [0.1]
-    assert server.asked[0][1]["Authorization"] == "Bearer sk-a-secret"
 
 
 def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve):
@@ -310,8 +343,7 @@ def test_a_row_without_sound_criteria_is_named_before_anything_is_asked(rubric):
 def test_an_answer_without_each_criterion_is_not_a_verdict(serve, answer):
     server = serve(said(answer))
     judge = JudgeReward(server.url, "judge", RUBRIC, rubric_column="r")
-    assert unjudged(judge, ["a"], r=[CRITERIA])[0] == [None]
     many = [CRITERIA[0] | {"criterion": f"criterion {n}"} for n in range(48)]
-    unjudged(judge, ["a"], r=[many])
+    assert [unjudged(judge, ["a"], r=[listed])[0] for listed in (CRITERIA, many)] == [[None]] * 2
     short, long = (request["max_tokens"] for _, _, request in server.asked)
     assert short < 400 and long > 900, "the answer to many criteria is long"

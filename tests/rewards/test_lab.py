@@ -139,22 +139,13 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
         tmp_path,
         four | expected | {"name": "near", "completion": "5", "slack": 1},
         "",
-        four | {"name": "far", "completion": "6", "slack": 1, "expected": {"near_reward": 0.0}},
         four | expected | {"name": "no slack", "completion": "5"},
         four | {"name": "no matter", "completion": "5\u2028\x85\x0c"},  # one line all the same
     )
     lab = Lab([near_reward], [2.0])
     cases = lab.cases(path)
-    assert cases["total"].to_dict() == {
-        "near": 2.0,
-        "far": 0.0,
-        "no slack": 0.0,
-        "no matter": 0.0,
-    }
-    assert lab.faults == []
-    assert differences(cases).to_dict("records") == [
-        {"case": "no slack", "reward": "near_reward", "expected": 1, "score": 0}
-    ]
+    assert cases["total"].to_dict() == {"near": 2.0, "no slack": 0.0, "no matter": 0.0}
+    assert lab.faults == [] and list(differences(cases)["case"]) == ["no slack"]
 
 
 LINES = [
@@ -234,14 +225,17 @@ def test_ranks_are_what_is_correlated():
     assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(1.0), "c": pytest.approx(-1.0)}
 
 
-def test_rewards_that_never_differ_teach_nothing():
-    signal = signal_of([["1 0", "1 0"], ["1 0", "1 0"]], 1.0, 1.0)
-    assert signal["total"] == {"mean": 1.0, "zero_spread": 1.0}
-    for statistics in signal["rewards"].values():
-        assert (statistics["advantage_share"], statistics["zero_spread"]) == (0.0, 1.0)
-        assert list(statistics["rank_correlation"].values()) == [None]
-    by_rounding = signal_of([["1 1 0", "0 0 1"]], 0.1, 0.2, 0.3)
-    assert by_rounding["total"]["zero_spread"] == 1.0
+@pytest.mark.parametrize(
+    ("groups", "weights"),
+    [
+        ([["1 0", "1 0"], ["1 0", "1 0"]], (1.0, 1.0)),
+        ([["1 1 0", "0 0 1"]], (0.1, 0.2, 0.3)),  # by rounding alone
+    ],
+)
+def test_groups_whose_total_never_differs_teach_nothing(groups, weights):
+    signal = signal_of(groups, *weights)
+    assert signal["total"]["zero_spread"] == 1.0
+    assert {entry["advantage_share"] for entry in signal["rewards"].values()} == {0.0}
 
 
 def test_a_completion_that_no_reward_judges_is_left_out_of_its_group_as_in_trl():
@@ -250,10 +244,8 @@ def test_a_completion_that_no_reward_judges_is_left_out_of_its_group_as_in_trl()
     assert left_out == (without[0], pytest.approx(without[1]))
     one_abstains = signal_of([["- 1", "- 0"], ["1 1", "0.5 1"]], 1.0, 1.0)
     assert one_abstains["rewards"]["a"]["mean"] == 0.75, "and one's None stays out of its mean"
-    assert (one_abstains["rewards"]["a"]["zero_spread"], one_abstains["total"]["mean"]) == (
-        0.5,
-        1.125,
-    )
+    assert one_abstains["rewards"]["a"]["zero_spread"] == 0.5
+    assert one_abstains["total"]["mean"] == 1.125
 
 
 @pytest.mark.parametrize(
@@ -274,7 +266,7 @@ def test_groups_without_a_spread_or_a_row_are_refused(rows, groups, says):
 # --- Stored completions, speed --------------------------------------------------------------------
 
 
-def test_the_completions_of_a_run_become_groups():
+def test_the_completions_of_a_run_become_groups(tmp_path):
     table = pd.DataFrame(
         [
             (1, "a", "1", "x1"),
@@ -287,21 +279,14 @@ def test_the_completions_of_a_run_become_groups():
         ],
         columns=["step", "question", "answer", "completion"],
     )
-    rows, groups = stored_groups(table)
-    assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
-    assert rows.values.tolist() == [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
+    table.to_json(tmp_path / "stored.jsonl", orient="records", lines=True)
+    for stored in (table, tmp_path / "stored.jsonl"):
+        rows, groups = stored_groups(stored)
+        assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
+        assert rows.values.tolist() == [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
     rows, groups = stored_groups(table.drop(columns="step"))
     assert groups == [["x1", "x2", "x3", "x4"], ["y1", "y2", "alone"]]
     assert rows.values.tolist() == [["a", "1"], ["b", "2"]]
-
-
-@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
-def test_stored_completions_are_read_from_a_file(tmp_path, suffix):
-    path = tmp_path / f"stored.{suffix}"
-    table = pd.DataFrame([ROW, ROW | {"completion": "2"}])
-    write = {"csv": table.to_csv, "parquet": table.to_parquet, "jsonl": table.to_json}[suffix]
-    write(path, **({"orient": "records", "lines": True} if suffix == "jsonl" else {"index": False}))
-    assert stored_groups(path)[1] == [["<answer>2</answer>", "2"]]
 
 
 ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
@@ -323,17 +308,15 @@ def test_stored_completions_that_are_none_are_refused(table, says):
         stored_groups(table)
 
 
-def test_speed_is_that_of_judging_as_many_as_it_says_not_of_remembering():
+def test_speed_is_that_of_judging_a_thousand():
     seen = []
 
     def counting_reward(completions, answer, **columns):
         seen.append((len(completions), len(answer)))
         return [1.0] * len(completions)
 
-    lab = Lab([counting_reward, correctness_reward], [1.0, 1.0])
-    rows = pd.DataFrame([{"question": str(n), "answer": f"x^2+{n}x+1"} for n in range(20)])
-    groups = [[f"<answer>1+{n}x+x^2</answer>", f"<answer>(x+{n})(x+1)</answer>"] for n in range(20)]
-    assert lab.signal(rows, groups)["rewards"]["correctness_reward"]["mean"] > 0
+    lab = Lab([counting_reward], [1.0])
+    lab.signal(rows_for([[]] * 20), [["a", "b"]] * 20)
     taken = lab.speed()
     assert list(taken.index) == lab.names and (taken > 0).all()
-    assert seen == [(40, 40), (1000, 1000)] and lab.faults == []
+    assert seen == [(40, 40), (1000, 1000)]

@@ -1,15 +1,11 @@
 """A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
 
 import linecache
-import math
-import runpy
 import sys
 
 import pytest
 
-from helpers.commands.arguments import value
-from helpers.rewards.faults import constant
-from helpers.rewards.own import copies_of, edited, located, own_rewards, parsed, read_rewards
+from helpers.rewards.own import copies_of, edited, located, own_rewards, read_rewards
 from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
@@ -34,18 +30,14 @@ def typed(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_list_names_the_library_and_files_each_with_its_weight(typed):
-    functions, weights = read_rewards("my_rewards.py:brevity, correctness*2,format_reward*0.5", FMT)
-    assert list(map(reward_name, functions)) == ["brevity", "correctness_reward", "format_reward"]
-    assert weights == [1.0, 2.0, 0.5]
+def test_a_list_names_the_library_files_and_modules_each_with_its_weight(typed):
+    listed = "my_rewards.py:brevity, correctness*2,format_reward*0.5,my_rewards:brevity*3"
+    functions, weights = read_rewards(listed, FMT)
+    names = ["brevity", "correctness_reward", "format_reward", "brevity"]
+    assert list(map(reward_name, functions)) == names and weights == [1.0, 2.0, 0.5, 3.0]
     messages = [[{"role": "assistant", "content": text}] for text in (RIGHT, 99 * "no")]
     scores = [function(completions=messages, answer=["4", "4"]) for function in functions]
-    assert scores == [[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]  # the tags are bound
-
-
-def test_a_module_is_found_where_the_command_was_typed(typed):
-    (function,), _ = read_rewards("my_rewards:brevity", FMT)
-    assert reward_name(function) == "brevity"
+    assert scores == [[1.0, 0.0]] * 4, "the tags are bound"
 
 
 @pytest.mark.parametrize(
@@ -68,62 +60,46 @@ def test_what_is_no_list_of_rewards_is_named(typed, rewards, why):
         read_rewards(rewards, FMT)
 
 
-def test_each_file_of_a_list_is_absolute_for_a_notebook_that_runs_elsewhere(typed):
-    listed = "my_rewards.py:brevity*0.5, correctness"
-    assert value(listed) == f"{typed}/my_rewards.py:brevity*0.5,correctness"
-
-
-def test_the_run_keeps_the_file_and_reads_its_copy_when_the_file_has_changed(typed):
-    run, listed = Run("mine"), f"{typed}/my_rewards.py:brevity*0.5,correctness"
-    assert copies_of(listed, run) == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
-    _, weights = own_rewards(run, listed, FMT)
-    assert weights == [0.5, 1.0]
-    assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE
-    (typed / "my_rewards.py").write_text("brevity = len", encoding="utf-8")
-    recorded = copies_of(listed)
-    assert recorded == "rewards/my_rewards.py:brevity*0.5,correctness*1"
-    functions, _ = own_rewards(run, recorded, FMT)
-    assert functions[0](completions=[RIGHT, 99 * "no"]) == [1.0, 0.0]
-    own_rewards(run, listed, FMT)  # asked for again, by the file
-    assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == "brevity = len"
-    assert parsed(recorded) == [("rewards/my_rewards.py:brevity", 0.5), ("correctness", 1.0)]
-
-
-def test_a_recorded_list_names_the_file_and_its_copy_only_if_the_file_is_gone(typed):
+def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there(typed):
     run, listed = Run("mine"), located("my_rewards.py:brevity*0.5, correctness")
     assert listed == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
     own_rewards(run, listed, FMT)
+    assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE
     assert edited(listed, run) == []
     (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
     assert edited(listed, run) == [typed / "my_rewards.py"]
+
+    # as the manifest has it, the copy is read; by its own name, the file that was edited
+    assert copies_of(listed) == "rewards/my_rewards.py:brevity*0.5,correctness*1"
+    (brevity, _), weights = own_rewards(run, copies_of(listed), FMT)
+    assert brevity(completions=[RIGHT]) == [1.0] and weights == [0.5, 1.0]
     (brevity, _), _ = own_rewards(run, listed, FMT)
-    assert brevity(completions=[RIGHT]) == [7.0]
-    assert edited(listed, run) == [], "the copy is now the edited file's"
+    assert brevity(completions=[RIGHT]) == [7.0] and edited(listed, run) == []
+
     (typed / "my_rewards.py").unlink()
     (brevity, _), _ = own_rewards(run, listed, FMT)
-    assert brevity(completions=[RIGHT]) == [7.0]
-    assert edited(listed, run) == []
+    assert brevity(completions=[RIGHT]) == [7.0] and edited(listed, run) == []
 
 
-@pytest.mark.parametrize("written", ["def", "class", "partial", "cell"])
-def test_the_hash_of_a_source_changes_with_it(tmp_path, written):
-    def loaded(number: str):
-        text = f"def mine(completions, **columns):\n    return [{number} for _ in completions]\n"
-        if written == "class":
-            text = f"class Mine:\n    def __call__(self, completions): return [{number}]\n"
-            text += "mine = Mine()\n"
-        if written == "partial":
-            text += "from functools import partial\nmine = partial(mine, words=3)\n"
-        file = tmp_path / f"{number}.py"
-        if written == "cell":  # known to linecache alone, as IPython's cells are
-            linecache.cache[str(file)] = (len(text), None, text.splitlines(True), str(file))
-            exec(compile(text, str(file), "exec"), names := {})
-            return names["mine"]
-        file.write_text(text, encoding="utf-8")
-        return runpy.run_path(str(file))["mine"]
+DEF = "def mine(completions, **columns):\n    return [0 for _ in completions]\n"
+CLASS = "class Mine:\n    def __call__(self, completions): return [0]\nmine = Mine()\n"
+PARTIAL = f"{DEF}from functools import partial\nmine = partial(mine, words=3)\n"
 
-    same, other = source_hash(loaded("1.0")), source_hash(loaded("2.0"))
-    assert same == source_hash(loaded("1.0")) and same is not None and other not in (same, None)
+
+@pytest.mark.parametrize("typed_in", ["file", "cell"])
+@pytest.mark.parametrize("text", [DEF, CLASS, PARTIAL], ids=["def", "class", "partial"])
+def test_the_hash_of_a_source_changes_with_it(tmp_path, text, typed_in):
+    hashes = []
+    for at, source in enumerate((text, text, text.replace("[0", "[1"))):
+        file, names = tmp_path / f"{at}.py", {"__name__": "cell"}
+        if typed_in == "file":
+            file.write_text(source, encoding="utf-8")
+        else:  # known to linecache alone, as IPython's cells are
+            lines = source.splitlines(keepends=True)
+            linecache.cache[str(file)] = (len(source), None, lines, str(file))
+        exec(compile(source, str(file), "exec"), names)
+        hashes.append(source_hash(names["mine"]))
+    assert hashes[0] == hashes[1] != hashes[2] and None not in hashes
 
 
 def test_this_packages_rewards_and_those_without_source_have_no_hash():
@@ -139,16 +115,3 @@ def test_a_copy_still_finds_what_its_file_imports(typed, monkeypatch):
     (typed / "work" / "half.py").write_text(reward, encoding="utf-8")
     (half,), _ = own_rewards(Run("mine"), f"{typed}/work/half.py:half", FMT)
     assert half(completions=["x"]) == [0.5]
-    assert half.__code__.co_filename == str(Run("mine").folder / "rewards" / "half.py")
-
-
-def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason():
-    assert "brevity gave 1.0 to each of 3 completions; " in constant(
-        "brevity", [1.0, None, math.nan]
-    )
-    assert constant("brevity", [1.0] * 64) == (
-        "brevity gave 1.0 to each of 64 completions; completions are lists of messages, "
-        "`completion_text` gives the text."
-    )
-    for scores in ([1.0, 0.0], [None, None], [1.0], []):
-        assert constant("brevity", scores) is None

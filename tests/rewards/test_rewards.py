@@ -11,6 +11,7 @@ from functools import partial
 from importlib import import_module
 
 import pytest
+from told import HOSTILE_ANSWERS
 from trl import rewards as trl_rewards
 from trl.trainer.utils import get_callable_name
 
@@ -208,16 +209,8 @@ def full(name: str, tags: TagFormat = THINK_ANSWER) -> str:
 
 
 HOSTILE = [
-    "9" * 10**6,
-    *map(said, ["9" * 10**6, "9**9**9**9", "1e999999999", "9" * 50 + "/" + "0" * 40]),
-    *map(said, ["1" + ",000" * 5000, " " * 10**6 + "$" * 10, "\ud800\udfff", "\x00", "٣", "4²"]),
-    *map(said, ["{" * 10_000 + "}" * 10_000, "[" * 10_000, "\\frac{" * 10_000, "[٣]"]),
-    said("[" + "9" * 5000 + ", 1e999, -1e999]"),
-    said("```json\n" * 6_000),
-    said("```" + " " * 9_000),
-    "\ud800",
-    "\x00" * 1000,
-    "```python\n" + "(" * 5_000 + "\n```",
+    *map(said, HOSTILE_ANSWERS),
+    *HOSTILE_ANSWERS,
     "<think>" * 10_000,
     "<answer>" * 10_000 + "</answer>" * 10_000,
     "<answer>4</answer>" * 5_000,
@@ -225,22 +218,25 @@ HOSTILE = [
     [{"role": "assistant", "content": None}],
     [{"role": "assistant", "content": [{"type": "image"}]}],
 ]
+COMPARING = ("correctness_reward", "exact_match_reward", "numeric_reward", "fuzzy_match_reward")
 
 
 @each_name
-@pytest.mark.filterwarnings("ignore:.*have no answer")
-@pytest.mark.parametrize("gold", ["4", "9" * 10**4, "\ud800"], ids=["short", "long", "surrogate"])
-def test_hostile_completions_get_a_score(name, reward, gold):
+@pytest.mark.filterwarnings("ignore:.*(have no answer|cannot run)")
+@pytest.mark.parametrize(
+    "gold", ["4", "x^2 + 1", "8" * 10**4, "\ud800"], ids=["number", "algebra", "long", "surrogate"]
+)
+def test_a_hostile_completion_gets_a_score_and_is_no_right_answer(name, reward, gold):
     scores = reward(HOSTILE, answer=[gold] * len(HOSTILE))
-    assert len(scores) == len(HOSTILE)
-    odd = [
-        f"{completion!r:.80}"
-        for completion, score in zip(HOSTILE, scores, strict=True)
-        if not (score is None or (isinstance(score, float) and 0 <= score <= 1))
-    ]
-    assert odd == []
-    # where the row's answer is no number
-    assert None not in scores or name == "numeric_reward"
+    if name == "numeric_reward" and gold != "4":  # the row's answer is no number
+        assert scores == [None] * len(HOSTILE)
+        return
+    given = [score for score in scores if isinstance(score, float) and 0 <= score <= 1]
+    cannot_run = 2 if name == "tests_reward" else 0  # monty has no __import__
+    assert scores.count(None) == cannot_run == len(scores) - len(given)
+    won = [text for text, score in zip(HOSTILE, scores, strict=True) if score == 1]
+    if name in COMPARING:
+        assert [f"{text:.40}" for text in won if text != said(gold)] == []
 
 
 SOUP = [*THINK_ANSWER.tags, "4", " ", "5 ", "so", "x" * 300, "\n", "<", "</", "<think", "or", "{}"]

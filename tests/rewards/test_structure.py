@@ -1,5 +1,7 @@
 """JSON documents that cannot hurt the one who reads them, and schemas that are none."""
 
+import json
+
 import jsonschema
 import pytest
 
@@ -11,11 +13,23 @@ def said(answer: str) -> str:
     return THINK_ANSWER.render("so", answer)
 
 
-def test_a_document_that_a_schema_cannot_judge_in_time_earns_nothing_and_that_is_told():
-    schema = {"properties": {"a": {"oneOf": [{"$ref": "#"}, {"$ref": "#"}]}}}
-    slow = said('{"a":' * 25 + "1" + "}" * 25)
+TWICE = [{"$ref": "#"}, {"$ref": "#"}]
+KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
+
+
+@pytest.mark.parametrize(
+    ("schema", "document"),
+    [
+        ({"properties": {"a": {"oneOf": TWICE}}}, '{"a":' * 25 + "1" + "}" * 25),
+        ({"properties": {"a": {"pattern": KEY}}}, json.dumps({"a": LONG})),
+        ({"patternProperties": {KEY: {}}, "additionalProperties": False}, json.dumps({LONG: 1})),
+    ],
+    ids=["oneOf", "pattern", "names"],
+)
+def test_a_document_that_a_schema_cannot_judge_in_time_costs_only_itself(schema, document):
+    given = [said(document), said("{}"), said(f" {document}")]
     with pytest.warns(UserWarning, match="2 of 3 completions could not be judged by the schema"):
-        assert json_format_reward([slow, said("{}"), slow], schema=schema) == [0.0, 1.0, 0.0]
+        assert json_format_reward(given, schema=schema) == [0.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize("completions", [[said("[]")], []], ids=["one", "none"])

@@ -44,14 +44,20 @@ def value(something: object) -> Outcome:
 
 CALLS = [{"call": "f", "args": [[1, 2]], "value": 3}, {"call": "f", "args": [], "value": None}]
 READ = [Test("f", ([1, 2],), 3), Test("f", (), None)]
+PRINTS = [Test(stdin="1\n", value="2\n"), Test(value="3")]
 
 
 @pytest.mark.parametrize(
-    "form",
-    [CALLS, json.dumps(CALLS), np.array(CALLS), tuple(CALLS), pd.Series(CALLS).values],
+    ("form", "tests"),
+    [
+        *[(form, READ) for form in (CALLS, json.dumps(CALLS), np.array(CALLS), tuple(CALLS))],
+        ('[{"stdin": "1\\n", "stdout": "2\\n"}, {"stdout": "3"}]', PRINTS),
+        # in a CSV, as Python writes it
+        ("['assert f(1) == 2']", [Test("f", (1,), 2)]),
+    ],
 )
-def test_calls_and_values_are_read_from_json_and_lists(form):
-    assert read_tests(form) == READ
+def test_tests_are_read_from_json_lists_and_arrays(form, tests):
+    assert read_tests(form) == tests
 
 
 def test_a_list_that_went_through_parquet_is_read(tmp_path):
@@ -61,21 +67,12 @@ def test_a_list_that_went_through_parquet_is_read(tmp_path):
         [{"call": "f", "args": [[1]], "value": 3, "tolerance": 0.5}],
     ]
     pd.DataFrame({"tests": kinds}).to_parquet(tmp_path / "rows.parquet")
-    back = pd.read_parquet(tmp_path / "rows.parquet")["tests"]
-    assert [
-        [t.call, t.value, t.stdin, t.tolerance] for tests in back for t in read_tests(tests)
-    ] == [
+    found = map(read_tests, pd.read_parquet(tmp_path / "rows.parquet")["tests"])
+    assert [[t.call, t.value, t.stdin, t.tolerance] for tests in found for t in tests] == [
         ["f", 3, "", 0.0],
         ["f", None, "", 0.0],
         [None, "2", "1", 0.0],
         ["f", 3, "", 0.5],
-    ]
-
-
-def test_pairs_of_input_and_output_are_read():
-    assert read_tests('[{"stdin": "1\\n", "stdout": "2\\n"}, {"stdout": "3"}]') == [
-        Test(stdin="1\n", value="2\n"),
-        Test(value="3"),
     ]
 
 
@@ -158,67 +155,60 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("condition", REFUSED)
-def test_an_assert_that_is_no_data_is_refused_with_its_reason(condition):
-    with pytest.raises(ValueError, match=REFUSED[condition]):
-        read_tests([f"assert {condition}"])
+SHORT_CHECK = "def check(candidate):\n    pass\n    assert candidate(1) == 2\n"
+NO_TESTS = [
+    (float("nan"), "the tests are float nan: neither a list, nor JSON, nor asserts"),
+    ("", "there are no tests"),
+    ("[]", "there are no tests"),
+    (["assert True"], "there are no tests"),
+    (["assert False"], "it is no comparison"),
+    (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
+    ("[1", r"the tests are not JSON: '\[1'.*json.dumps"),
+    ("it must add", "are neither JSON nor Python: invalid syntax"),
+    ([["assert f(1) == 2"]], "test 1 is list"),
+    (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
+    ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
+    ([{"call": "f", "args": [1]}], "test 1 is .*needs `call`"),
+    ([CALLS[0], CALLS[0] | {"args": 1}], "test 2 is .*`args`, a list"),
+    ([CALLS[0] | {"call": "f("}], "test 1 is .*the name of a function"),
+    ([{"function": "f", "args": [], "value": 1}], "test 1 is "),
+    ([{"stdin": 1, "stdout": "2"}], "the texts `stdin` and `stdout`"),
+    ([CALLS[0] | {"tolerance": -1}], "a number of 0 or more"),
+    ([CALLS[0] | {"args": [object()]}], "Only plain data"),
+    ("x = 3\nassert f(x) == 3", "line 1 of the tests, `x = 3`.*set-up code and loops"),
+    ("for x in [1]:\n    assert f(x) == 3", "line 1 of the tests, `for x in .1.:`"),
+    ("import os\nos._exit(0)\nassert f(1) == 1", r"line 2 of the tests, `os._exit\(0\)`"),
+]
+LOST = "line [1-5] of the tests"
+NO_NAME = "is not the name of a function"
 
 
 @pytest.mark.parametrize(
-    ("tests", "says"),
+    ("tests", "entry_point", "says"),
     [
-        (float("nan"), "the tests are float nan: neither a list, nor JSON, nor asserts"),
-        ("", "there are no tests"),
-        ("[]", "there are no tests"),
-        (["assert True"], "there are no tests"),
-        (["assert False"], "it is no comparison"),
-        (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
-        ("[1", r"the tests are not JSON: '\[1'.*json.dumps"),
-        ("it must add", "are neither JSON nor Python: invalid syntax"),
-        ([["assert f(1) == 2"]], "test 1 is list"),
-        (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
-        ([CALLS[0], {"stdin": "", "stdout": ""}], "some tests are calls and some are stdin/stdout"),
-        ([{"call": "f", "args": [1]}], "test 1 is .*needs `call`"),
-        ([CALLS[0], CALLS[0] | {"args": 1}], "test 2 is .*`args`, a list"),
-        ([CALLS[0] | {"call": "f("}], "test 1 is .*the name of a function"),
-        ([{"function": "f", "args": [], "value": 1}], "test 1 is "),
-        ([{"stdin": 1, "stdout": "2"}], "the texts `stdin` and `stdout`"),
-        ([CALLS[0] | {"tolerance": -1}], "a number of 0 or more"),
-        ([CALLS[0] | {"args": [object()]}], "Only plain data"),
-        ("x = 3\nassert f(x) == 3", "line 1 of the tests, `x = 3`.*set-up code and loops"),
-        ("for x in [1]:\n    assert f(x) == 3", "line 1 of the tests, `for x in .1.:`"),
-        ("import os\nos._exit(0)\nassert f(1) == 1", r"line 2 of the tests, `os._exit\(0\)`"),
-        (CHECK, "nothing says which function that is: give the column `entry_point`"),
+        *[([f"assert {condition}"], None, says) for condition, says in REFUSED.items()],
+        *[(tests, None, says) for tests, says in NO_TESTS],
+        (CHECK, None, "nothing says which function that is: give the column `entry_point`"),
+        *[(CHECK, name, NO_NAME) for name in ("", "a b", 3, float("nan"), "f()")],
+        (f"{SHORT_CHECK}    assert all([True, True])", "f", "line 4 .*it does not call candidate"),
+        # a part that would be lost refuses the whole
+        (f"{SHORT_CHECK}assert g(1) == 1".replace("candidate)", "candidate, n=3)"), "g", LOST),
+        (f"{SHORT_CHECK}check(g)\ncheck(h)", "g", LOST),
+        (
+            "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n"
+            "    assert candidate(1) == 1",
+            "g",
+            LOST,
+        ),
     ],
 )
-def test_what_are_no_tests_is_refused_with_its_reason(tests, says):
+def test_what_are_no_tests_is_refused_with_its_reason(tests, entry_point, says):
     with pytest.raises(ValueError, match=says):
-        read_tests(tests)
+        read_tests(tests, entry_point)
 
 
-@pytest.mark.parametrize(
-    "tests",
-    [
-        "def check(candidate, n=3):\n    assert candidate(1) == 99\nassert g(1) == 1",
-        "def check(candidate):\n    def check(c):\n        assert c(1)\n    check(candidate)\n    "
-        "assert candidate(1) == 1",
-        "def check(candidate):\n    assert candidate(1) == 1\ncheck(g)\ncheck(h)",
-    ],
-)
-def test_a_part_that_would_be_lost_refuses_the_whole(tests):
-    with pytest.raises(ValueError, match=r"line [1-4] of the tests"):
-        read_tests(tests, "g")
-
-
-def test_a_check_of_another_function_is_refused_and_its_own_call_passed_over():
-    tests = "def check(candidate):\n    pass\n    assert candidate(1) == 2\n"
-    assert read_tests(f"{tests}\ncheck(candidate)", "f") == [Test("f", (1,), 2)]
-    with pytest.raises(ValueError, match=r"line 4 .*it does not call candidate"):
-        read_tests(f"{tests}    assert all([True, True])", "f")
-
-
-def test_tests_in_a_csv_may_be_written_as_python_writes_them():
-    assert read_tests("['assert f(1) == 2']") == [Test("f", (1,), 2)]
+def test_the_call_of_check_at_the_end_is_passed_over():
+    assert read_tests(f"{SHORT_CHECK}\ncheck(candidate)", "f") == [Test("f", (1,), 2)]
 
 
 def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():

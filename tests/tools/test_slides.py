@@ -5,13 +5,11 @@ and bad tags.
 import html
 import json
 import re
-from importlib.metadata import PackageNotFoundError
 
 import nbformat
 import pytest
 from browser import browse
 from nbformat import v4
-from test_environment import OPTIONAL
 
 from tools import slides
 from tools.slides import END, REVEAL, ROUTES, deck
@@ -35,21 +33,13 @@ def plain(text: str) -> str:
 def test_a_deck_has_few_slides_in_the_order_of_the_notebooks(route):
     cells = deck(route).cells
     begun = [cell for cell in cells if cell.metadata.slideshow.slide_type == "slide"]
-    assert (
-        12 <= len(begun) <= (50 if route == "two-days" else 40)
-        and cells[0] is begun[0]
-        and ROUTES[route] in cells[0].source
-    )
+    assert 12 <= len(begun) <= (50 if route == "two-days" else 40)
+    assert cells[0] is begun[0] and ROUTES[route] in cells[0].source
     assert cells[-1] is begun[-1] and cells[-1].source == END
     places = [cell.metadata.slideshow.data.place for cell in begun[1:-1]]
-    assert places == sorted(places, key=lambda place: place[:2]) and {
-        "01",
-        "02",
-        "03",
-        "04",
-        "05",
-    } <= {p[:2] for p in places}
     assert all(re.fullmatch(r"\d\d · .+", place) for place in places)
+    assert places == sorted(places, key=lambda place: place[:2])
+    assert {"01", "02", "03", "04", "05"} <= {place[:2] for place in places}
 
 
 @each_route
@@ -59,15 +49,12 @@ def test_what_stands_on_a_slide_stands_in_the_notebook_and_no_answer_does(route)
     for cell in deck(route).cells[1:-1]:
         if cell.cell_type == "code":
             assert cell.source in sources
+            assert "Right: " not in json.dumps(cell.outputs), "the answer to an exercise"
+            assert all(output.get("name") != "stderr" for output in cell.outputs)
         else:
             assert all(plain(part) in words for part in cell.source.split("\n\n"))
-            assert "<details>" not in cell.source and "$" not in re.sub(
-                r"`[^`]*`", "", cell.source
-            ), "a hint, or mathematics"
-        told = json.dumps(cell.get("outputs", []))
-        assert "Right: " not in told and not any(
-            output.get("name") == "stderr" for output in cell.get("outputs", [])
-        )
+            written = re.sub(r"`[^`]*`", "", cell.source)
+            assert "<details>" not in written and "$" not in written, "a hint, or mathematics"
 
 
 # --- One file -------------------------------------------------------------------------------------
@@ -117,10 +104,13 @@ addEventListener("load", measure);</script>"""
 @pytest.mark.slow
 @pytest.mark.needs(REVEAL, "chromium")
 @each_route
-def test_every_slide_fits_and_nothing_is_asked_of_a_network(capsys, tmp_path, route):
+def test_one_file_is_written_every_slide_fits_and_nothing_is_asked_of_a_network(
+    capsys, tmp_path, route
+):
     slides.main(["--route", route, "--to", str(tmp_path / "page.html")])
     count = int(re.search(r"(\d+) slides;", capsys.readouterr().out)[1])
     written = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "Reveal.initialize(" in written
     assert not re.search(
         r'<(?:script|link|img|iframe)\b[^>]*\s(?:src|href)=(?!"data:)',
         written.partition("<script>")[0],
@@ -153,20 +143,6 @@ def test_every_slide_fits_and_nothing_is_asked_of_a_network(capsys, tmp_path, ro
     assert any(slide["tall"] for slide in measured["found"])
 
 
-@pytest.mark.needs(REVEAL)
-def test_the_command_writes_one_file_and_says_how_many_slides(capsys, tmp_path):
-    slides.main(["--route", "90", "--to", str(tmp_path / "Folien für heute.html")])
-    assert re.search(r"Folien für heute\.html: \d\d slides;", capsys.readouterr().out)
-    assert "Reveal.initialize(" in (tmp_path / "Folien für heute.html").read_text(encoding="utf-8")
-
-
-def test_without_reveal_nothing_is_written(tmp_path, monkeypatch):
-    monkeypatch.setattr(slides, "REVEAL", "no-such-package")
-    with pytest.raises(PackageNotFoundError):
-        slides.main(["--route", "90", "--to", str(tmp_path / "slides.html")])
-    assert not [*tmp_path.iterdir()] and REVEAL in OPTIONAL
-
-
 # --- Tags ----------------------------------------------------------------------------------------
 
 
@@ -175,8 +151,8 @@ def course(folder, *cells):
     return folder
 
 
-def slide(source="# A\n\nb\n\nc", show=None, kind="slide", make_cell=v4.new_markdown_cell):
-    about = {"slide_type": kind} | ({} if show is None else {"show": show})
+def slide(source, kind, make_cell=v4.new_markdown_cell, **show):
+    about = {"slide_type": kind} | show
     return make_cell(source, metadata={"tags": ["route-90"], "slideshow": about})
 
 
@@ -185,25 +161,21 @@ def test_a_part_of_a_cell_is_shown_without_hints_and_relative_links(tmp_path):
         "## T\n\nSee the [glossary](GLOSSARY.md#kl) and [a "
         "paper](https://arxiv.org/abs/1).\n\n<details>no\n\nway</details>\n\nlast"
     )
-    output = v4.new_output("stream", text="3\n")
-    code = v4.new_code_cell(
-        "1 + 2", outputs=[output], metadata=slide(show="output", kind="-").metadata
-    )
-    cells = deck(
-        "90", course(tmp_path, slide(source, show=[0, 2, 1]), code, slide(source, kind="fragment"))
-    ).cells[1:-1]
+    code = slide("1 + 2", "-", v4.new_code_cell, show="output")
+    code.outputs = [v4.new_output("stream", text="3\n")]
+    given = [slide(source, "slide", show=[0, 2, 1]), code, slide(source, "fragment")]
+    cells = deck("90", course(tmp_path, *given)).cells[1:-1]
     assert (
         cells[0].source
         == "## T\n\nlast\n\nSee the glossary and [a paper](https://arxiv.org/abs/1)."
     )
-    assert cells[1].outputs == [output] and cells[1].metadata.tags == ["output"]
+    assert cells[1].outputs == code.outputs and cells[1].metadata.tags == ["output"]
     assert [cell.metadata.slideshow.data.place for cell in cells] == ["01 · T"] * 3
 
 
 def test_a_slide_that_would_begin_without_a_heading_gets_that_of_its_section(tmp_path):
-    code = slide("print(1)", make_cell=v4.new_code_cell)
-    _, heading, shown, _ = deck(
-        "90", course(tmp_path, v4.new_markdown_cell("# One\n\n## 2 · Two"), code)
-    ).cells
+    code = slide("print(1)", "slide", v4.new_code_cell)
+    given = course(tmp_path, v4.new_markdown_cell("# One\n\n## 2 · Two"), code)
+    _, heading, shown, _ = deck("90", given).cells
     assert (heading.source, heading.metadata.slideshow.slide_type) == ("## Two", "slide")
     assert (shown.source, shown.metadata.slideshow.slide_type) == ("print(1)", "-")
