@@ -348,6 +348,12 @@ def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, sai
     assert obstacle is None if said is None else re.search(said, obstacle)
 
 
+def test_make_gpu_check_takes_vllm_of_any_version(versions, monkeypatch):
+    versions(vllm="0.25.1")
+    monkeypatch.setenv("GRPO_ANY_VERSIONS", "1")
+    assert vllm_obstacle(GPU) is None
+
+
 # --- Colab and Kaggle -----------------------------------------------------------------------------
 
 SECRETS = {"HF_TOKEN": "hf_secret", "WANDB_API_KEY": "wandb_secret"}

@@ -2,7 +2,6 @@
 was run; a folder with a test file.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from benchmarks import published
 from helpers import PROJECT, presets
 from helpers.agents import check_environment
-from helpers.data.tasks import load_task
 from helpers.own_code import named
 
 RECIPES = published.recipes()
@@ -54,16 +52,6 @@ def test_the_names_of_alphabet_sort_earn_by_their_order():
     assert played(lambda names: names) == 1.0
     assert played(lambda names: names[::-1]) < 0.6
     assert played(lambda names: []) == 0.0
-    assert game.sort(names="") == "There are no more names."
-
-
-def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):
-    for name, numbers in (("train", range(10, 50)), ("test", range(50, 58))):
-        rows = [json.dumps({"question": f"{n}?", "answer": f"#### {n}"}) for n in numbers]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    task = load_task(str(tmp_path), holdout_size=8)
-    assert sorted(task.holdout["answer"]) == [str(n) for n in range(50, 58)]
-    assert len(task.train) == 40
 
 
 def test_a_row_says_where_theirs_lies():

@@ -112,10 +112,7 @@ runpy.run_module("helpers", run_name="__main__", alter_sys=True)
 """
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["doctor --preset pocket", "install"],
-)
+@pytest.mark.parametrize("command", ["doctor --preset pocket", "install"])
 def test_the_command_line_answers_where_the_modules_of_posix_are_missing(command, python, tmp_path):
     """As far as that shows anything about Windows: no module or call that it lacks is in
     the way.
