@@ -89,17 +89,6 @@ def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested
 # --- What a run leaves ----------------------------------------------------------------------------
 
 
-def test_no_question_is_on_both_sides(executed):
-    train, holdout = (
-        pd.read_parquet(executed.require(f"data/{side}.parquet")) for side in ("train", "holdout")
-    )
-    assert (len(train), len(holdout)) == (200, 128)
-    assert not set(train["question"]) & set(holdout["question"])
-    for table in (train, holdout):
-        assert list(table.columns[:3]) == ["prompt", "question", "answer"]
-        assert [message["role"] for message in table["prompt"].iloc[0]] == ["system", "user"]
-
-
 def test_the_curves_have_trls_columns(executed):
     history = pd.read_csv(executed.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 13))
