@@ -1,4 +1,4 @@
-"""`make gpu-check` without a GPU: the objective compared, parts rehearsed, the runner resuming."""
+"""`make gpu-check` without a GPU: the objective compared, parts rehearsed, the page of results."""
 
 import json
 import os
@@ -11,7 +11,7 @@ import pytest
 from benchmarks.gpu import __main__ as runner
 from benchmarks.gpu import common, grpo_step
 from helpers import PROJECT
-from helpers.environment import this_machine, vllm_obstacle
+from helpers.environment import this_machine
 from helpers.runs import Run
 from helpers.training import lessons
 
@@ -74,27 +74,12 @@ def test_the_rehearsal_passes_and_four_parts_need_nothing_but_transformers_and_p
     text = (tmp_path / "gpu.md").read_text(encoding="utf-8")
     assert text.count("| passed,") == 8 and text.count("| not run |") == 2
 
-    merges = found["merge_proof"]["found"]
-    assert merges["a left-out matrix"] == "refused"
-    assert merges["B 1e-05, if cos and sin were rounded: unexplained"] > 1
-    assert found["nf4"]["found"]["merge: unexplained"] < 0.25
+    assert found["merge_proof"]["found"]["a left-out matrix"] == "refused"
     for part in ("trl_step", "unsloth_step"):
         assert found[part]["found"]["settings of the live trainer as asked for"] > 50
-        assert found[part]["found"]["sampled tokens a second"] > 0
         assert "memory: needs a GPU" in found[part]["left_out"]
     assert found["unsloth_step"]["found"]["merge: kept"] > 0.5
     assert found["sampling"]["found"]["greedy texts that are the CPU's"] == "16 of 16"
-    assert {"float32: right before", "float16: right before"} <= set(found["learning"]["found"])
-    assert len(found["decode"]["found"]) == 10
-    assert found["memory"]["left_out"] == [f"{n} bits, measured: needs a GPU" for n in (16, 4)]
-
-
-def test_no_version_is_insisted_on(monkeypatch):
-    card = SimpleNamespace(gpu="a card", compute_capability=9.0)
-    monkeypatch.setattr("helpers.environment.installed_version", {"vllm": "0.25.1"}.get)
-    assert "the suite is pinned to" in vllm_obstacle(card)
-    monkeypatch.setenv("GRPO_ANY_VERSIONS", "1")
-    assert vllm_obstacle(card) is None
 
 
 @pytest.fixture

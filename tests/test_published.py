@@ -2,7 +2,6 @@
 was run; a folder with a test file.
 """
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from benchmarks import published
 from helpers import PROJECT, presets
 from helpers.agents import check_environment
-from helpers.data.tasks import load_task
 from helpers.own_code import named
 
 RECIPES = published.recipes()
@@ -35,35 +33,10 @@ def test_a_folder_without_a_test_file_is_refused(tmp_path):
     assert one.with_data(str(tmp_path)).parameters["source"] == str(tmp_path)
 
 
-def test_the_names_of_alphabet_sort_earn_by_their_order():
+def test_the_environment_of_alphabet_sort_is_one():
     one = RECIPES["alphabet-sort-4b"].parameters["environment"]
     game = named("environment", PROJECT / one, "…")()
     assert check_environment(type(game)) == []
-
-    def played(change) -> float:
-        asked, listed = game.reset(seed=1), []
-        by = 0 if "by first name" in asked else 1
-        new = asked.partition("after the name.\n")[2]
-        for turn in range(3):
-            new = new.split("\n")
-            listed = sorted(listed + new, key=lambda name: (name.split()[by], name))
-            shown = [name + " // new name!" * (turn > 0 and name in new) for name in listed]
-            new = game.sort(names="\n".join(change(shown))).partition("\n")[2]
-        return game.get_reward()
-
-    assert played(lambda names: names) == 1.0
-    assert played(lambda names: names[::-1]) < 0.6
-    assert played(lambda names: []) == 0.0
-    assert game.sort(names="") == "There are no more names."
-
-
-def test_the_test_file_of_a_folder_is_the_holdout(tmp_path):
-    for name, numbers in (("train", range(10, 50)), ("test", range(50, 58))):
-        rows = [json.dumps({"question": f"{n}?", "answer": f"#### {n}"}) for n in numbers]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(rows), encoding="utf-8")
-    task = load_task(str(tmp_path), holdout_size=8)
-    assert sorted(task.holdout["answer"]) == [str(n) for n in range(50, 58)]
-    assert len(task.train) == 40
 
 
 def test_a_row_says_where_theirs_lies():

@@ -45,15 +45,6 @@ def test_a_notebook_says_the_time_that_the_readme_says():
     assert sum(map(bool, said.values())) >= 9
 
 
-def test_two_sick_runs_went_as_notebook_04_tells():
-    cut, away = (pd.read_csv(PROJECT / f"notebooks/data/sick/{name}.csv") for name in "ad")
-    assert 0.65 < cut["completions/clipped_ratio"].mean() < 0.75, "about seven in ten"
-    away = away.set_index("step")
-    assert (away["kl"] > 1).idxmax() == 5
-    assert away.loc[10, "reward"] == 0 and away.loc[10, "frac_reward_zero_std"] == 1
-    assert away.loc[10, "completions/clipped_ratio"] > 0.5
-
-
 def test_what_was_forgotten_is_what_the_committed_run_forgot(committed):
     """The last number of a completion counts, wherever it stands."""
     right = {}

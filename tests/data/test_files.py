@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from helpers.data.files import Broken, file_rows, shortened
+from helpers.data.files import Broken, file_rows
 
 TWO = [{"question": "1 + 1", "answer": "2"}, {"question": "1 + 2", "answer": "3"}]
 PLAIN = "question,answer\n1 + 1,2\n1 + 2,3\n"
@@ -166,10 +166,3 @@ def test_a_column_that_is_there_twice_is_refused_where_it_is_asked_for(read):
 def test_a_file_without_rows_is_named(read, name, content, said):
     with pytest.raises(ValueError, match=said):
         read(content, name)
-
-
-def test_a_long_text_is_cut_for_a_message():
-    assert shortened("x" * 200) == "x" * 200
-    assert (
-        shortened("x" * 1001, 3) == "xxx… (1,001 characters)" and shortened("\ud800") == "\\ud800"
-    )

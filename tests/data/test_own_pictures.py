@@ -53,32 +53,25 @@ def seen(table: pd.DataFrame) -> list[bytes]:
     return [opened(image).tobytes() for image in table["image"]]
 
 
-@pytest.mark.parametrize("way", ["csv", "jsonl", "bytes", "Image feature", "folder", "pictures"])
+@pytest.mark.parametrize("way", ["paths", "bytes", "Image feature", "folder of pictures"])
 def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
-    folder, columns = tmp_path / "data", COLUMNS
-    folder.mkdir()
-    rows, file = rows_of([f"{n}.png" for n in range(5)]), folder / f"a.{way}"
+    rows, source, columns = rows_of([f"{n}.png" for n in range(5)]), tmp_path / "a.csv", COLUMNS
     for n, name in enumerate(rows["photo"]):
-        noise(n).save(folder / name)
-    if way == "csv":
-        rows.to_csv(file, index=False)
-    elif way == "jsonl":
-        rows.to_json(file, orient="records", lines=True)
-    elif way == "pictures":  # a folder of them, with a table
-        columns = COLUMNS | {"image": "image"}
-        rows.rename(columns={"photo": "file_name"}).to_csv(folder / "metadata.csv", index=False)
-        file = folder
+        noise(n).save(tmp_path / name)
+    if way == "paths":
+        rows.to_csv(source, index=False)
+    elif way == "folder of pictures":  # with a table
+        rows.rename(columns={"photo": "file_name"}).to_csv(tmp_path / "metadata.csv", index=False)
+        source, columns = tmp_path, COLUMNS | {"image": "image"}
     else:
-        file = tmp_path / "stored" / "train.parquet"
-        rows["photo"] = [(folder / name).read_bytes() for name in rows["photo"]]
+        rows["photo"] = [(tmp_path / name).read_bytes() for name in rows["photo"]]
         stored = datasets.Dataset.from_pandas(rows)
-        if way != "bytes":
+        if way == "Image feature":
             stored = stored.cast_column("photo", datasets.Image())
-        file.parent.mkdir()
-        stored.to_parquet(file)
-        file = file.parent if way == "folder" else file
-    task = load_task(str(file), columns=columns, holdout_size=2)
+        source = tmp_path / "a.parquet"
+        stored.to_parquet(source)
+    task = load_task(str(source), columns=columns, holdout_size=2)
     found = dict(zip(both(task)["answer"], seen(both(task)), strict=True))
     assert found == {str(n): noise(n).tobytes() for n in range(5)}
     assert task.report["pictures"] == {"distinct": 5, "repeated": 0, "made_smaller": 0}

@@ -71,6 +71,3 @@ def test_the_source_is_seeded_and_no_picture_is_on_both_sides():
     assert (len(task.train), len(task.holdout)) == (300, 60)
     assert not set(task.train["image"]) & set(task.holdout["image"])
     assert all(pictures.reserved(pictures.opened(image)) for image in task.holdout["image"])
-    first = task.train["prompt"][0]
-    assert [message["role"] for message in first] == ["system", "user"]
-    assert first[1]["content"] == task.train["question"][0]

@@ -1,11 +1,11 @@
 """Where rows come from: their names, their columns, and a model's files."""
 
 import json
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from helpers.data.files import Broken
 from helpers.data.sources import check_source, read_source
@@ -44,16 +44,9 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
 # --- Names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("source", "said"),
-    [
-        *(
-            (source, r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.jsonl, \.parquet")
-            for source in ("gsm8k", "rows.json", "rows", "./no/such", "", 3)
-        ),
-    ],
-)
-def test_what_names_no_source_is_refused_with_the_kinds_there_are(source, said):
+@pytest.mark.parametrize("source", ["gsm8k", "rows.json", "rows", "./no/such", "", 3])
+def test_what_names_no_source_is_refused_with_the_kinds_there_are(source):
+    said = r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.jsonl, \.parquet"
     with pytest.raises(ValueError, match=said):
         read_source(source, None, None, 1, 1)
 
@@ -63,16 +56,10 @@ def test_what_names_no_source_is_refused_with_the_kinds_there_are(source, said):
 PROBLEM = {"problem": "1 + 1", "solution": "2", "answer": "no", "split": "x", "prompt": "y"}
 
 
-@pytest.fixture
-def file(tmp_path):
-    """Write rows into a JSONL file; returns its path."""
-
-    def write(*rows: dict) -> Path:
-        path = tmp_path / "a.jsonl"
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-        return path
-
-    return write
+def file_of(folder: Path, *rows: dict) -> str:
+    path = folder / "a.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -98,8 +85,8 @@ def file(tmp_path):
         ),
     ],
 )
-def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(file, rows, columns, found):
-    assert read(file(*rows), columns) == found
+def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows, columns, found):
+    assert read(file_of(tmp_path, *rows), columns) == found
 
 
 @pytest.mark.parametrize(
@@ -121,14 +108,16 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(file, rows, co
         ),
     ],
 )
-def test_columns_that_cannot_be_found_are_refused_with_those_there_are(file, names, columns, said):
+def test_columns_that_cannot_be_found_are_refused_with_those_there_are(
+    tmp_path, names, columns, said
+):
     with pytest.raises(ValueError) as error:
-        read(file(dict.fromkeys(names, "x")), columns)
+        read(file_of(tmp_path, dict.fromkeys(names, "x")), columns)
     assert said in str(error.value)
 
 
-def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(file):
-    path = str(file({"problem": "1 + 1", "solution": "2"}))
+def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(tmp_path):
+    path = file_of(tmp_path, {"problem": "1 + 1", "solution": "2"})
     check_source(path, {"question": "problem", "answer": "solution"})
     check_source("arithmetic/sums")
     check_source("openai/gsm8k")
@@ -137,26 +126,11 @@ def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(file):
             check_source(source)
 
 
-# --- A model's files ------------------------------------------------------------------------------
-
-POCKET = Path(PRESETS["pocket"].model_path)
+# --- A model without a chat template --------------------------------------------------------------
 
 
-@pytest.fixture
-def model(tmp_path) -> Path:
-    return Path(
-        shutil.copytree(POCKET, tmp_path / "model", ignore=shutil.ignore_patterns("*.safetensors"))
-    )
-
-
-@pytest.mark.parametrize(
-    ("file_name", "said"),
-    [
-        ("tokenizer.json", "the tokenizer of .* could not be fetched"),
-        ("chat_template.jinja", "has no chat template.*-Instruct"),
-    ],
-)
-def test_a_missing_model_file_is_named(model, file_name, said):
-    (model / file_name).unlink()
-    with pytest.raises(ValueError, match=said):
-        prompt_token_counter(str(model))
+def test_a_model_without_a_chat_template_is_refused(tmp_path):
+    AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path).save_pretrained(tmp_path)
+    (tmp_path / "chat_template.jinja").unlink()
+    with pytest.raises(ValueError, match=r"has no chat template.*-Instruct"):
+        prompt_token_counter(str(tmp_path))

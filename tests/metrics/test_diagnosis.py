@@ -354,6 +354,18 @@ TOLD_APART = {
         N,
         {"no_learning": "warning"},
     ),
+    # high for a while, and over, is no spike
+    "a KL that came back": ({"kl": np.where((T > 20) & (T <= 40), 0.9, 0.02)}, N, {}),
+    # in a step of dead groups only the KL has a gradient: no measure for a spike
+    "gradients of a solved task": (
+        {
+            "right": np.full(N, 0.97),
+            "zero": until(20, 0.2, np.where(T % 5, 1.0, 0.5)),
+            "grad_norm": until(20, 0.2, np.where(T % 5, 1e-5, 0.2)),
+        },
+        N,
+        {"solved": "info"},
+    ),
     # what cannot be luck is judged from the fifth step
     "a KL at once": ({"kl": 5.0}, 6, FEW | {"kl": "critical"}),
     "no spread at once": ({"zero": 1.0}, 6, FEW | {"zero_spread": "critical"}),
@@ -368,44 +380,44 @@ def test_what_looks_alike_is_told_apart(columns, rows, told):
     assert {one.rule: one.severity for one in diagnose(history(**columns)[:rows])} == told
 
 
-@pytest.mark.parametrize(
-    ("rule", "columns", "what", "evidence"),
-    [
-        ("kl", {"kl": np.where(np.isin(T, [30, 52]), 7.8, 0.02)}, "no drift", "2 of 80 rows"),
-        ("loss", {"loss": shaken(line(0, 0.01), 1e-3)}, "healthy", "at steps 61 to 80"),
-        (
-            "solved",
-            SOLVED,
-            "because they are right",
-            "90% of the groups at steps 61 to 80, 10% at the start, with correctness 0.9",
-        ),
-        ("length", {"length": line(100, 300)}, "longer, and better", "276 at steps 61 to 80"),
-    ],
-)
-def test_what_looks_alarming_in_a_training_that_goes_well_is_explained(
-    rule, columns, what, evidence
-):
-    finding = found(history(**columns), rule)
-    assert finding.severity == "info" and what in finding.what and evidence in finding.evidence
+# A finding of a history, and what it says: a part of its sentence, and one of its numbers.
+STALE = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + [0.809] * 10})
+BETTER = "but the training is still getting better"
+EXPLAINED = [
+    # what looks alarming in a training that goes well
+    ("info", "kl", history(kl=np.where(np.isin(T, [30, 52]), 7.8, 0.02)), "no drift", "2 of 80"),
+    ("info", "loss", history(loss=shaken(line(0, 0.01), 1e-3)), "healthy", "at steps 61 to 80"),
+    (
+        "info",
+        "solved",
+        history(**SOLVED),
+        "because they are right",
+        "90% of the groups at steps 61 to 80, 10% at the start, with correctness 0.9",
+    ),
+    ("info", "length", history(length=line(100, 300)), "longer, and better", "276 at steps 61"),
+    ("info", "tool_failures", agent(2, failed=until(50, 0.95, 0.62), won=0.4), BETTER, "calls"),
+    ("info", "tool_failures", agent(2, failed=0.7, won=line(0.1, 0.9)), BETTER, "calls"),
+    ("info", "unfinished", agent(2, finished=0.2, won=line(0.1, 0.9)), BETTER, "episodes"),
+    ("info", "tool_calls", agent(2, calls=line(2, 8)), "much more, and better", "per episode"),
+    ("info", "tool_calls", agent(2, calls=0.02, won=0.1), "hardly calls its tools", "per episode"),
+    # since the last time it rose
+    (
+        "warning",
+        "kl",
+        history(kl=until(40, np.where(T <= 10, 0.9, 0.02), 0.9)),
+        "is high",
+        "at steps 45 to 80",
+    ),
+    # huggingface/trl issue 5312: a sleeping engine was not given the weights
+    ("warning", "sampling", STALE, "by more than rounding", "0.81 nats in the mean, at steps 16"),
+]
 
 
-def test_a_high_kl_is_told_since_the_last_time_it_rose_and_one_that_came_back_is_no_spike():
-    assert found(history(kl=np.where((T > 20) & (T <= 40), 0.9, 0.02)), "kl") is None
-    again = until(40, np.where(T <= 10, 0.9, 0.02), 0.9)
-    assert found(history(kl=again), "kl").evidence.endswith("at steps 45 to 80")
-
-
-def test_gradients_of_solved_steps_are_not_what_a_spike_is_measured_by():
-    rows = history(right=np.full(N, 0.97), zero=until(20, 0.2, np.where(T % 5, 1.0, 0.5)))
-    rows["grad_norm"] = np.where(rows[ZERO] < 1, 0.2, 1e-5)
-    assert found(rows, "gradient") is None
-
-
-# --- The engine that samples ----------------------------------------------------------------------
-
-
-def sampled(rows: pd.DataFrame) -> str:
-    return str(found(rows, "sampling") or "")
+@pytest.mark.parametrize(("severity", "rule", "rows", "what", "evidence"), EXPLAINED)
+def test_a_finding_says_what_it_means_with_its_numbers(severity, rule, rows, what, evidence):
+    finding = found(rows, rule)
+    assert finding.severity == severity
+    assert what in finding.what and evidence in finding.evidence
 
 
 def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
@@ -414,15 +426,7 @@ def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
         size = 0.05 * np.random.default_rng(seed).lognormal(0, 0.15, N)
         rows = history(**gaps(size, seed=seed))
         rows.loc[N - 2, GAP] = 2.0
-        assert {sampled(rows[:n]) for n in range(1, N + 1, 3)} == {""}
-
-
-def test_an_engine_with_old_weights_is_found():
-    """The gaps of huggingface/trl issue 5312, where a sleeping engine was not given the weights."""
-    rows = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + [0.809] * 10})
-    assert sampled(rows[:10]) == "" and sampled(rows[10:14]) == ""
-    wide = sampled(rows[10:])
-    assert "by more than rounding" in wide and "0.81 nats" in wide and "steps 16 to 20" in wide
+        assert [found(rows[:n], "sampling") for n in range(1, N + 1, 3)] == [None] * 27
 
 
 # --- What was not logged --------------------------------------------------------------------------

@@ -6,7 +6,6 @@ import pytest
 
 from helpers.metrics.history import (
     first_and_last,
-    joined,
     read_metrics,
     reward_names,
     smoothed,
@@ -46,27 +45,20 @@ def test_reward_names_come_in_the_order_logged_and_only_once():
 
 
 @pytest.mark.parametrize(
-    ("series", "window", "mean"),
+    ("series", "window", "median", "middle"),
     [
-        ([3.0, -1.0, 2.5], 1, [3.0, -1.0, 2.5]),
-        ([0.0, 3.0, 6.0, 0.0], 3, [1.5, 3.0, 3.0, 3.0]),  # near the ends over what there is
-        ([1.0, np.nan, 3.0], 3, [1.0, 2.0, 3.0]),  # a gap is left out
-        ([0.25] * 5, 100, [0.25] * 5),
-        ([0.25], 9, [0.25]),
-        ([], 9, []),
+        ([3.0, -1.0, 2.5], 1, False, [3.0, -1.0, 2.5]),
+        ([0.0, 3.0, 6.0, 0.0], 3, False, [1.5, 3.0, 3.0, 3.0]),  # near the ends of what there is
+        ([1.0, np.nan, 3.0], 3, False, [1.0, 2.0, 3.0]),  # a gap is left out
+        ([0.25] * 5, 100, False, [0.25] * 5),
+        ([], 9, False, []),
+        ([0.1, 0.1, 9.0, 0.1, 0.3, 0.3], 3, True, [0.1, 0.1, 0.1, 0.3, 0.3, 0.3]),  # no spike
     ],
 )
-def test_the_running_mean_is_centred(series, window, mean):
+def test_the_running_mean_or_median_is_centred(series, window, median, middle):
     series = pd.Series(series, dtype=float, index=range(5, 5 + len(series)))
-    found = smoothed(series, window)
-    assert found.to_list() == mean and list(found.index) == list(series.index)
-
-
-def test_nine_rows_make_a_mean_and_a_median_that_single_spikes_do_not_move():
-    steps = pd.Series(range(21), dtype=float) ** 2
-    assert smoothed(steps)[10] == pytest.approx(steps[6:15].mean())
-    spiky = pd.Series([0.1, 0.1, 9.0, 0.1, 0.3, 0.3])
-    assert smoothed(spiky, 3, median=True).to_list() == [0.1, 0.1, 0.1, 0.3, 0.3, 0.3]
+    found = smoothed(series, window, median)
+    assert found.to_list() == middle and list(found.index) == list(series.index)
 
 
 @pytest.mark.parametrize(
@@ -85,15 +77,3 @@ def test_first_and_last_never_share_a_row_where_there_are_two(length, rows, used
 def test_of_the_kl_it_is_the_median():
     history = pd.DataFrame({"reward": [1.0, 1.0, 4.0] * 2, "kl": [0.1, 0.1, 7.0] * 2})
     assert first_and_last(history, ["kl", "reward"]).iloc[:, 0].to_list() == [0.1, 2.0]
-
-
-# --- Joined ---------------------------------------------------------------------------------------
-
-
-def test_the_steps_of_stages_go_on_and_each_row_says_its_stage():
-    first = pd.DataFrame({"step": [5, 10], "reward": [0.1, 0.2], "kl": [0.0, 0.1]})
-    staged = joined({"a": first, "b": first[["step", "reward"]], "c": first})
-    assert list(staged["step"]) == [5, 10, 15, 20, 25, 30]
-    assert list(staged["stage"]) == ["a", "a", "b", "b", "c", "c"]
-    assert list(staged["reward"]) == [0.1, 0.2] * 3
-    assert list(staged["kl"].isna()) == [False, False, True, True, False, False]

@@ -5,10 +5,7 @@ how they refuse.
 import json
 import os
 import re
-import shutil
-import signal
 import subprocess
-import time
 
 import nbformat
 import pandas as pd
@@ -89,17 +86,6 @@ def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested
 # --- What a run leaves ----------------------------------------------------------------------------
 
 
-def test_no_question_is_on_both_sides(executed):
-    train, holdout = (
-        pd.read_parquet(executed.require(f"data/{side}.parquet")) for side in ("train", "holdout")
-    )
-    assert (len(train), len(holdout)) == (200, 128)
-    assert not set(train["question"]) & set(holdout["question"])
-    for table in (train, holdout):
-        assert list(table.columns[:3]) == ["prompt", "question", "answer"]
-        assert [message["role"] for message in table["prompt"].iloc[0]] == ["system", "user"]
-
-
 def test_the_curves_have_trls_columns(executed):
     history = pd.read_csv(executed.require("metrics.csv"))
     assert list(history["step"]) == list(range(1, 13))
@@ -162,45 +148,6 @@ def test_no_torch_is_imported_where_none_is_needed(number, python):
     script = "\n".join([*imports, "import sys", "print('torch' in sys.modules)"])
     done = subprocess.run([python, "-c", script], cwd=PROJECT, capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("False\n", 0), done.stderr
-
-
-# --- Interrupted ----------------------------------------------------------------------------------
-
-
-# what a finished training has left, which an unfinished one must not touch
-KEPT = ["metrics.csv", "completions.parquet", "adapter/adapter_model.safetensors"]
-
-
-def test_an_interrupted_training_loses_nothing_and_goes_on(executed, python):
-    run = Run("interrupted")
-    shutil.copytree(executed.folder, run.folder)
-    command = [python, "-m", "helpers", "run", "--run", run.name]
-    small = ["--only", "03", "-p", "seed=5", "-p", "max_steps=6", "-p", "save_steps=2"]
-    process = subprocess.Popen(
-        [*command, *small],
-        cwd=PROJECT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        # A shell that runs the tests in the background ignores Ctrl-C, and a child inherits that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
-    )
-    # the training before this one saved every fourth step
-    saved = run.folder / "checkpoints" / "checkpoint-2" / "trainer_state.json"
-    while not saved.exists() and process.poll() is None:
-        time.sleep(0.1)
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert process.returncode == 130 and f"--run {run.name} --resume" in errors, errors
-    for name in KEPT:
-        assert run.require(name).read_bytes() == executed.require(name).read_bytes()
-    again = subprocess.run([*command, "--resume"], cwd=PROJECT, capture_output=True, text=True)
-    assert again.returncode == 0, again.stderr
-    copy = run.require("notebooks/03_grpo_training.ipynb").read_text()
-    assert "continuing the interrupted training from step" in copy
-    history = pd.read_csv(run.require("metrics.csv"))
-    assert list(history["step"]) == list(range(1, 7)), "each step once"
-    assert run.section("training")["seed"] == 5
 
 
 # --- Refused --------------------------------------------------------------------------------------

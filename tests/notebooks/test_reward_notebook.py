@@ -18,19 +18,8 @@ pytestmark = pytest.mark.slow
 REWARDS = {"correctness_reward": 1.0, "substantial_format_reward": 0.25}
 
 
-@pytest.fixture
-def run(executed) -> Run:
-    """A copy of the executed run, to write to."""
-    run = Run("reward_notebook")
-    shutil.rmtree(run.folder, ignore_errors=True)
-    shutil.copytree(executed.folder, run.folder)
-    table = pd.read_parquet(run.require("completions.parquet"))
-    table[table["step"] <= 2].to_parquet(run.path("early.parquet"))
-    return run
-
-
 def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
-    report = json.loads(executed.require("reward_report.json").read_text(encoding="utf-8"))
+    report = executed.read_object("reward_report.json")
     assert {name: entry["weight"] for name, entry in report["rewards"].items()} == REWARDS
     for entry in report["rewards"].values():
         assert entry["cases"]["right"] == 1.0 and entry["cases"]["nothing"] == 0.0
@@ -49,29 +38,26 @@ def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed):
     assert said(copy, "repaired.verdict()").startswith("GO")
 
 
-def test_stored_completions_take_the_place_of_a_model(run, execute):
-    table = pd.read_parquet(run.require("early.parquet"))
-    columns = ["step", "question", "answer", "completion"]
-    table[columns].to_json(stored := run.path("stored.jsonl"), orient="records", lines=True)
-    printed = execute("02", run, completions=str(stored))
-    report = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))
-    assert report["signal"]["groups"] == 16 and report["signal"]["group_size"] == 8
-    assert "Unsloth" not in printed
-
-
-def test_a_case_that_fails_is_a_no_go_with_the_reason_and_a_report(run, execute):
-    cases = run.path("cases.jsonl")
+def test_stored_completions_take_the_place_of_a_model_and_a_case_that_fails_is_a_no_go(
+    executed, execute
+):
+    run = Run("reward_notebook")
+    shutil.copytree(executed.folder, run.folder)
+    table = pd.read_parquet(run.require("completions.parquet"))
+    table = table.loc[table["step"] <= 2, ["step", "question", "answer", "completion"]]
+    table.to_json(stored := run.path("stored.jsonl"), orient="records", lines=True)
     case = {
         "name": "mine",
         "completion": "<answer>3.14</answer>",
         "answer": "3.1416",
         "expected": {"correctness_reward": 1},
     }
-    cases.write_text(json.dumps(case), encoding="utf-8")
-    with pytest.raises(
-        PapermillExecutionError, match="correctness_reward gives 0 for 'mine', expected 1"
-    ):
-        execute("02", run, cases=str(cases), completions=str(run.require("early.parquet")))
-    verdict = json.loads(run.require("reward_report.json").read_text(encoding="utf-8"))["verdict"]
-    assert verdict["go"] is False and len(verdict["stops"]) == 1
-    assert run.manifest["rewards"]["go"] is False
+    run.path("cases.jsonl").write_text(json.dumps(case), encoding="utf-8")
+    why = "correctness_reward gives 0 for 'mine', expected 1"
+    with pytest.raises(PapermillExecutionError, match=why):
+        execute("02", run, cases=str(run.path("cases.jsonl")), completions=str(stored))
+    assert "Unsloth" not in said(run.require("notebooks/02_reward_functions.ipynb"))
+    report = run.read_object("reward_report.json")
+    assert (report["signal"]["groups"], report["signal"]["group_size"]) == (16, 8)
+    assert report["verdict"]["go"] is run.manifest["rewards"]["go"] is False
+    assert len(report["verdict"]["stops"]) == 1

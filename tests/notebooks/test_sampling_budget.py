@@ -62,25 +62,3 @@ def test_02_and_03_with_a_small_budget_sample_few_groups(small, execute):
     assert FEW.format("16 questions") in printed
     assert FEW.format("128 questions for early stopping") in printed
     assert re.search(r"an ordinary batch: \d+ tokens on average, \d+ at most; \d+% of", printed)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "left_out"),
-    [
-        ("00", ["16 held-out questions"]),
-        ("07", ["32 questions for a group", "64 held-out questions"]),
-        ("09", ["24 held-out tasks"]),
-    ],
-)
-def test_a_lesson_with_a_small_budget_measures_before_and_after_on_few(
-    execute, tmp_path, monkeypatch, number, left_out
-):
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    run = Run("few")
-    printed = execute(number, run, sampling_seconds=1e-3)
-    assert all(f"8 of {what}" in printed for what in left_out), printed
-    if number == "00":
-        assert re.findall(r"of (\d+) right", printed) == ["8", "8"]
-    if number == "07":
-        assert [entry["n"] for entry in run.evaluation.values()] == [8, 8]
