@@ -147,15 +147,14 @@ def test_one_command_writes_the_address_wherever_a_copy_is_needed(tmp_path):
     for path in PROJECT.glob("notebooks/*.ipynb"):
         shutil.copy(path, tmp_path / "notebooks")
     make = ["make", "-C", tmp_path, "address"]
-    assert subprocess.run(make, capture_output=True).returncode
+    assert subprocess.run(make, capture_output=True).returncode, "it needs URL=…"
+    copies = {
+        tmp_path / "pyproject.toml": 'Repository = "{}"',
+        tmp_path / "CITATION.cff": "repository-code: {}",
+        **dict.fromkeys(tmp_path.glob("notebooks/*"), 'repository = \\"{}\\"'),
+    }
     for address in ("https://github.com/me/first", "https://github.com/you/second"):
         subprocess.run([*make, f"URL={address}"], capture_output=True, check=True)
-        project = tomllib.loads((tmp_path / "pyproject.toml").read_text(encoding="utf-8"))
-        assert project["project"]["urls"]["Repository"] == address
-        cited = yaml.safe_load((tmp_path / "CITATION.cff").read_text(encoding="utf-8"))
-        assert cited["repository-code"] == address
-        for path in tmp_path.glob("notebooks/*"):
-            cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
-            code = "".join("".join(cell["source"]) for cell in cells)
-            assert code.count(f'repository = "{address}"') == 1, path.name
+        for path, written in copies.items():
+            assert path.read_text(encoding="utf-8").count(written.format(address)) == 1, path.name
     assert not list(tmp_path.rglob("*.bak"))

@@ -311,7 +311,7 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
         careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully"
     )
     left.set_ylim(-0.02, 1.05)
-    left.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    left.yaxis.set_major_formatter("{x:.0%}")
     left.legend(frameon=False, loc="lower right", handlelength=2.8)
     _panel("Length of a completion", "tokens", right)
     _line(right, history, "completions/mean_length", "mean length", PURPLE)
@@ -369,7 +369,7 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     axes.set_xscale("log", base=2)
     axes.set_xticks(list(before), list(before))
     axes.set_ylim(0, 1.05)
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    axes.yaxis.set_major_formatter("{x:.0%}")
     axes.legend(frameon=False, loc="lower center", fontsize=9)
     return axes.figure
 
@@ -408,7 +408,7 @@ def reward_signal(signal: dict) -> Figure:
     shares.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
     shares.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
     shares.invert_yaxis()
-    shares.xaxis.set_major_formatter(lambda value, _: f"{value:.0%}")
+    shares.xaxis.set_major_formatter("{x:.0%}")
 
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     steps, flat = signal["group_size"], signal["total"]["zero_spread"]
