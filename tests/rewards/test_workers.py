@@ -101,6 +101,8 @@ def test_code_is_not_run(tmp_path, code):
 @pytest.mark.parametrize("bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+y+z)^{{5{n:02}}}"])
 def test_a_batch_of_bombs_is_bounded_and_costs_no_honest_answer_its_verdict(bomb):
     workers.are_equal([fresh()])
+    for worker in workers._workers["equal"]:
+        worker.stop()  # what earlier tests used does not count
     bombs = [("x^2 + 2x + 1", bomb.format(n=n)) for n in range(1, 65)]
     honest = [fresh(n % 3 > 0) for n in range(8)]
     began = os.times().children_user
