@@ -4,11 +4,11 @@
 set -eu
 CDPATH='' cd -- "$(dirname -- "$0")"
 python=${PYTHON:-python3}
-new='import sys; sys.exit(sys.version_info < (3, 11))'
+fits='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
 version='import sys; print("%d.%d" % sys.version_info[:2])'
 if test -x .venv/bin/pip; then
-  .venv/bin/python -c "$new" || {
-    echo "The Python of .venv is gone, or older than 3.11. Delete it (rm -r .venv), then run this again." >&2
+  .venv/bin/python -c "$fits" || {
+    echo "The Python of .venv is gone, or not 3.11 to 3.13. Delete it (rm -r .venv), then run this again." >&2
     exit 1
   }
   has=$(.venv/bin/python -c "$version")
@@ -16,8 +16,8 @@ if test -x .venv/bin/pip; then
   test -z "${PYTHON:-}" || test "$has" = "$asked" ||
     echo "note: .venv is there, with Python $has, and is used. For Python $asked, delete it first (rm -r .venv)." >&2
 else
-  "$python" -c "$new" || {
-    echo "Python 3.11 or newer is needed, and $python is none. Name one: put PYTHON=python3.12 before the command." >&2
+  "$python" -c "$fits" || {
+    echo "Python 3.11 to 3.13 is needed, and $python is none of them. Name one: put PYTHON=python3.12 before the command." >&2
     exit 1
   }
   "$python" -m venv .venv

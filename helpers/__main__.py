@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(
             f"error: {error.name} is not installed. `python -m helpers install` installs the "
-            "suite, and with --optional also what no notebook needs.",
+            "suite, and `python -m tools.optional` what no notebook needs.",
             file=sys.stderr,
         )
         return 2
@@ -61,7 +61,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about)
         if arguments[:1] == [name]:
-            module = importlib.import_module(f"helpers.commands.{name.replace('-', '_')}")
+            module = importlib.import_module(f"helpers.commands.{name}")
             module.add_arguments(command)
             command.set_defaults(command=module.main)
     return parser.parse_args(arguments)

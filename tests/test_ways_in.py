@@ -62,8 +62,8 @@ def stand_in(path: Path, version: str) -> Path:
     return path
 
 
-NEWER = "Python 3.11 or newer is needed"
-DELETE = "older than 3.11. Delete it (rm -r .venv), then run this again."
+NEWER = "Python 3.11 to 3.13 is needed"
+DELETE = "not 3.11 to 3.13. Delete it (rm -r .venv), then run this again."
 NOTE = "note: .venv is there, with Python 3.11"
 
 

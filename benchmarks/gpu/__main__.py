@@ -24,8 +24,8 @@ from benchmarks.gpu import common
 from helpers import PROJECT
 from helpers.runs import runs_folder
 
-# The seconds that each may take. Only the last needs vLLM. With six minutes of a card:
-# python -m benchmarks.gpu nf4 unsloth_step trl_step pocket --minutes 6
+# The seconds that each may take. Only the last needs vLLM. With six minutes of a card, whose first
+# three parts should take a minute each: python -m benchmarks.gpu nf4 unsloth_step trl_step pocket
 PARTS = {
     "nf4": 120,
     "unsloth_step": 120,

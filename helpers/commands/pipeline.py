@@ -131,6 +131,7 @@ def execute(
         elif fresh:
             if not all(map(folder.is_for, set(numbers) & set(_MAKERS))):
                 print(f"moved away, whole: {folder.move_away()}")
+                call = last_call(folder)
             elif "03" in numbers and is_interrupted(folder):
                 # notebook 03 then sets it aside, in checkpoints_previous/, and begins anew
                 folder.path("checkpoints/finished").touch()
@@ -145,8 +146,10 @@ def execute(
                 "name, or give --fresh as well to start anew."
             )
 
-        # the call, for --resume, before the first notebook starts
+        # the call, for --resume, before the first notebook starts; with rewards as they are now
         if not resumed:
+            if given.get("rewards"):
+                own.copy_files(folder, given["rewards"])
             call |= {"parameters": given, "notebooks": numbers, "done": []}
         folder.record("call", **call)
 

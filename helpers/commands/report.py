@@ -55,7 +55,11 @@ def main(parsed: argparse.Namespace) -> int:
     for path in sorted(run.folder.glob("notebooks/*.ipynb")):
         copy = nbformat.read(path, as_version=4)
         ended = copy.metadata.get("papermill", {}).get("end_time") or ""
-        if path.name[:2] in _RESULTS and ended[:19] >= facts.manifest["training"]["written"][:19]:
+        failed = any(
+            one.output_type == "error" for cell in copy.cells for one in cell.get("outputs", [])
+        )
+        current = ended[:19] >= facts.manifest["training"]["written"][:19] and not failed
+        if path.name[:2] in _RESULTS and current:
             for cell in copy.cells:
                 exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
                 if not exercise and not cell.source.startswith("### Exercise"):

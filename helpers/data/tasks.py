@@ -227,12 +227,13 @@ def prompt_token_counter(
             f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
             "variant."
         )
-    told = {"add_generation_prompt": True, "tokenize": False} | template_options(thinking)
 
     def count(messages: list[dict] | str) -> int:
         text = messages
         if not isinstance(messages, str):
-            text = tokenizer.apply_chat_template(messages, **told)
+            text = tokenizer.apply_chat_template(
+                messages, add_generation_prompt=True, tokenize=False, **template_options(thinking)
+            )
         # verbose: it would warn of a text that is longer than the model's context
         return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 

@@ -82,13 +82,25 @@ def own_rewards(run: Run, rewards: str, tags: TagFormat) -> tuple[list, list[flo
     What a file imports is not copied: it is looked for beside the file, as long as that is there,
     and where the command was typed.
     """
+    copy_files(run, rewards)
+    return read_rewards(copies_of(rewards, run), tags)
+
+
+def copy_files(run: Run, rewards: str) -> None:
+    """Copy the files of a list into the run's folder `rewards/`. ValueError for two of one name."""
+    copied = {}
     for name, _ in parsed(rewards):
         file = Path(name.rpartition(":")[0]).resolve()
-        if file.suffix == ".py" and file.is_file() and file.parent != run.folder / "rewards":
-            sys.path.append(str(file.parent))
-            with atomic_write(run.path(f"rewards/{file.name}")) as temporary:
-                shutil.copyfile(file, temporary)
-    return read_rewards(copies_of(rewards, run), tags)
+        if file.suffix != ".py" or not file.is_file() or file.parent == run.folder / "rewards":
+            continue
+        if copied.setdefault(file.name, file) != file:
+            raise ValueError(
+                f"rewards={rewards!r} names two files {file.name}, and a run keeps one copy by "
+                "name: rename one of them."
+            )
+        sys.path.append(str(file.parent))
+        with atomic_write(run.path(f"rewards/{file.name}")) as temporary:
+            shutil.copyfile(file, temporary)
 
 
 def located(rewards: str) -> str:

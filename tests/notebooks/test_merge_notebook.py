@@ -13,6 +13,7 @@ from helpers.commands.pipeline import NOTEBOOKS
 from helpers.data.arithmetic import is_careful
 from helpers.environment import this_machine
 from helpers.results.evaluation import right
+from helpers.training import policy
 
 
 @pytest.mark.parametrize("name", ["baseline", "trained"])
@@ -54,6 +55,7 @@ def test_the_engine_goes_with_what_trained_the_model(monkeypatch, prepared, back
     sources = ["".join(c["source"]) for c in json.loads(path.read_text("utf-8"))["cells"]]
     (cell,) = (source for source in sources if "presets.for_sampling(" in source)
     names = {"data": data, "training": training, "presets": presets, "machine": L4}
+    names["for_model"] = policy.for_model
     names["engine"] = asked
     for node in ast.parse(cell).body:
         if ast.unparse(node).startswith(("if engine is None", "settings = ")):
