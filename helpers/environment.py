@@ -353,6 +353,14 @@ def quiet() -> None:
         "vllm.v1.executor.abstract",  # warns when an engine that is awake is woken, as TRL does
     ):
         logging.getLogger(name).setLevel(logging.ERROR)
+    # Unsloth's GPU code makes Transformers warn of its own arguments at every call of `generate`
+    logging.getLogger("transformers.generation.utils").addFilter(_not_of_generate_arguments)
+
+
+def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(
+        ("Both `max_new_tokens`", "Passing `generation_config`")
+    )
 
 
 def broken_imports(machine: Machine) -> list[str]:

@@ -2,6 +2,7 @@
 installing, hosts, vLLM.
 """
 
+import logging
 import os
 import re
 import subprocess
@@ -411,3 +412,16 @@ def test_a_host_keeps_its_own_tools_and_all_is_well(secrets, versions, pip, mach
     install(machine)
     asked = re.findall(r"([\w-]+)==", pip()[0])
     assert "trl" in asked and bool(set(TOOLS) & set(asked)) is not bool(host)
+
+
+def test_quiet_drops_what_unsloth_makes_transformers_say_at_every_generate(monkeypatch, caplog):
+    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM", "VLLM_LOGGING_LEVEL"):
+        monkeypatch.setenv(name, "1")  # put back afterwards
+    environment.quiet()
+    logger = logging.getLogger("transformers.generation.utils")
+    monkeypatch.setattr(logger, "propagate", True)
+    logger.addHandler(caplog.handler)
+    logger.warning("Both `max_new_tokens` (=48) and `max_length`(=8192) seem to have been set.")
+    logger.warning("A decoder-only architecture is being used, but right-padding was detected!")
+    logger.removeHandler(caplog.handler)
+    assert {record.getMessage()[:9] for record in caplog.records} == {"A decoder"}
