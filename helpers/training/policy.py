@@ -3,6 +3,7 @@ vLLM if the model has an engine.
 """
 
 import gc
+import math
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from helpers.runs import seed_everything
 from helpers.templates import options_of, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import config_of, is_known_text, shape_from_config, shape_of
+from helpers.training.memory import config_of, is_known_text, room_for_a_picture
 
 # The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
 # unsloth_zoo/model_lists.py.
@@ -34,7 +35,7 @@ SEEING_THROUGH_VLLM = (
 # Unsloth starts vLLM for neither of these families, whether they see or not:
 # VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of unsloth/models/loader.py 118, 123.
 WITHOUT_VLLM = ("gpt_oss",)
-WITHOUT_VLLM_BELOW_8 = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
+WITHOUT_VLLM_BELOW_8 = "gemma4"  # and gemma4_text, gemma4_unified, gemma4_unified_text
 # What the weights of a language part are called when it is loaded alone: _get_text_only_key_mapping
 # of unsloth/models/_utils.py 2322.
 _LANGUAGE_NAMES = {
@@ -42,6 +43,8 @@ _LANGUAGE_NAMES = {
     r"^model\.language_model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
 }
+# How many completions are sampled at a time; vLLM queues what it has no room for.
+BATCH = {"transformers": 256, "vllm": 1024}
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
@@ -83,8 +86,6 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
             raise ValueError(
                 "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
             )
-        shape = shape_of(settings.model_path) if sees else None
-        picture = shape.picture_tokens(settings.max_pixels) if shape else 0
         vllm_options = {
             "fast_inference": True,
             "max_lora_rank": settings.max_lora_rank,
@@ -93,7 +94,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
         loader = FastVisionModel if sees else FastLanguageModel
         model, tokenizer = loader.from_pretrained(
             name,
-            max_seq_length=settings.context + picture,
+            max_seq_length=settings.context + (room_for_a_picture(settings) if sees else 0),
             load_in_4bit=settings.load_in_4bit,
             **({} if sees else text_only(name)),
             **(vllm_options if unsloths_engine else {}),
@@ -205,19 +206,17 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
         return settings  # its config.json need not be fetched
     config = config_of(settings.model_path)
     kind = config.get("model_type", "")
-    kinds = {kind, (config.get("text_config") or {}).get("model_type", "")}
-    capability = machine.compute_capability
-    if kinds & set(WITHOUT_VLLM):
-        without = f"for {kind}"
-    elif kinds & set(WITHOUT_VLLM_BELOW_8) and capability < 8.0:
-        without = f"for {kind} below compute capability 8.0 ({machine.gpu}: {capability})"
-    elif "vision_config" in config and sees and kind not in SEEING_THROUGH_VLLM:
-        without = f"for pictures and {kind}"
+    old = machine.compute_capability < 8.0
+    if "vision_config" in config and sees:
+        served = kind in SEEING_THROUGH_VLLM
     else:
+        served = kind not in WITHOUT_VLLM
+    if served and not (old and kind.startswith(WITHOUT_VLLM_BELOW_8)):
         return settings
     print(
-        f"Unsloth starts no vLLM {without}: sampling goes through Transformers, which is slower "
-        "(engine='transformers')."
+        f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "
+        f"(compute capability {machine.compute_capability}): sampling goes through Transformers, "
+        "which is slower (engine='transformers')."
     )
     return replace(settings, engine="transformers")
 
@@ -336,30 +335,6 @@ def freeze_reference(model) -> None:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
 
 
-def learn_from(trainer, teacher, tokenizer) -> None:
-    """Let a trainer take a teacher as the reference of its KL: on-policy distillation, if the
-    rewards weigh 0 and `beta` is 1.
-
-    With TRL's default, `use_bias_correction_kl`, the gradient is that of the reverse KL at each
-    token of the policy's own samples: KL(policy || teacher), the on-policy case of GKD (arXiv
-    2306.13649, section 3).
-
-    Call this between the trainer's constructor and `train()`. ValueError if the teacher's tokenizer
-    has other tokens: its probabilities would be of other texts.
-    """
-    from trl.trainer.grpo_trainer import add_fused_lm_head
-
-    if tokenizer.get_vocab() != trainer.processing_class.get_vocab():
-        raise ValueError(
-            f"the teacher {teacher.config._name_or_path} and the policy "
-            f"{trainer.model.config._name_or_path} have different tokenizers: take a teacher of "
-            "the policy's family."
-        )
-    base = teacher.get_base_model() if hasattr(teacher, "peft_config") else teacher
-    add_fused_lm_head(base, trainer.temperature, trainer.args.cast_lm_head_to_fp32)
-    trainer.ref_model = trainer.accelerator.prepare_model(teacher.eval(), evaluation_mode=True)
-
-
 def sample(
     model,
     tokenizer,
@@ -379,11 +354,10 @@ def sample(
     Transformers. The tokenizer carries whether the model thinks (`templates.set_thinking`).
 
     temperature: 0 is greedy decoding (then one sample per prompt is enough). Prompts are batched by
-    length, so little is padded. batch_size counts prompts times samples; None takes 256 at a time,
-    fewer if a GPU has no room for them, or if that is not known. The model's training mode,
-    gradient checkpointing, caching and the global random state are put back afterwards, and an
-    engine beside a model in training gives its cache back: sampling in the middle of a training
-    changes nothing about it.
+    length, so little is padded. batch_size counts prompts times samples; None takes BATCH. The
+    model's training mode, gradient checkpointing, caching and the global random state are put back
+    afterwards, and an engine beside a model in training gives its cache back: sampling in the
+    middle of a training changes nothing about it.
     """
     if not temperature >= 0 or samples < 1:  # not >=: false for nan too
         raise ValueError(
@@ -397,9 +371,7 @@ def sample(
     ]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so little is padded
-    grows = batch_size is None
-    if batch_size is None:
-        batch_size = batch_that_fits(model, max(map(len, ids), default=0) + max_new_tokens)
+    at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
@@ -412,15 +384,11 @@ def sample(
             seed=seed,
         ) as complete,
     ):
-        start = 0
-        while start < len(order):
-            chosen = order[start : start + max(1, batch_size // samples)]
+        for start in range(0, len(order), at_a_time):
+            chosen = order[start : start + at_a_time]
             for i, group in zip(chosen, complete([ids[i] for i in chosen]), strict=True):
                 completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
             bar.update(len(chosen))
-            start += len(chosen)
-            if grows:
-                batch_size = larger_batch(model, batch_size)
     return completions
 
 
@@ -483,63 +451,6 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
-def sleep_once(trainer) -> None:
-    """Let a trainer's vLLM engine sleep once per generation, not after each turn of its episodes.
-
-    Each sleep drops the prefix cache. TRL 1.15 puts the engine to sleep at the end of
-    `VLLMGeneration.generate`, which it calls in every turn (grpo_trainer.py 2063). Unsloth's
-    `LLM.generate` wakes an engine that sleeps (unsloth_zoo/vllm_utils.py 924), whoever calls it.
-    """
-    generate = trainer._generate
-
-    def whole(prompts: list):
-        try:
-            return generate(prompts)
-        finally:
-            release(trainer.model)
-
-    trainer.vllm_generation.enable_sleep_mode = False
-    trainer._generate = whole
-
-
-def batch_that_fits(model, tokens: int) -> int:
-    """Return how many sequences of so many tokens to sample at a time: 256, or as many as the GPU
-    has room for; 16 to begin with for a model whose shape is not known there (see `larger_batch`);
-    with vLLM, which queues them, 1,024.
-    """
-    if engine_of(model) == "vllm":
-        return 1024
-    if model.device.type != "cuda":
-        return 256
-    shape = shape_from_config(model.config.to_dict())
-    if shape is None:
-        torch.cuda.reset_peak_memory_stats(model.device)
-        return 16
-    torch.cuda.empty_cache()
-    free, _ = torch.cuda.mem_get_info(model.device)
-    # of the last token: the logits, the filtered ones, the probabilities; in 32 bits
-    logits = 3 * 4 * shape.vocab_size
-    return max(1, min(256, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
-
-
-def larger_batch(model, batch: int) -> int:
-    """Return how many sequences to take after so many have been sampled: twice as many, at most
-    256, if the GPU has room for twice what they took; only for a model whose shape is not known, as
-    other batches were as large as possible from the first.
-    """
-    if engine_of(model) == "vllm" or model.device.type != "cuda":
-        return batch
-    if shape_from_config(model.config.to_dict()) is not None:
-        return batch
-    device = model.device
-    took = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    torch.cuda.empty_cache()
-    free, _ = torch.cuda.mem_get_info(device)
-    # the next prompts are longer, but little: they are taken in order of length
-    return min(2 * batch, 256) if 2 * took < 0.8 * free else batch
-
-
 @contextmanager
 def _with_transformers(model, tokenizer, temperature: float, samples: int, seed: int | None):
     """Open a context whose value is a function from prompts, and the room that each has left, to
@@ -564,7 +475,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
     ends = tokenizer.eos_token_id if ends is None else ends
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
-    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
+    def generate(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         inputs = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt")
         output = model.generate(
             **inputs.to(model.device),
@@ -579,6 +490,21 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             length = next((at + 1 for at, token in enumerate(new) if token in ends), len(new))
             prompt = number // samples
             groups[prompt].append(new[: min(length, room[prompt])])
+        return groups
+
+    most = math.inf  # prompts at a time, as far as is known
+
+    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
+        nonlocal most
+        groups: list[list[list[int]]] = []
+        while len(groups) < len(prompts):
+            part = slice(len(groups), len(groups) + min(most, len(prompts)))
+            try:
+                groups += generate(prompts[part], room[part])
+            except torch.OutOfMemoryError:  # of a GPU: half as many from now on
+                if len(prompts[part]) == 1:
+                    raise
+                most = len(prompts[part]) // 2
         return groups
 
     with torch.no_grad():

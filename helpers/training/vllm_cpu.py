@@ -10,11 +10,9 @@ weights before each round of sampling.
 import contextlib
 import logging
 import os
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 
-import numpy as np
 import torch
 
 from helpers.environment import quiet
@@ -84,7 +82,6 @@ def start(model: str, context: int, **options):
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere),
-        random_state_kept(),  # vLLM seeds all random numbers
     ):
         try:
             from vllm import LLM
@@ -132,17 +129,16 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
     from peft.utils.integrations import dequantize_module_weight
 
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    adapted = [name for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)]
     for name, module in base.named_modules():
-        if any(name.startswith(f"{outer}.") for outer in adapted):
+        if "lora_" in name or name.endswith(".base_layer"):
             continue
-        layer = module.get_base_layer() if name in adapted else module
+        adapted = isinstance(module, BaseTunerLayer)
+        layer = module.get_base_layer() if adapted else module
         for kind, value in layer.named_parameters(recurse=False):
             value = (dequantize_module_weight(layer) if kind == "weight" else value).float()
-            on = name in adapted and not (module.merged or module.disable_adapters)
-            if on and kind == "weight":
-                here = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
-                value = value + sum(module.get_delta_weight(adapter).float() for adapter in here)
+            if kind == "weight" and adapted and not (module.merged or module.disable_adapters):
+                for adapter in set(module.active_adapters) & set(module.lora_A):
+                    value = value + module.get_delta_weight(adapter).float()
             yield f"{name}.{kind}", value
 
 
@@ -182,18 +178,3 @@ def rollout(model, tokenizer) -> Callable | None:
         }
 
     return sampled
-
-
-@contextlib.contextmanager
-def random_state_kept(devices: Sequence = ()) -> Iterator[None]:
-    """Leave the random numbers of Python, NumPy and torch, on the CPU and on these GPUs, as they
-    are before.
-    """
-    of_python = random.getstate()
-    of_numpy = np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices):
-            yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)

@@ -16,10 +16,11 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOTrainer
 
+from examples.distillation import learn_from
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.training.policy import learn_from, sample
+from helpers.training.policy import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASK = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
