@@ -4,7 +4,7 @@ setting, `override`.
 
 The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
 each one up there. Every setting can be overridden by a notebook parameter of the same name.
-`python -m helpers.presets` prints the table of the settings that docs/settings.md has.
+`python -m tools.settings` prints the table of the settings that docs/settings.md has.
 """
 
 import difflib
@@ -382,17 +382,8 @@ def rest(preset: Preset) -> dict:
 def chosen(names: dict, among: Iterable[str] = SETTINGS) -> dict:
     """The settings that a notebook's parameters choose: `chosen(globals())` gives all that are not
     None, by name.
-
-    ValueError if a later cell has used the name of a parameter for something else.
     """
-    found = {name: names[name] for name in among if names.get(name) is not None}
-    for name, value in found.items():
-        if not isinstance(value, bool | int | float | str):
-            raise ValueError(
-                f"{name} is of type {type(value).__name__} here, and no setting: give a number or "
-                "a text in the cell of the parameters, and run that cell again."
-            )
-    return found
+    return {name: names[name] for name in among if names.get(name) is not None}
 
 
 # --- The check at the door ------------------------------------------------------------------------
@@ -830,22 +821,3 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             "(engine='transformers')."
         )
     return replace(preset, engine="transformers" if obstacle else "vllm")
-
-
-def table() -> str:
-    """The settings in Markdown, a row each, as docs/settings.md shows them."""
-    lines = [
-        "| setting | default | may be | what it does | passed to | parameter of |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, setting in SETTINGS.items():
-        told = setting.metadata
-        lines.append(
-            f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {told['does']} | "
-            f"{told['becomes']} | {told['notebooks']} |"
-        )
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table())

@@ -359,10 +359,6 @@ def sample(
     afterwards, and an engine beside a model in training gives its cache back: sampling in the
     middle of a training changes nothing about it.
     """
-    if not temperature >= 0 or samples < 1:  # not >=: false for nan too
-        raise ValueError(
-            f"temperature={temperature} must be 0 or more and samples={samples} 1 or more."
-        )
     texts = [
         tokenizer.apply_chat_template(
             prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)

@@ -8,7 +8,6 @@ seconds.
 import copy
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,6 @@ from transformers import PrinterCallback
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import constant
 from helpers.training import policy, processes, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
@@ -31,15 +29,14 @@ from helpers.training.reward_guard import watched
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; how many of the latter were spent sampling; the most bytes of the card that
-    torch held (None without a GPU), to which vLLM's are to be added; and each reward's scores.
+    and of one after it; how many of the latter were spent sampling; and the most bytes of the card
+    that torch held (None without a GPU), to which vLLM's are to be added.
     """
 
     first: float
     seconds: float
     sampling: float
     peak: int | None
-    scores: dict[str, list[float | None]]
 
 
 def trial_step(
@@ -80,15 +77,9 @@ def trial_step(
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
     longest = pd.concat([longest] * -(-count // len(longest)))[:count]
 
-    # the seconds of each sampling; rewards that keep their scores here
+    # train, timing what is sampled; rewards that fail are the training's to report
     sampling: list[float] = []
-    scores = defaultdict(list)
-    watching = [
-        watched(function, lambda name, given, _: scores[name].extend(given))
-        for function in reward_functions
-    ]
-
-    # train, timing what is sampled
+    watching = [watched(function, lambda *batch: None) for function in reward_functions]
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -129,7 +120,7 @@ def trial_step(
         trainer = None
         policy.release()
     # the longest is one that samples
-    return Trial(first, max(later), sampling[-1], peak, scores)
+    return Trial(first, max(later), sampling[-1], peak)
 
 
 @contextmanager
@@ -173,9 +164,7 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
-    # a constant 0 may be right here: no completion comes to its end
-    alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
-    return lines + [f"note: {said}" for said in alike if said]
+    return lines
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------

@@ -33,8 +33,8 @@ def attach(model, settings: Preset) -> None:
 
     The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked
     if they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
-    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if the engine
-    does not start, or if Unsloth did without one beside a GPU.
+    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if Unsloth did
+    without one beside a GPU.
     """
     if settings.engine != "vllm" or getattr(model, "vllm_engine", None) is not None:
         return
@@ -64,14 +64,13 @@ def attach(model, settings: Preset) -> None:
 
 
 @cache
-def start(model: str, context: int, **options):
+def start(model: str, context: int):
     """Return a `vllm.LLM` with this model's shape and no weights yet, for prompts and completions
     of `context` tokens together.
 
     One for each model and context, which lasts as long as the process: the end of one takes its
     process group from all others.
-    model: a folder or a hub name. options: further arguments of `vllm.LLM`. ValueError, in a
-    sentence, if it does not start.
+    model: a folder or a hub name.
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
@@ -83,24 +82,17 @@ def start(model: str, context: int, **options):
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere),
     ):
-        try:
-            from vllm import LLM
+        from vllm import LLM
 
-            return LLM(
-                model=model,
-                load_format="dummy",
-                dtype="float32",
-                max_model_len=context,
-                enforce_eager=True,
-                # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
-                enable_chunked_prefill=False,
-                **options,
-            )
-        except Exception as error:
-            raise ValueError(
-                f"vLLM did not start (the environment gives its cache {_CACHE}="
-                f"{os.environ[_CACHE]} GB): {' '.join(str(error).split())[:300]}"
-            ) from error
+        return LLM(
+            model=model,
+            load_format="dummy",
+            dtype="float32",
+            max_model_len=context,
+            enforce_eager=True,
+            # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
+            enable_chunked_prefill=False,
+        )
 
 
 def put_weights(engine, model) -> None:

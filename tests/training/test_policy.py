@@ -215,16 +215,7 @@ def test_within_one_context_the_random_numbers_go_on_and_torchs_are_left_alone(
     assert not torch.equal(torch.get_rng_state(), state) and drawn(None) != (first, second)
 
 
-# --- Refused --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}]
-)
-def test_a_bad_argument_is_named_with_its_value(model, tokenizer, bad):
-    ((name, value),) = bad.items()
-    with pytest.raises(ValueError, match=f"{name}={value}"):
-        texts(model, tokenizer, **bad)
+# --- On a GPU that is full ----------------------------------------------------------------------
 
 
 def test_a_batch_that_a_gpu_has_no_room_for_is_halved_from_then_on(model, tokenizer, monkeypatch):
