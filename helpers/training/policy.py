@@ -48,14 +48,13 @@ BATCH = {"transformers": 256, "vllm": 1024}
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merged: bool = False):
+def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     """Return the model and the tokenizer of the settings, in 4 bits if they say so, without an
     adapter.
 
     base: what an adapter to be put on it was trained on; see `base.py`. sees: return the processor
     of a model that reads pictures in place of its tokenizer; its context has room for one.
-    Otherwise only the language part of such a model is loaded. merged: the model is a folder that
-    is only sampled from, in the precision in which it is stored.
+    Otherwise only the language part of such a model is loaded.
 
     Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes,
     quantised the same way: NF4 with double quantisation, computing in the card's 16 bits. With
@@ -67,21 +66,20 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
     on_gpu = torch.cuda.is_available()
     name = base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
-    through_unsloth = settings.backend == "unsloth" and (unsloths_engine or not merged)
 
     # Unsloth comes first, or not at all
     if unsloths_engine:
         standby()
-    if through_unsloth or (needs_unsloth(settings) and not merged):
+    if needs_unsloth(settings):
         from unsloth import FastLanguageModel, FastVisionModel
-    elif "unsloth" in sys.modules and not merged:
+    elif "unsloth" in sys.modules:
         raise ValueError(
             "backend='transformers' on a GPU trains without Unsloth, which this process has "
             "imported: its patches stay, and TRL's trainer is replaced by one for Unsloth's own "
             "models. Restart the kernel."
         )
 
-    if through_unsloth:
+    if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
                 "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
@@ -106,7 +104,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
         dtype = torch.bfloat16 if bf16 else without_bf16(name)
         model = (load_whole if sees else load_text)(
             name,
-            dtype="auto" if merged else dtype,
+            dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
             quantization_config=nf4(dtype) if settings.load_in_4bit else None,
         )
@@ -328,7 +326,7 @@ def freeze_reference(model) -> None:
     if "ref" in model.peft_config:
         return
     # it is initialised before it is copied
-    with torch.random.fork_rng(_gpus(model)):
+    with torch.random.fork_rng(gpus(model)):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
@@ -406,7 +404,7 @@ def continuing(
     turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
     """
     way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
-    with nullcontext() if seed is None else torch.random.fork_rng(_gpus(model)):
+    with nullcontext() if seed is None else torch.random.fork_rng(gpus(model)):
         if seed is not None:
             torch.manual_seed(seed)
         with way(model, tokenizer, temperature, samples, seed) as complete:
@@ -415,7 +413,7 @@ def continuing(
             )
 
 
-def _gpus(model) -> list:
+def gpus(model) -> list:
     """Return the devices whose random numbers a model draws, besides torch's own on the CPU."""
     return [model.device] if model.device.type == "cuda" else []
 
@@ -447,13 +445,44 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
+def decoding(temperature: float) -> dict:
+    """Return what `generate` is told about drawing: explicitly, so that what a model ships in its
+    generation config (top_k, a repetition penalty) does not bend the result.
+    """
+    told = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    return told | drawn if temperature > 0 else told
+
+
+@contextmanager
+def while_sampling(model):
+    """Let a model sample: without gradients and dropout, with its cache; its modes are put back at
+    the end.
+    """
+    was_training = model.training
+    config = model.config.get_text_config()
+    had_cache = config.use_cache
+    with torch.no_grad():
+        try:
+            model.eval()
+            config.use_cache = True
+            yield
+        finally:
+            if was_training and hasattr(model, "for_training"):
+                # Unsloth's `generate` turns gradient checkpointing off, and on again only if it met
+                # a model in training.
+                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
+                model.for_training(use_gradient_checkpointing=checkpointing)
+            else:
+                model.train(was_training)
+            config.use_cache = had_cache
+
+
 @contextmanager
 def _with_transformers(model, tokenizer, temperature: float, samples: int, seed: int | None):
     """Open a context whose value is a function from prompts, and the room that each has left, to
-    their continuations, through `generate`; the model's modes are put back at the end.
+    their continuations, through `generate`.
     """
-    was_training = model.training
-    had_cache = model.config.use_cache
     head = model.get_output_embeddings()
     if model.device.type == "cpu" and not head._forward_pre_hooks:
         # `generate` passes a slice, the last token of each prompt. For a 3-D input that is not
@@ -461,11 +490,6 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
         # prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). It stays, for
         # TRL's own sampling.
         head.register_forward_pre_hook(_contiguous)
-    # Passed explicitly, so that what a model ships in its generation config (top_k, a repetition
-    # penalty) does not bend the result.
-    decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    if temperature > 0:
-        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
     # the tokens that end a completion: those of the generation config, which may be several
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
@@ -478,7 +502,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
-            **decoding,
+            **decoding(temperature),
         )
         groups: list[list[list[int]]] = [[] for _ in prompts]
         for number, new in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
@@ -503,20 +527,8 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
                 most = len(prompts[part]) // 2
         return groups
 
-    with torch.no_grad():
-        try:
-            model.eval()
-            model.config.use_cache = True
-            yield complete
-        finally:
-            if was_training and hasattr(model, "for_training"):
-                # Unsloth's `generate` turns gradient checkpointing off, and on again only if it met
-                # a model in training.
-                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
-                model.for_training(use_gradient_checkpointing=checkpointing)
-            else:
-                model.train(was_training)
-            model.config.use_cache = had_cache
+    with while_sampling(model):
+        yield complete
 
 
 def _contiguous(_, inputs: tuple) -> tuple:

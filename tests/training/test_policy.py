@@ -279,19 +279,6 @@ def test_both_backends_are_the_same_policy_before_and_after_sampling():
         )
 
 
-def test_a_merged_folder_is_loaded_in_the_precision_in_which_it_is_stored(tokenizer, tmp_path):
-    stored = load()
-    stored.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    settings = replace(PRESETS["pocket"], model=str(tmp_path), load_in_4bit=False)
-    found, read = policy.load(settings, merged=True)
-    assert read.get_vocab() == tokenizer.get_vocab()
-    assert type(found) is type(stored), "without Unsloth"
-    weights = found.state_dict()
-    assert all(torch.equal(weights[name], weight) for name, weight in stored.state_dict().items())
-    assert policy.load(settings)[0].dtype == torch.bfloat16, "as for a training"
-
-
 def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(model, monkeypatch):
     """Unsloth falls back to its own sampling on some cards; an engine in 32 bits would take half
     the card.
