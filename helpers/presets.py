@@ -405,6 +405,7 @@ def _problems(preset: Preset) -> list[str]:
     """What makes the settings impossible, one sentence each; types first, then each value, then
     what does not go together, because each rule depends on those before it.
     """
+    wrong = []
     for each in fields(preset):
         value = getattr(preset, each.name)
         wanted = int | float if each.type is float else each.type
@@ -412,8 +413,10 @@ def _problems(preset: Preset) -> list[str]:
         right = not isinstance(value, bool) or bool in (each.type, *get_args(each.type))
         if value == "" or not (right and isinstance(value, wanted)):
             named = getattr(each.type, "__name__", each.type)
-            wrong = "empty" if value == "" else f"not of type {named}"
-            return [f"{each.name}={value!r} is {wrong}."]
+            kind = "empty" if value == "" else f"not of type {named}"
+            wrong.append(f"{each.name}={value!r} is {kind}.")
+    if wrong:
+        return wrong
     found = []
     for name, setting in SETTINGS.items():
         value, rule = getattr(preset, name), setting.metadata

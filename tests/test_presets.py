@@ -278,7 +278,9 @@ REFUSED = [
         ]
     ),
     ({"warmup_steps": 32}, "warmup_steps=32 is not less than max_steps=32"),
-    ({"max_steps": 0, "beta": -1.0}, "beta=-1.0"),  # all at once
+    # all at once
+    ({"max_steps": 0, "beta": -1.0}, r"max_steps=0 .* beta=-1\.0"),
+    ({"max_steps": "10", "model": ""}, r"model='' is empty\. max_steps='10' is not of type"),
     ({"max_seq_length": 135}, "max_seq_length=135 does not hold .* = 136"),
     # a round of sampling is a whole number of groups
     (
