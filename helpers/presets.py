@@ -765,12 +765,8 @@ def check_sampling_seconds(seconds: float | str | None) -> None:
         )
 
 
-def check_machine(preset: Preset, machine: Machine) -> Preset:
-    """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
-
-    "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
-    or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
-    """
+def refusal(preset: Preset, machine: Machine) -> str | None:
+    """Return why the preset cannot train on this machine, in a sentence; None if it can."""
     rules = [
         (
             machine.gpu is None and preset.needs_gb > 0,
@@ -803,9 +799,17 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.",
         ),
     ]
-    for refused, sentence in rules:
-        if refused:
-            raise ValueError(sentence)
+    return next((sentence for refused, sentence in rules if refused), None)
+
+
+def check_machine(preset: Preset, machine: Machine) -> Preset:
+    """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
+
+    "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
+    or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
+    """
+    if why := refusal(preset, machine):
+        raise ValueError(why)
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
     obstacle = vllm_obstacle(machine)

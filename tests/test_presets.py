@@ -177,6 +177,15 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
             check_machine(preset, here)
 
 
+def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepares():
+    said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
+    assert presets.refusal(PRESETS["l4"], machine()).startswith(said)
+    assert presets.refusal(PRESETS["l4"], machine(24.2)) is None
+    (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
+    source = path.read_text(encoding="utf-8")
+    assert source.index("presets.refusal(") < source.index("prompt_token_counter(")
+
+
 # --- Overrides ------------------------------------------------------------------------------------
 
 
