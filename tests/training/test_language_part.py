@@ -139,10 +139,3 @@ def test_a_family_whose_language_part_is_no_model_is_refused_at_the_start(tmp_pa
     with pytest.raises(ValueError, match=r"reads pictures and this run has none.*\(mistral3\)"):
         memory.check(settings, L4)
     assert memory.check(settings, L4, sees=True)
-
-
-def test_the_tower_and_the_pictures_are_counted_only_in_a_run_that_has_some(tmp_path):
-    CONFIGS["gemma3"].save_pretrained(tmp_path)
-    settings = replace(POCKET, model=str(tmp_path))
-    lines, seen = memory.check(settings, L4), memory.check(settings, L4, sees=True)
-    assert "a picture" not in lines[0] and "a picture" in seen[0]

@@ -11,7 +11,7 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, override
 from helpers.training import memory, policy
-from helpers.training.memory import Shape, check, estimate, shape_of
+from helpers.training.memory import check, estimate, shape_of
 
 POCKET = PRESETS["pocket"]
 L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")
@@ -116,15 +116,6 @@ def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
     assert shape.lora_parameters(POCKET.lora_rank) == trained
 
 
-def test_a_shape_is_read_off_a_configuration_and_what_it_leaves_out_is_transformers_default():
-    config = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "vocab_size": 50}
-    config |= {"num_attention_heads": 4, "model_type": "llama"}
-    assert memory.shape_from_config(config) == Shape(64, 96, 2, 4, 4, 16, 50, False, 0)
-    said = {"num_key_value_heads": 2, "head_dim": 32, "max_position_embeddings": 512}
-    found = memory.shape_from_config(config | said | {"model_type": "qwen3"})
-    assert found == Shape(64, 96, 2, 4, 2, 32, 50, True, 512)
-
-
 def test_a_mixture_of_experts_gets_no_estimate_rather_than_a_wrong_one(tmp_path):
     (tmp_path / "config.json").write_text(
         '{"num_experts": 8, "num_attention_heads": 4, "intermediate_size": 8}'
@@ -172,13 +163,6 @@ def test_what_cannot_be_trained_is_refused_with_its_value(changes, said):
 
 
 # --- What it shows --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("number", "shown"), [(5.2e5, "0.5 MB"), (1.26e8, "126 MB"), (3.44e9, "3.4 GB")]
-)
-def test_sizes_are_for_the_eye(number, shown):
-    assert memory.size(number) == shown
 
 
 def test_the_page_of_presets_shows_the_estimates_of_the_presets():
