@@ -167,6 +167,28 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     return lines
 
 
+def check_limit(lengths: list[int], settings: Preset) -> None:
+    """Raise ValueError if more than half of an ordinary sample was cut off: such a training would
+    mostly learn to be short.
+
+    lengths: the tokens of each completion and its end token; of one that was cut off, one more than
+        the limit.
+    """
+    limit = settings.max_completion_length
+    cut = sum(length > limit for length in lengths)
+    if cut > len(lengths) / 2:
+        shorter = (
+            ", or take thinking=False: if the model's template has the choice, completions become "
+            "several times as short, and hard questions are answered worse"
+        )
+        raise ValueError(
+            f"{cut} of {len(lengths)} ordinary completions were cut off at max_completion_length="
+            f"{limit}: the policy would mostly learn to be short. Raise it, which costs time and "
+            "memory in proportion (max_seq_length must hold it)"
+            f"{'' if settings.thinking is False else shorter}."
+        )
+
+
 # --- A notebook's own sampling --------------------------------------------------------------------
 
 # Questions of each table, however small the budget is: notebook 2 would refuse good rewards if it

@@ -130,6 +130,20 @@ def test_memory_that_runs_out_is_one_sentence_that_says_what_helps(tried, policy
     assert list(policy[0].peft_config) == ["default"]
 
 
+@pytest.mark.parametrize(("cut", "thinking"), [(4, None), (5, None), (5, False)])
+def test_a_limit_that_cuts_off_more_than_half_is_refused_with_what_helps(cut, thinking):
+    settings = replace(SETTINGS, thinking=thinking)
+    lengths = [21] * cut + [20] * (
+        8 - cut
+    )  # of 20 tokens; the end token is the last of a whole one
+    if cut == 4:
+        trial_step.check_limit(lengths, settings)
+        return
+    with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
+        trial_step.check_limit(lengths, settings)
+    assert ("thinking=False" in str(error.value)) == (thinking is None)
+
+
 # --- A notebook's own sampling --------------------------------------------------------------------
 
 
