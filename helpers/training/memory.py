@@ -146,9 +146,14 @@ def config_of(model: str) -> dict:
     """Return the config.json of a model: a hub name, or a folder.
 
     Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
-    folder has none, ValueError if the hub does not give it.
+    folder has none, ValueError if the hub does not give it, and for an adapter's folder.
     """
     path = Path(model) / "config.json"
+    if not path.exists() and (Path(model) / "adapter_config.json").exists():
+        raise ValueError(
+            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
+            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
+        )
     if not Path(model).is_dir():
         from huggingface_hub import hf_hub_download
 

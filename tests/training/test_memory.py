@@ -124,6 +124,12 @@ def test_a_mixture_of_experts_gets_no_estimate_rather_than_a_wrong_one(tmp_path)
     assert "no estimate for" in line
 
 
+def test_an_adapter_is_no_model_and_what_to_do_with_it_is_said(tmp_path):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"holds an adapter, not a model.*from_adapter=True"):
+        check(replace(POCKET, model=str(tmp_path)), L4)
+
+
 # --- What it refuses ------------------------------------------------------------------------------
 
 
