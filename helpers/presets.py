@@ -4,7 +4,7 @@ setting, `override`.
 
 The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
 each one up there. Every setting can be overridden by a notebook parameter of the same name.
-`python -m helpers.presets` prints the table of the settings that docs/settings.md has.
+`python -m tools.settings` prints the table of the settings that docs/settings.md has.
 """
 
 import difflib
@@ -382,17 +382,8 @@ def rest(preset: Preset) -> dict:
 def chosen(names: dict, among: Iterable[str] = SETTINGS) -> dict:
     """The settings that a notebook's parameters choose: `chosen(globals())` gives all that are not
     None, by name.
-
-    ValueError if a later cell has used the name of a parameter for something else.
     """
-    found = {name: names[name] for name in among if names.get(name) is not None}
-    for name, value in found.items():
-        if not isinstance(value, bool | int | float | str):
-            raise ValueError(
-                f"{name} is of type {type(value).__name__} here, and no setting: give a number or "
-                "a text in the cell of the parameters, and run that cell again."
-            )
-    return found
+    return {name: names[name] for name in among if names.get(name) is not None}
 
 
 # --- The check at the door ------------------------------------------------------------------------
@@ -414,6 +405,7 @@ def _problems(preset: Preset) -> list[str]:
     """What makes the settings impossible, one sentence each; types first, then each value, then
     what does not go together, because each rule depends on those before it.
     """
+    wrong = []
     for each in fields(preset):
         value = getattr(preset, each.name)
         wanted = int | float if each.type is float else each.type
@@ -421,8 +413,10 @@ def _problems(preset: Preset) -> list[str]:
         right = not isinstance(value, bool) or bool in (each.type, *get_args(each.type))
         if value == "" or not (right and isinstance(value, wanted)):
             named = getattr(each.type, "__name__", each.type)
-            wrong = "empty" if value == "" else f"not of type {named}"
-            return [f"{each.name}={value!r} is {wrong}."]
+            kind = "empty" if value == "" else f"not of type {named}"
+            wrong.append(f"{each.name}={value!r} is {kind}.")
+    if wrong:
+        return wrong
     found = []
     for name, setting in SETTINGS.items():
         value, rule = getattr(preset, name), setting.metadata
@@ -771,12 +765,8 @@ def check_sampling_seconds(seconds: float | str | None) -> None:
         )
 
 
-def check_machine(preset: Preset, machine: Machine) -> Preset:
-    """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
-
-    "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
-    or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
-    """
+def refusal(preset: Preset, machine: Machine) -> str | None:
+    """Return why the preset cannot train on this machine, in a sentence; None if it can."""
     rules = [
         (
             machine.gpu is None and preset.needs_gb > 0,
@@ -809,9 +799,17 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.",
         ),
     ]
-    for refused, sentence in rules:
-        if refused:
-            raise ValueError(sentence)
+    return next((sentence for refused, sentence in rules if refused), None)
+
+
+def check_machine(preset: Preset, machine: Machine) -> Preset:
+    """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
+
+    "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
+    or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
+    """
+    if why := refusal(preset, machine):
+        raise ValueError(why)
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
     obstacle = vllm_obstacle(machine)
@@ -830,22 +828,3 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             "(engine='transformers')."
         )
     return replace(preset, engine="transformers" if obstacle else "vllm")
-
-
-def table() -> str:
-    """The settings in Markdown, a row each, as docs/settings.md shows them."""
-    lines = [
-        "| setting | default | may be | what it does | passed to | parameter of |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, setting in SETTINGS.items():
-        told = setting.metadata
-        lines.append(
-            f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {told['does']} | "
-            f"{told['becomes']} | {told['notebooks']} |"
-        )
-    return "\n".join(lines)
-
-
-if __name__ == "__main__":
-    print(table())

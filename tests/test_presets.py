@@ -20,6 +20,7 @@ from helpers.presets import (
     resolve,
 )
 from helpers.templates import template_options
+from tools.settings import table
 
 POCKET = PRESETS["pocket"]
 each_preset = pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
@@ -176,6 +177,15 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
             check_machine(preset, here)
 
 
+def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepares():
+    said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
+    assert presets.refusal(PRESETS["l4"], machine()).startswith(said)
+    assert presets.refusal(PRESETS["l4"], machine(24.2)) is None
+    (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
+    source = path.read_text(encoding="utf-8")
+    assert source.index("presets.refusal(") < source.index("prompt_token_counter(")
+
+
 # --- Overrides ------------------------------------------------------------------------------------
 
 
@@ -203,8 +213,8 @@ def test_a_notebooks_parameters_are_those_names_that_are_settings_and_not_none()
     assert presets.chosen(names) == {"max_steps": 5, "engine": "auto", "load_in_4bit": False}
     loaded = names | {"model": object()}  # a later cell's, where 03 has no parameter of that name
     assert presets.chosen(loaded, presets.OF_TRAINING) == {"max_steps": 5, "engine": "auto"}
-    with pytest.raises(ValueError, match=r"model is of type object here.*run that cell again"):
-        presets.chosen(loaded)
+    with pytest.raises(ValueError, match=r"model=<object.*is not of type str"):
+        override(POCKET, **presets.chosen(loaded))
 
 
 GSPO = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
@@ -277,7 +287,9 @@ REFUSED = [
         ]
     ),
     ({"warmup_steps": 32}, "warmup_steps=32 is not less than max_steps=32"),
-    ({"max_steps": 0, "beta": -1.0}, "beta=-1.0"),  # all at once
+    # all at once
+    ({"max_steps": 0, "beta": -1.0}, r"max_steps=0 .* beta=-1\.0"),
+    ({"max_steps": "10", "model": ""}, r"model='' is empty\. max_steps='10' is not of type"),
     ({"max_seq_length": 135}, "max_seq_length=135 does not hold .* = 136"),
     # a round of sampling is a whole number of groups
     (
@@ -407,4 +419,4 @@ def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_defaul
 
 def test_the_page_has_the_table_of_the_settings():
     page = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
-    assert presets.table() in page, "put what `python -m helpers.presets` prints in its place"
+    assert table() in page, "put what `python -m tools.settings` prints in its place"

@@ -1,5 +1,7 @@
 """NF4: fingerprints of the 4-bit weights, the merge into the dequantised base, LoRA's gradients."""
 
+import hashlib
+
 import torch
 
 from benchmarks.gpu import common
@@ -16,7 +18,7 @@ def measure(result: common.Result) -> None:
 
     from helpers.results import merging
     from helpers.training import policy
-    from helpers.training.base import Base, quantisation
+    from helpers.training.base import Base
 
     folder = common.work("nf4")
     common.random_model(common.shape(result)).save_pretrained(model := str(folder / "model"))
@@ -28,14 +30,14 @@ def measure(result: common.Result) -> None:
     loads.append(
         AutoModelForCausalLM.from_pretrained(folder / "stored", device_map=common.device())
     )
-    prints = [quantisation(one)["fingerprint"] for one in loads]
+    prints = [fingerprint(one) for one in loads]
     del loads
     result.found["fingerprint"] = prints[0]
     result.expect(len(set(prints)) == 1, f"two loads and a save gave the fingerprints {prints}.")
 
     in_4_bits = common.adapted(first, 1e-3)
     in_4_bits.save_pretrained(folder / "adapter")
-    base = Base(model, "here", prints[0])
+    base = Base(model, "here")
 
     def unpacked(dtype=torch.bfloat16):
         bare = merging.load_base(base, dtype, dequantised=True)
@@ -62,6 +64,17 @@ def measure(result: common.Result) -> None:
     result.found["4-bit policy against unpacked: largest difference of a logit"] = (
         merging.largest_difference(*logits)
     )
+
+
+def fingerprint(model) -> str:
+    """A hash of all 4-bit codes of a model and of the scales of their blocks."""
+    found = hashlib.sha256()
+    for name, weight in sorted(model.named_parameters()):
+        if state := getattr(weight, "quant_state", None):
+            found.update(name.encode())
+            for stored in (weight.data, state.absmax):
+                found.update(stored.contiguous().view(torch.uint8).cpu().numpy().tobytes())
+    return found.hexdigest()[:16]
 
 
 def gradient(model, tokenizer) -> torch.Tensor:

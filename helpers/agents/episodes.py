@@ -116,13 +116,12 @@ def play(
     """Play the policy's episodes in an environment and return them, one for each row, in the order
     given; see `play_on`.
 
-    All of them begin first; then as many are played at a time as the machine has room for. With a
-    vLLM engine they also end at its context, as in TRL's trainer.
+    All of them begin first; then `policy.BATCH` are played at a time. With a vLLM engine they also
+    end at its context, as in TRL's trainer.
     """
     context = policy.context_of(model)
     episodes = [begun(tokenizer, environments(), row) for row in rows]
-    longest = max((len(one.prompt_ids) for one in episodes), default=0)
-    batch = policy.batch_that_fits(model, longest + max_completion_length)
+    batch = policy.BATCH[policy.engine_of(model)]
 
     with policy.continuing(
         model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
@@ -134,8 +133,7 @@ def play(
                 room = list(map(min, room, ends))
             return [ids for (ids,) in continuations(prompts, room)]
 
-        start = 0
-        while start < len(episodes):
+        for start in range(0, len(episodes), batch):
             play_on(
                 complete,
                 tokenizer,
@@ -144,8 +142,6 @@ def play(
                 turns=turns,
                 context=context,
             )
-            start += batch
-            batch = policy.larger_batch(model, batch)
     return episodes
 
 

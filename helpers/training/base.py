@@ -12,15 +12,11 @@ import runpy
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
 from safetensors import safe_open
-from torch import nn
 
 from helpers.presets import EMBEDDED, Preset
 from helpers.runs import Run
 from helpers.training.memory import config_of
-
-_SAMPLED = 4096  # entries of a layer's codes, and of its scales, in the fingerprint
 
 
 @dataclass(frozen=True)
@@ -28,14 +24,13 @@ class Base:
     """The model that an adapter was trained on.
 
     name: a folder or a hub name, as `from_pretrained` takes it. quantised: "before" it was stored,
-    "here" while it was loaded, or None for 16 bits. fingerprint: see `quantisation`; revision: the
-    hub's commit. None if no training recorded one. text_only: only the language part of a model
+    "here" while it was loaded, or None for 16 bits. revision: the hub's commit, or a hash of the
+    folder's weights; None if no training recorded one. text_only: only the language part of a model
     that sees was loaded.
     """
 
     name: str
     quantised: str | None
-    fingerprint: str | None = None
     revision: str | None = None
     text_only: bool = False
 
@@ -55,36 +50,30 @@ class Base:
         return known.get(self.name.lower())
 
     def check(self, model) -> None:
-        """ValueError if a model that was loaded as this base has other 4-bit weights than in the
-        training.
-
-        They are compared by their fingerprints. What was quantised while it was loaded may differ
-        in a few of its 4-bit codes between a GPU and a CPU; there, and for a run of an earlier
-        version, whose fingerprint is the layout alone, the layout and the revision are compared.
+        """Raise ValueError if a model that was loaded as this base is of another revision than in
+        the training.
         """
-        if not self.fingerprint:
-            return
-        found = quantisation(model)["fingerprint"] or ""
-        revision = getattr(model.config, "_commit_hash", None)
-        device, layout, weights = _parts(self.fingerprint)
-        now_device, now_layout, now_weights = _parts(found)
-        if weights and (self.quantised == "before" or device == now_device):
-            unchanged = weights == now_weights
-        else:
-            unchanged = None in (revision, self.revision) or revision == self.revision
-        if layout != now_layout or not unchanged:
+        revision = revision_of(model, self.name)
+        if None not in (revision, self.revision) and revision != self.revision:
             raise ValueError(
-                f"{self.name} is not as it was in the training (fingerprint {found or 'none'}, "
-                f"revision {revision}; then {self.fingerprint}, revision {self.revision}): the "
-                "repository or the folder has changed, or this engine loads another quantisation. "
-                "Take the engine of the training (`engine`), merge into the original base "
-                '(merge="original"), or train again.'
+                f"{self.name} is not as it was in the training (revision {revision}; then "
+                f"{self.revision}): the repository or the folder has changed, or this engine loads "
+                "another quantisation. Take the engine of the training (`engine`), merge into the "
+                'original base (merge="original"), or train again.'
             )
 
 
-def _parts(fingerprint: str) -> list[str]:
-    """Return the device, the layout and the weights of a fingerprint; empty where it has none."""
-    return fingerprint.split("-")[1:] if "-" in fingerprint else ["", fingerprint, ""]
+def revision_of(model, name: str) -> str | None:
+    """Return the hub's commit that a model was loaded from, or a hash of the weights in its folder;
+    None if the hub's is not known.
+    """
+    if not Path(name).is_dir():
+        return getattr(model.config, "_commit_hash", None)
+    files = hashlib.sha256()
+    for path in sorted(Path(name).glob("*.safetensors")):
+        with path.open("rb") as file:
+            files.update(hashlib.file_digest(file, "sha256").digest())
+    return files.hexdigest()[:40]
 
 
 def base_of(run: Run, settings: Preset) -> Base:
@@ -99,12 +88,7 @@ def base_of(run: Run, settings: Preset) -> Base:
     if "vision_config" in config_of(base.name):
         with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
             text_only = not any("language_model." in name for name in file.keys())  # noqa: SIM118
-    return replace(
-        base,
-        fingerprint=recorded.get("fingerprint"),
-        revision=recorded.get("revision"),
-        text_only=text_only,
-    )
+    return replace(base, revision=recorded.get("revision"), text_only=text_only)
 
 
 def describe(model, settings: Preset) -> dict:
@@ -117,9 +101,9 @@ def describe(model, settings: Preset) -> dict:
     return {
         "name": settings.model if embedded else base.name,
         "original": settings.model if embedded else base.original,
-        "revision": getattr(model.config, "_commit_hash", None),
+        "revision": revision_of(model, base.name),
         "quantised": base.quantised,
-    } | quantisation(model)
+    }
 
 
 def _base(name: str | None, settings: Preset) -> Base:
@@ -134,47 +118,9 @@ def _base(name: str | None, settings: Preset) -> Base:
 def told(base: dict) -> str:
     """Return the base that `describe` described as a sentence without its full stop."""
     name = base["name"] + (f" (revision {base['revision'][:12]})" if base["revision"] else "")
-    if not base["quantised"]:
-        return f"{name}, in 16 bits"
-    when = {"before": "stored in 4 bits", "here": "quantised to 4 bits (NF4) when it was loaded"}
-    return (
-        f"{name}, {when[base['quantised']]}: {base['layers_in_4_bits']} of {base['layers']} linear "
-        f"layers, fingerprint {base['fingerprint']}"
-    )
-
-
-def quantisation(model) -> dict:
-    """Return how many linear layers a model has, without the output's, how many of them are in
-    4 bits, and a fingerprint of these.
-
-    The fingerprint is `2-<device>-<layout>-<weights>`, or None if all are in 16 bits. The layout
-    is a hash of their names, types and block sizes; in earlier versions it was the whole
-    fingerprint. The weights are a hash of 4,096 bytes of each layer's 4-bit codes and as many of
-    its blocks' scales, evenly spaced: 2.3 MB for a model of 280 layers. That tells another base, or
-    the same one trained further; a few changed weights may lie between.
-    """
-    linear = {
-        name.removeprefix("base_model.model.").removesuffix(".base_layer"): layer.weight
-        for name, layer in model.named_modules()
-        if isinstance(layer, nn.Linear) and "lora_" not in name and not name.endswith("lm_head")
+    bits = {
+        "before": "stored in 4 bits",
+        "here": "quantised to 4 bits (NF4) when it was loaded",
+        None: "in 16 bits",
     }
-    in_4_bits = {
-        name: linear[name] for name in sorted(linear) if getattr(linear[name], "quant_state", None)
-    }
-    layout = hashlib.sha256()
-    weights = hashlib.sha256()
-    for number, (name, weight) in enumerate(in_4_bits.items()):
-        state = weight.quant_state
-        line = f"{name} {state.quant_type} {state.blocksize} {state.nested}"
-        layout.update(f"\n{line}".encode() if number else line.encode())
-        for stored in (weight.data, state.absmax):
-            whole = stored.detach().flatten()
-            some = whole[:: -(-len(whole) // _SAMPLED)].contiguous()
-            weights.update(some.view(torch.uint8).cpu().numpy().tobytes())
-    devices = "+".join(sorted({weight.device.type for weight in in_4_bits.values()}))
-    fingerprint = f"2-{devices}-{layout.hexdigest()[:16]}-{weights.hexdigest()[:16]}"
-    return {
-        "layers": len(linear),
-        "layers_in_4_bits": len(in_4_bits),
-        "fingerprint": fingerprint if in_4_bits else None,
-    }
+    return f"{name}, {bits[base['quantised']]}"

@@ -51,8 +51,7 @@ class History(TrainerCallback):
         optimizer state.
         """
         if self.resumed_from:
-            saved = load_file(self.resumed_from / "adapter_model.safetensors")
-            set_peft_model_state_dict(model, saved)
+            load_adapter(model, self.resumed_from)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Keep the row; the summary that Trainer logs at the end has no reward and is no step.
@@ -66,6 +65,20 @@ class History(TrainerCallback):
         row = {key: value for key, value in logs.items() if key not in dropped}
         self.rows.append({"step": state.global_step} | row)
         write_rows(self.path, self.rows)
+
+
+def load_adapter(model, folder: Path) -> None:
+    """Give the model's adapter the weights of one on disk. ValueError if that one has another rank
+    or alpha.
+    """
+    stored = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    here = model.peft_config["default"]
+    if (stored["r"], stored["lora_alpha"]) != (here.r, here.lora_alpha):
+        raise ValueError(
+            f"the adapter in {folder} has lora_rank={stored['r']} and lora_alpha="
+            f"{stored['lora_alpha']}, not {here.r} and {here.lora_alpha}: give both as parameters."
+        )
+    set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
 
 
 def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
@@ -101,7 +114,7 @@ def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
     return None
 
 
-def begin(run: Run, settings: Preset, seed: int) -> Path | None:
+def begin(run: Run, settings: Preset, seed: int, from_adapter: bool | None = None) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
 
     An unfinished training with the same settings, seed and data is continued; another engine may
@@ -109,17 +122,22 @@ def begin(run: Run, settings: Preset, seed: int) -> Path | None:
     there is set aside as `checkpoints_previous/`, in place of what was set aside before. Of several
     processes the first does so for all. ValueError while another training of the run goes on. Until
     `keep`, nothing else can replace the data that it is trained on.
+
+    from_adapter: whether a fresh start goes on from the adapter that the run holds; None if the
+    notebook cannot. That a finished training will be replaced is printed.
     """
-    name = processes.from_first(lambda: _begin(run, settings, seed))
+    name = processes.from_first(lambda: _begin(run, settings, seed, from_adapter))
     return run.folder / "checkpoints" / name if name else None
 
 
-def _begin(run: Run, settings: Preset, seed: int) -> str | None:
+def _begin(run: Run, settings: Preset, seed: int, from_adapter: bool | None) -> str | None:
     # keep other trainings out, which would write the same folder
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     data = run.section("data")["fingerprint"]
     wanted = {"settings": asdict(settings), "seed": seed, "data": data}
+    if from_adapter:
+        wanted["from_adapter"] = run.section("training")["written"]
 
     # go on with the same training; if it was interrupted after its last step, from an earlier
     # checkpoint, because Trainer would take a step too many
@@ -130,6 +148,15 @@ def _begin(run: Run, settings: Preset, seed: int) -> str | None:
         step = checkpoint_step(checkpoint)
         print(f"continuing the interrupted training from step {step} of {settings.max_steps}")
         return checkpoint.name
+
+    # say what will be replaced
+    if "training" in run.manifest:
+        steps = run.manifest["training"].get("steps", "?")
+        offer = " from_adapter=True goes on from its adapter." if from_adapter is False else ""
+        print(
+            f"note: {run.show()} holds a finished training of {steps} steps, which this one "
+            f"replaces when it ends.{offer}"
+        )
 
     # set another one aside, unless it never logged a step; what a guard has logged stays
     if last_checkpoint(folder) or (folder / _HISTORY).exists():

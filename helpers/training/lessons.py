@@ -74,10 +74,8 @@ def train(run: Run, trainer, tokenizer, chosen: Preset, seed: int, reward: str, 
     """
     from transformers import PrinterCallback
 
-    from helpers.training import checkpoints, policy
+    from helpers.training import checkpoints
 
-    if trainer.tools and trainer.use_vllm and trainer.vllm_generation.enable_sleep_mode:
-        policy.sleep_once(trainer)
     trainer.remove_callback(PrinterCallback)
     result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     recorded = {"rewards": [reward], "weights": [1.0], "steps": trainer.state.global_step}

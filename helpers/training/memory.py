@@ -2,14 +2,13 @@
 and settings alone.
 
 Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose:
-mixtures of experts, whose shapes these formulas do not describe, what the tower of a model that
-sees computes on the way, and allocator fragmentation.
+mixtures of experts, whose shapes these formulas do not describe, what reads the pictures of a model
+that sees (about 1 GB), and allocator fragmentation.
 """
 
 import json
-import math
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.data.sources import hub_failure
@@ -21,7 +20,6 @@ from helpers.presets import Preset
 # (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
 _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
-_AROUND = 4  # tokens before and after a picture's own: Gemma 3's
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
 # The families that see whose language part is a model of its own: in Unsloth with `text_only`, if
@@ -42,10 +40,7 @@ AWAKE = (
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a dense decoder on which its memory depends, under their names in config.json;
-    and of a model that sees, the weights of what reads its pictures, which stay in 16 bits, and how
-    many tokens a picture takes: a fixed number, or one for so many pixels.
-    """
+    """The sizes of a dense decoder on which its memory depends, under config.json's names."""
 
     hidden_size: int
     intermediate_size: int
@@ -56,20 +51,6 @@ class Shape:
     vocab_size: int
     tie_word_embeddings: bool
     max_position_embeddings: int
-    tower_parameters: int = 0
-    tokens_per_picture: int = 0
-    pixels_per_token: int = 0
-
-    def picture_tokens(self, max_pixels: int) -> int:
-        """Return the tokens of the largest picture, and those around it; each prompt of a model
-        that sees is taken to have one. 0 for a model of text.
-
-        The sides are rounded to whole tokens: there is room for a picture of up to 14 to 1.
-        """
-        if not self.tower_parameters:
-            return 0
-        side = math.sqrt(max_pixels / self.pixels_per_token) if self.pixels_per_token else 0
-        return (self.tokens_per_picture or math.ceil(side * (side + 2))) + _AROUND
 
     @property
     def matrices(self) -> list[tuple[int, int]]:
@@ -102,11 +83,6 @@ class Shape:
         """
         return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
 
-    @property
-    def parameters(self) -> int:
-        """All of them but the norms, which are too few to matter here."""
-        return self.linear_parameters + self.embedding_parameters + self.tower_parameters
-
     def lora_parameters(self, rank: int) -> int:
         """Weights of an adapter of this rank on every linear map."""
         return self.num_hidden_layers * sum(
@@ -136,24 +112,17 @@ _KNOWN = {
         "unsloth/Llama-3.1-8B-Instruct": (4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072),
         "unsloth/Qwen3-8B": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
         "unsloth/Qwen3-14B": (5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
-        "unsloth/Qwen3-VL-2B-Instruct": (
-            *(2048, 6144, 28, 16, 8, 128, 151_936, True, 262_144),
-            *(406_957_056, 0, 32 * 32),
-        ),
-        "unsloth/gemma-3-4b-it": (
-            *(2560, 10_240, 34, 8, 4, 256, 262_208, True, 131_072),
-            *(419_816_304, 256, 0),
-        ),
-        "unsloth/Qwen3-VL-8B-Instruct": (
-            *(4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144),
-            *(576_388_336, 0, 32 * 32),
-        ),
+        "unsloth/Qwen3-VL-2B-Instruct": (2048, 6144, 28, 16, 8, 128, 151_936, True, 262_144),
+        "unsloth/gemma-3-4b-it": (2560, 10_240, 34, 8, 4, 256, 262_208, True, 131_072),
+        "unsloth/Qwen3-VL-8B-Instruct": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144),
     }.items()
 }
+_KNOWN_TO_SEE = [name for name in _KNOWN if "-VL-" in name or name == "unsloth/gemma-3-4b-it"]
 
 
 def shape_of(model: str) -> Shape | None:
-    """Return the shape of a model: a hub name, or a folder with its config.json.
+    """Return the shape of a model, of its language part if it sees: a hub name, or a folder with
+    its config.json.
 
     None if it is no dense model. ValueError as `config_of`.
     """
@@ -162,16 +131,29 @@ def shape_of(model: str) -> Shape | None:
 
 def is_known_text(model: str) -> bool:
     """Return whether this is a dense model of text whose shape is known without its config.json."""
-    return model in _KNOWN and not _KNOWN[model].tower_parameters
+    return model in _KNOWN and model not in _KNOWN_TO_SEE
+
+
+def room_for_a_picture(settings: Preset) -> int:
+    """Return the tokens that a picture may take: one for 700 pixels (Qwen-VL and Mistral 3 take
+    one for 784 or more, and a few around them), and at least the 600 of families that make all
+    pictures one size (LLaVA 580, Gemma 3 260).
+    """
+    return max(600, settings.max_pixels // 700)
 
 
 def config_of(model: str) -> dict:
     """Return the config.json of a model: a hub name, or a folder.
 
     Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
-    folder has none, ValueError if the hub does not give it.
+    folder has none, ValueError if the hub does not give it, and for an adapter's folder.
     """
     path = Path(model) / "config.json"
+    if not path.exists() and (Path(model) / "adapter_config.json").exists():
+        raise ValueError(
+            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
+            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
+        )
     if not Path(model).is_dir():
         from huggingface_hub import hf_hub_download
 
@@ -183,13 +165,7 @@ def config_of(model: str) -> dict:
 
 
 def shape_from_config(config: dict) -> Shape | None:
-    """Return the shape that a config.json describes, or None if these formulas do not hold for it.
-
-    Of a tower, the weights of its layers are counted, and not those of the projector.
-    """
-    tower = config.get("vision_config") or {}
-    fixed = config.get("mm_tokens_per_image", 0)  # Gemma 3
-    tower = {"spatial_merge_size": config.get("spatial_merge_size", 1)} | tower  # Mistral 3
+    """Return the shape that a config.json describes; None if these formulas do not hold for it."""
     config = config | (config.get("text_config") or {})
     heads = config.get("num_attention_heads")
     if not heads or not config.get("intermediate_size") or any("expert" in key for key in config):
@@ -206,27 +182,7 @@ def shape_from_config(config: dict) -> Shape | None:
         # (Llama).
         tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
         max_position_embeddings=config.get("max_position_embeddings", 0),
-        **(_sight(tower, fixed) if {"patch_size", "intermediate_size"} <= tower.keys() else {}),
     )
-
-
-def _sight(tower: dict, fixed: int) -> dict[str, int]:
-    """Return a shape's part about pictures, from a `vision_config`.
-
-    fixed: the tokens of every picture, if the config says so. Otherwise a token is a square of
-    patches: in a picture that is scaled to `image_size` (CLIP, SigLIP), or in one that keeps its
-    own size (Qwen-VL, Mistral 3).
-    """
-    width = tower["hidden_size"]
-    layers = tower.get("depth") or tower["num_hidden_layers"]
-    side = tower["patch_size"] * tower["spatial_merge_size"]
-    if not fixed and tower.get("model_type", "").startswith(("clip", "siglip")):
-        fixed = (tower["image_size"] // side) ** 2
-    return {
-        "tower_parameters": layers * (4 * width**2 + 2 * width * tower["intermediate_size"]),
-        "tokens_per_picture": fixed,
-        "pixels_per_token": 0 if fixed else side**2,
-    }
 
 
 @dataclass(frozen=True)
@@ -254,9 +210,9 @@ class Estimate:
         return max(self.peaks.values())
 
 
-def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
+def estimate(settings: Preset, shape: Shape, card: float | None, sees: bool = False) -> Estimate:
     """Return the memory of a GRPO step at its longest prompts and completions, on a card of so many
-    bytes; None is a CPU.
+    bytes; None is a CPU. sees: each prompt has a picture.
 
     The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs;
     the frozen weights, which training shares with it, are in that part. Asleep while the policy
@@ -270,9 +226,9 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # what is held all the time
     weights = (
         shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT)
-        + (shape.embedding_parameters + shape.tower_parameters) * _16_BIT
+        + shape.embedding_parameters * _16_BIT
     )
-    context = settings.context + shape.picture_tokens(settings.max_pixels)
+    context = settings.context + (room_for_a_picture(settings) if sees else 0)
     # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
     adapter = shape.lora_parameters(settings.lora_rank)
@@ -316,7 +272,8 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
     # What sampling takes. "auto", which `presets.check_machine` settles, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
-        if cannot_sleep(shape):
+        # `load_vllm` turns standby off for a model that sees (unsloth_zoo/vllm_utils.py 4432)
+        if sees and os.environ.get("UNSLOTH_VLLM_STANDBY_VISION", "0") == "0":
             training["vLLM awake"] = sampling["vLLM engine"]
         else:
             training["vLLM asleep"] = _GRAPHS
@@ -324,15 +281,6 @@ def estimate(settings: Preset, shape: Shape, card: float | None) -> Estimate:
         completions = settings.completions_per_round / settings.processes
         sampling = {"KV cache": completions * context * shape.kv_bytes}
     return Estimate(held, sampling, training)
-
-
-def cannot_sleep(shape: Shape) -> bool:
-    """Return whether vLLM stays awake while this model trains: `load_vllm` turns standby off for a
-    model with a `vision_config`, unless a variable forces it (unsloth_zoo/vllm_utils.py 4432 to
-    4441).
-    """
-    forced = os.environ.get("UNSLOTH_VLLM_STANDBY_VISION", "0") != "0"
-    return shape.tower_parameters > 0 and not forced
 
 
 def check(
@@ -351,15 +299,18 @@ def check(
         sees = settings.source.startswith("pictures/")
     if shape is None:
         shape = shape_of(settings.model_path)
-        if not sees and not is_known_text(settings.model):
-            shape = _language_part(settings, shape)
+        config = {} if sees or is_known_text(settings.model) else config_of(settings.model_path)
+        family = config.get("model_type", "")
+        if "vision_config" in config and family not in LANGUAGE_PARTS:
+            raise ValueError(
+                f"{settings.model} reads pictures and this run has none. Of its family ({family}) "
+                "the language part cannot be trained and merged alone, as it can of "
+                f"{', '.join(LANGUAGE_PARTS)}: take a model of text, or pictures in notebook 11."
+            )
     card = card_of(machine)
     if shape is None:
-        return [
-            f"no estimate for {settings.model}: its shape is not that of a dense model. The "
-            "trial step will tell."
-        ]
-    pictures = shape.picture_tokens(settings.max_pixels)
+        return [f"no estimate for {settings.model}: its shape is not that of a dense model."]
+    pictures = room_for_a_picture(settings) if sees else 0
     context = settings.context + pictures
     if settings.lora_rank > shape.hidden_size:
         raise ValueError(
@@ -373,7 +324,7 @@ def check(
             f"{shape.max_position_embeddings:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
-    found = estimate(settings, shape, card)
+    found = estimate(settings, shape, card, sees)
     if card and found.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
@@ -396,21 +347,6 @@ def check(
     phase = max(found.peaks, key=found.peaks.get)
     against = f" of {size(card)}" if card else ""
     return [*lines, f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}"]
-
-
-def _language_part(settings: Preset, shape: Shape | None) -> Shape | None:
-    """Return the shape without what reads pictures. ValueError if that part cannot be left out."""
-    config = config_of(settings.model_path)
-    family = config.get("model_type", "")
-    if "vision_config" not in config:
-        return shape
-    if family not in LANGUAGE_PARTS:
-        raise ValueError(
-            f"{settings.model} reads pictures and this run has none. Of its family ({family}) the "
-            "language part cannot be trained and merged alone, as it can of "
-            f"{', '.join(LANGUAGE_PARTS)}: take a model of text, or pictures in notebook 11."
-        )
-    return shape and replace(shape, tower_parameters=0, tokens_per_picture=0, pixels_per_token=0)
 
 
 def card_of(machine: Machine) -> float | None:

@@ -3,6 +3,7 @@ vLLM if the model has an engine.
 """
 
 import gc
+import math
 import os
 import re
 import sys
@@ -20,7 +21,7 @@ from helpers.runs import seed_everything
 from helpers.templates import options_of, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import config_of, is_known_text, shape_from_config, shape_of
+from helpers.training.memory import config_of, is_known_text, room_for_a_picture
 
 # The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
 # unsloth_zoo/model_lists.py.
@@ -34,7 +35,7 @@ SEEING_THROUGH_VLLM = (
 # Unsloth starts vLLM for neither of these families, whether they see or not:
 # VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of unsloth/models/loader.py 118, 123.
 WITHOUT_VLLM = ("gpt_oss",)
-WITHOUT_VLLM_BELOW_8 = ("gemma4", "gemma4_text", "gemma4_unified", "gemma4_unified_text")
+WITHOUT_VLLM_BELOW_8 = "gemma4"  # and gemma4_text, gemma4_unified, gemma4_unified_text
 # What the weights of a language part are called when it is loaded alone: _get_text_only_key_mapping
 # of unsloth/models/_utils.py 2322.
 _LANGUAGE_NAMES = {
@@ -42,17 +43,18 @@ _LANGUAGE_NAMES = {
     r"^model\.language_model\.": "model.",
     r"^language_model\.lm_head\.": "lm_head.",
 }
+# How many completions are sampled at a time; vLLM queues what it has no room for.
+BATCH = {"transformers": 256, "vllm": 1024}
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
-def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merged: bool = False):
+def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     """Return the model and the tokenizer of the settings, in 4 bits if they say so, without an
     adapter.
 
     base: what an adapter to be put on it was trained on; see `base.py`. sees: return the processor
     of a model that reads pictures in place of its tokenizer; its context has room for one.
-    Otherwise only the language part of such a model is loaded. merged: the model is a folder that
-    is only sampled from, in the precision in which it is stored.
+    Otherwise only the language part of such a model is loaded.
 
     Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes,
     quantised the same way: NF4 with double quantisation, computing in the card's 16 bits. With
@@ -64,27 +66,24 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
     on_gpu = torch.cuda.is_available()
     name = base.name if base else settings.model_path
     unsloths_engine = settings.engine == "vllm" and on_gpu
-    through_unsloth = settings.backend == "unsloth" and (unsloths_engine or not merged)
 
     # Unsloth comes first, or not at all
     if unsloths_engine:
         standby()
-    if through_unsloth or (needs_unsloth(settings) and not merged):
+    if needs_unsloth(settings):
         from unsloth import FastLanguageModel, FastVisionModel
-    elif "unsloth" in sys.modules and not merged:
+    elif "unsloth" in sys.modules:
         raise ValueError(
             "backend='transformers' on a GPU trains without Unsloth, which this process has "
             "imported: its patches stay, and TRL's trainer is replaced by one for Unsloth's own "
             "models. Restart the kernel."
         )
 
-    if through_unsloth:
+    if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
                 "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
             )
-        shape = shape_of(settings.model_path) if sees else None
-        picture = shape.picture_tokens(settings.max_pixels) if shape else 0
         vllm_options = {
             "fast_inference": True,
             "max_lora_rank": settings.max_lora_rank,
@@ -93,7 +92,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
         loader = FastVisionModel if sees else FastLanguageModel
         model, tokenizer = loader.from_pretrained(
             name,
-            max_seq_length=settings.context + picture,
+            max_seq_length=settings.context + (room_for_a_picture(settings) if sees else 0),
             load_in_4bit=settings.load_in_4bit,
             **({} if sees else text_only(name)),
             **(vllm_options if unsloths_engine else {}),
@@ -105,7 +104,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False, merg
         dtype = torch.bfloat16 if bf16 else without_bf16(name)
         model = (load_whole if sees else load_text)(
             name,
-            dtype="auto" if merged else dtype,
+            dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
             quantization_config=nf4(dtype) if settings.load_in_4bit else None,
         )
@@ -205,19 +204,17 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
         return settings  # its config.json need not be fetched
     config = config_of(settings.model_path)
     kind = config.get("model_type", "")
-    kinds = {kind, (config.get("text_config") or {}).get("model_type", "")}
-    capability = machine.compute_capability
-    if kinds & set(WITHOUT_VLLM):
-        without = f"for {kind}"
-    elif kinds & set(WITHOUT_VLLM_BELOW_8) and capability < 8.0:
-        without = f"for {kind} below compute capability 8.0 ({machine.gpu}: {capability})"
-    elif "vision_config" in config and sees and kind not in SEEING_THROUGH_VLLM:
-        without = f"for pictures and {kind}"
+    old = machine.compute_capability < 8.0
+    if "vision_config" in config and sees:
+        served = kind in SEEING_THROUGH_VLLM
     else:
+        served = kind not in WITHOUT_VLLM
+    if served and not (old and kind.startswith(WITHOUT_VLLM_BELOW_8)):
         return settings
     print(
-        f"Unsloth starts no vLLM {without}: sampling goes through Transformers, which is slower "
-        "(engine='transformers')."
+        f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "
+        f"(compute capability {machine.compute_capability}): sampling goes through Transformers, "
+        "which is slower (engine='transformers')."
     )
     return replace(settings, engine="transformers")
 
@@ -329,35 +326,11 @@ def freeze_reference(model) -> None:
     if "ref" in model.peft_config:
         return
     # it is initialised before it is copied
-    with torch.random.fork_rng(_gpus(model)):
+    with torch.random.fork_rng(gpus(model)):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
-
-
-def learn_from(trainer, teacher, tokenizer) -> None:
-    """Let a trainer take a teacher as the reference of its KL: on-policy distillation, if the
-    rewards weigh 0 and `beta` is 1.
-
-    With TRL's default, `use_bias_correction_kl`, the gradient is that of the reverse KL at each
-    token of the policy's own samples: KL(policy || teacher), the on-policy case of GKD (arXiv
-    2306.13649, section 3).
-
-    Call this between the trainer's constructor and `train()`. ValueError if the teacher's tokenizer
-    has other tokens: its probabilities would be of other texts.
-    """
-    from trl.trainer.grpo_trainer import add_fused_lm_head
-
-    if tokenizer.get_vocab() != trainer.processing_class.get_vocab():
-        raise ValueError(
-            f"the teacher {teacher.config._name_or_path} and the policy "
-            f"{trainer.model.config._name_or_path} have different tokenizers: take a teacher of "
-            "the policy's family."
-        )
-    base = teacher.get_base_model() if hasattr(teacher, "peft_config") else teacher
-    add_fused_lm_head(base, trainer.temperature, trainer.args.cast_lm_head_to_fp32)
-    trainer.ref_model = trainer.accelerator.prepare_model(teacher.eval(), evaluation_mode=True)
 
 
 def sample(
@@ -379,16 +352,11 @@ def sample(
     Transformers. The tokenizer carries whether the model thinks (`templates.set_thinking`).
 
     temperature: 0 is greedy decoding (then one sample per prompt is enough). Prompts are batched by
-    length, so little is padded. batch_size counts prompts times samples; None takes 256 at a time,
-    fewer if a GPU has no room for them, or if that is not known. The model's training mode,
-    gradient checkpointing, caching and the global random state are put back afterwards, and an
-    engine beside a model in training gives its cache back: sampling in the middle of a training
-    changes nothing about it.
+    length, so little is padded. batch_size counts prompts times samples; None takes BATCH. The
+    model's training mode, gradient checkpointing, caching and the global random state are put back
+    afterwards, and an engine beside a model in training gives its cache back: sampling in the
+    middle of a training changes nothing about it.
     """
-    if not temperature >= 0 or samples < 1:  # not >=: false for nan too
-        raise ValueError(
-            f"temperature={temperature} must be 0 or more and samples={samples} 1 or more."
-        )
     texts = [
         tokenizer.apply_chat_template(
             prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
@@ -397,9 +365,7 @@ def sample(
     ]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so little is padded
-    grows = batch_size is None
-    if batch_size is None:
-        batch_size = batch_that_fits(model, max(map(len, ids), default=0) + max_new_tokens)
+    at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
@@ -412,15 +378,11 @@ def sample(
             seed=seed,
         ) as complete,
     ):
-        start = 0
-        while start < len(order):
-            chosen = order[start : start + max(1, batch_size // samples)]
+        for start in range(0, len(order), at_a_time):
+            chosen = order[start : start + at_a_time]
             for i, group in zip(chosen, complete([ids[i] for i in chosen]), strict=True):
                 completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
             bar.update(len(chosen))
-            start += len(chosen)
-            if grows:
-                batch_size = larger_batch(model, batch_size)
     return completions
 
 
@@ -442,7 +404,7 @@ def continuing(
     turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
     """
     way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
-    with nullcontext() if seed is None else torch.random.fork_rng(_gpus(model)):
+    with nullcontext() if seed is None else torch.random.fork_rng(gpus(model)):
         if seed is not None:
             torch.manual_seed(seed)
         with way(model, tokenizer, temperature, samples, seed) as complete:
@@ -451,7 +413,7 @@ def continuing(
             )
 
 
-def _gpus(model) -> list:
+def gpus(model) -> list:
     """Return the devices whose random numbers a model draws, besides torch's own on the CPU."""
     return [model.device] if model.device.type == "cuda" else []
 
@@ -483,70 +445,44 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
-def sleep_once(trainer) -> None:
-    """Let a trainer's vLLM engine sleep once per generation, not after each turn of its episodes.
-
-    Each sleep drops the prefix cache. TRL 1.15 puts the engine to sleep at the end of
-    `VLLMGeneration.generate`, which it calls in every turn (grpo_trainer.py 2063). Unsloth's
-    `LLM.generate` wakes an engine that sleeps (unsloth_zoo/vllm_utils.py 924), whoever calls it.
+def decoding(temperature: float) -> dict:
+    """Return what `generate` is told about drawing: explicitly, so that what a model ships in its
+    generation config (top_k, a repetition penalty) does not bend the result.
     """
-    generate = trainer._generate
+    told = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    return told | drawn if temperature > 0 else told
 
-    def whole(prompts: list):
+
+@contextmanager
+def while_sampling(model):
+    """Let a model sample: without gradients and dropout, with its cache; its modes are put back at
+    the end.
+    """
+    was_training = model.training
+    config = model.config.get_text_config()
+    had_cache = config.use_cache
+    with torch.no_grad():
         try:
-            return generate(prompts)
+            model.eval()
+            config.use_cache = True
+            yield
         finally:
-            release(trainer.model)
-
-    trainer.vllm_generation.enable_sleep_mode = False
-    trainer._generate = whole
-
-
-def batch_that_fits(model, tokens: int) -> int:
-    """Return how many sequences of so many tokens to sample at a time: 256, or as many as the GPU
-    has room for; 16 to begin with for a model whose shape is not known there (see `larger_batch`);
-    with vLLM, which queues them, 1,024.
-    """
-    if engine_of(model) == "vllm":
-        return 1024
-    if model.device.type != "cuda":
-        return 256
-    shape = shape_from_config(model.config.to_dict())
-    if shape is None:
-        torch.cuda.reset_peak_memory_stats(model.device)
-        return 16
-    torch.cuda.empty_cache()
-    free, _ = torch.cuda.mem_get_info(model.device)
-    # of the last token: the logits, the filtered ones, the probabilities; in 32 bits
-    logits = 3 * 4 * shape.vocab_size
-    return max(1, min(256, int(0.8 * free // (tokens * shape.kv_bytes + logits))))
-
-
-def larger_batch(model, batch: int) -> int:
-    """Return how many sequences to take after so many have been sampled: twice as many, at most
-    256, if the GPU has room for twice what they took; only for a model whose shape is not known, as
-    other batches were as large as possible from the first.
-    """
-    if engine_of(model) == "vllm" or model.device.type != "cuda":
-        return batch
-    if shape_from_config(model.config.to_dict()) is not None:
-        return batch
-    device = model.device
-    took = torch.cuda.max_memory_allocated(device) - torch.cuda.memory_allocated(device)
-    torch.cuda.reset_peak_memory_stats(device)
-    torch.cuda.empty_cache()
-    free, _ = torch.cuda.mem_get_info(device)
-    # the next prompts are longer, but little: they are taken in order of length
-    return min(2 * batch, 256) if 2 * took < 0.8 * free else batch
+            if was_training and hasattr(model, "for_training"):
+                # Unsloth's `generate` turns gradient checkpointing off, and on again only if it met
+                # a model in training.
+                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
+                model.for_training(use_gradient_checkpointing=checkpointing)
+            else:
+                model.train(was_training)
+            config.use_cache = had_cache
 
 
 @contextmanager
 def _with_transformers(model, tokenizer, temperature: float, samples: int, seed: int | None):
     """Open a context whose value is a function from prompts, and the room that each has left, to
-    their continuations, through `generate`; the model's modes are put back at the end.
+    their continuations, through `generate`.
     """
-    was_training = model.training
-    had_cache = model.config.use_cache
     head = model.get_output_embeddings()
     if model.device.type == "cpu" and not head._forward_pre_hooks:
         # `generate` passes a slice, the last token of each prompt. For a 3-D input that is not
@@ -554,24 +490,19 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
         # prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). It stays, for
         # TRL's own sampling.
         head.register_forward_pre_hook(_contiguous)
-    # Passed explicitly, so that what a model ships in its generation config (top_k, a repetition
-    # penalty) does not bend the result.
-    decoding = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    if temperature > 0:
-        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
     # the tokens that end a completion: those of the generation config, which may be several
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
-    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
+    def generate(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         inputs = tokenizer.pad({"input_ids": prompts}, padding_side="left", return_tensors="pt")
         output = model.generate(
             **inputs.to(model.device),
             max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
-            **decoding,
+            **decoding(temperature),
         )
         groups: list[list[list[int]]] = [[] for _ in prompts]
         for number, new in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
@@ -581,20 +512,23 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             groups[prompt].append(new[: min(length, room[prompt])])
         return groups
 
-    with torch.no_grad():
-        try:
-            model.eval()
-            model.config.use_cache = True
-            yield complete
-        finally:
-            if was_training and hasattr(model, "for_training"):
-                # Unsloth's `generate` turns gradient checkpointing off, and on again only if it met
-                # a model in training.
-                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
-                model.for_training(use_gradient_checkpointing=checkpointing)
-            else:
-                model.train(was_training)
-            model.config.use_cache = had_cache
+    most = math.inf  # prompts at a time, as far as is known
+
+    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
+        nonlocal most
+        groups: list[list[list[int]]] = []
+        while len(groups) < len(prompts):
+            part = slice(len(groups), len(groups) + min(most, len(prompts)))
+            try:
+                groups += generate(prompts[part], room[part])
+            except torch.OutOfMemoryError:  # of a GPU: half as many from now on
+                if len(prompts[part]) == 1:
+                    raise
+                most = len(prompts[part]) // 2
+        return groups
+
+    with while_sampling(model):
+        yield complete
 
 
 def _contiguous(_, inputs: tuple) -> tuple:

@@ -8,10 +8,10 @@ seconds.
 import copy
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import cycle, islice
 
 import pandas as pd
 import torch
@@ -21,8 +21,6 @@ from transformers import PrinterCallback
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import constant
-from helpers.runs import Run, write_json
 from helpers.training import policy, processes, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
@@ -31,15 +29,14 @@ from helpers.training.reward_guard import watched
 @dataclass(frozen=True)
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; how many of the latter were spent sampling; the most bytes of the card that
-    torch held (None without a GPU), to which vLLM's are to be added; and each reward's scores.
+    and of one after it; how many of the latter were spent sampling; and the most bytes of the card
+    that torch held (None without a GPU), to which vLLM's are to be added.
     """
 
     first: float
     seconds: float
     sampling: float
     peak: int | None
-    scores: dict[str, list[float | None]]
 
 
 def trial_step(
@@ -56,7 +53,7 @@ def trial_step(
 
     They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. If one
     round of sampling serves several steps, there are as many as lead to a second round. Afterwards
-    the adapter's weights, the rewards' states and the random numbers are what they were. ValueError
+    the adapter's weights and the rewards' states are what they were. ValueError
     if the memory does not suffice: better now than when the first such batch comes, hours later.
     """
     from trl import GRPOTrainer
@@ -80,14 +77,9 @@ def trial_step(
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
     longest = pd.concat([longest] * -(-count // len(longest)))[:count]
 
-    # rewards that keep their scores here
-    scores = defaultdict(list)
-    watching = [
-        watched(function, lambda name, given, _: scores[name].extend(given))
-        for function in reward_functions
-    ]
-
-    # train, timing what is sampled
+    # train, timing what is sampled; rewards that fail are the training's to report
+    sampling: list[float] = []
+    watching = [watched(function, lambda *batch: None) for function in reward_functions]
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -103,7 +95,15 @@ def trial_step(
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
             trainer.remove_callback(PrinterCallback)
-            sampling = _timed(trainer, "_generate")
+            generate = trainer._generate
+
+            def timed(prompts):
+                begin = time.perf_counter()
+                returned = generate(prompts)
+                sampling.append(time.perf_counter() - begin)
+                return returned
+
+            trainer._generate = timed
             trainer.train()
         # TRL's own measure: all of a step but the optimizer's update, which is short for an adapter
         first, *later = [
@@ -120,28 +120,13 @@ def trial_step(
         trainer = None
         policy.release()
     # the longest is one that samples
-    return Trial(first, max(later), sampling[-1], peak, scores)
-
-
-def _timed(trainer, method: str) -> list[float]:
-    """Time every call of this method; the list returned gets the seconds of each."""
-    call = getattr(trainer, method)
-    seconds = []
-
-    def timed(*given, **named):
-        begin = time.perf_counter()
-        returned = call(*given, **named)
-        seconds.append(time.perf_counter() - begin)
-        return returned
-
-    setattr(trainer, method, timed)
-    return seconds
+    return Trial(first, max(later), sampling[-1], peak)
 
 
 @contextmanager
 def _unchanged(model) -> Iterator[None]:
-    """Put the adapter's weights, the model's mode and the random numbers back at the end, and
-    delete TRL's frozen reference, which the real trainer adds itself.
+    """Put the adapter's weights and the model's mode back at the end, and delete TRL's frozen
+    reference, which the real trainer adds itself. It seeds all random numbers, too.
     """
     weights = {
         name: weight.detach().clone()
@@ -151,8 +136,7 @@ def _unchanged(model) -> Iterator[None]:
     adapters = set(model.peft_config)
     training = model.training
     try:
-        with vllm_cpu.random_state_kept([model.device] if model.device.type == "cuda" else []):
-            yield
+        yield
     finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
@@ -180,9 +164,29 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
-    # a constant 0 may be right here: no completion comes to its end
-    alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
-    return lines + [f"note: {said}" for said in alike if said]
+    return lines
+
+
+def check_limit(lengths: list[int], settings: Preset) -> None:
+    """Raise ValueError if more than half of an ordinary sample was cut off: such a training would
+    mostly learn to be short.
+
+    lengths: the tokens of each completion and its end token; of one that was cut off, one more than
+        the limit.
+    """
+    limit = settings.max_completion_length
+    cut = sum(length > limit for length in lengths)
+    if cut > len(lengths) / 2:
+        shorter = (
+            ", or take thinking=False: if the model's template has the choice, completions become "
+            "several times as short, and hard questions are answered worse"
+        )
+        raise ValueError(
+            f"{cut} of {len(lengths)} ordinary completions were cut off at max_completion_length="
+            f"{limit}: the policy would mostly learn to be short. Raise it, which costs time and "
+            "memory in proportion (max_seq_length must hold it)"
+            f"{'' if settings.thinking is False else shorter}."
+        )
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------
@@ -190,156 +194,64 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
 # Questions of each table, however small the budget is: notebook 2 would refuse good rewards if it
 # saw 4 groups.
 FEWEST = 8
-# What "auto" is with a model of one's own, by notebook; 03 only shows one group, and looks at the
-# holdout while it trains.
-AUTO = {"00": 300, "02": 300, "03": 60, "05": 600, "07": 600, "09": 600}
+AUTO = 300  # seconds that "auto" gives a model of one's own
 
 
 def questions_within(
     seconds: float | str | None,
-    run: Run,
-    notebook: str,
     model,
     tokenizer,
     settings: Preset,
     tables: dict[str, tuple[pd.DataFrame, int, int]],
 ) -> list[pd.DataFrame]:
     """Return the first rows of each table: all of them, or the share that `seconds` suffice to
-    answer.
+    answer, and print what was left out.
 
-    seconds: a notebook's budget; None keeps all rows. "auto" is AUTO's, and None for an embedded
+    seconds: a notebook's budget; None keeps all rows. "auto" is AUTO, and None for an embedded
         model, so that the lessons' numbers are the same on the slowest machine. ValueError for
         anything else.
-    notebook: its number, and more if it asks twice.
     tables: by what they are called in print, the rows, how many completions of each are sampled at
         a time, and how many times. All tables keep the same share, and at least FEWEST rows.
 
-    The rate is measured on the first prompts, every completion is taken to reach its limit, and
-    what will be spent is printed first. The decision is kept in the run's `sampling.json`, by
-    notebook: a rerun that asks for the same gets the same questions, on whatever machine.
+    The rate is that of a first batch, which ends after a few tokens; every completion is taken to
+    reach its limit.
     """
     presets.check_sampling_seconds(seconds)
     if seconds == "auto":
-        seconds = None if settings.model in presets.EMBEDDED else AUTO[notebook[:2]]
-    questions = {name: [len(rows), *counts] for name, (rows, *counts) in tables.items()}
-    asked = {
-        "sampling_seconds": seconds,
-        "model": settings.model,
-        "engine": policy.engine_of(model),
-        "max_completion_length": settings.max_completion_length,
-        "questions": questions,
+        seconds = None if settings.model in presets.EMBEDDED else AUTO
+    if seconds is None:
+        return [rows for rows, *_ in tables.values()]
+
+    # the tokens a second of a batch: 16 on a CPU, which gains nothing from more, else a whole one
+    prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
+    count = sum(len(rows) * samples * times for rows, samples, times in tables.values())
+    size_of_batch = 16 if model.device.type == "cpu" else policy.BATCH[policy.engine_of(model)]
+    batch = list(islice(cycle(prompts), min(count, size_of_batch)))
+    few = min(32, settings.max_completion_length)
+    how = {"max_new_tokens": few, "temperature": settings.temperature, "progress": False}
+    policy.sample(model, tokenizer, batch, **how)  # with what is done once
+    begin = time.perf_counter()
+    policy.sample(model, tokenizer, batch, **how)
+    rate = len(batch) * few / (time.perf_counter() - begin)
+    rate = processes.gathered(rate)[0]  # several processes must sample the same
+
+    # the share of the questions that is left
+    needed = count * settings.max_completion_length / rate
+    share = min(1.0, seconds / needed)
+    kept = {
+        name: rows.iloc[: max(min(FEWEST, len(rows)), int(share * len(rows)))]
+        for name, (rows, *_) in tables.items()
     }
-
-    def decide() -> dict:
-        # what a rerun asks for again
-        before = run.read_object("sampling.json")
-        if before.get(notebook, {}).get("asked") == asked:
-            return before[notebook]
-
-        # else what a trial says
-        prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
-        rate, share = _share(seconds, model, tokenizer, settings, prompts, questions)
-        kept = {
-            name: max(min(FEWEST, number), int(share * number))
-            for name, (number, *_) in questions.items()
-        }
-        decision = {"asked": asked, "tokens_per_second": rate, "kept": kept}
-        write_json(run.path("sampling.json"), before | {notebook: decision})
-        return decision
-
-    # several processes must sample the same
-    decision = processes.from_first(decide)
-    print("\n".join(_in_words(decision)))
-    return [rows.iloc[: decision["kept"][name]] for name, (rows, *_) in tables.items()]
-
-
-def _share(
-    seconds: float | None,
-    model,
-    tokenizer,
-    settings: Preset,
-    prompts: list[list[dict]],
-    questions: dict[str, list[int]],
-) -> tuple[float, float]:
-    """Return the tokens a second that were measured, and the share of the questions that fits, at
-    most 1.
-
-    A larger batch gives more tokens a second on a GPU, and costs more to try. So 16 completions are
-    tried first. If not everything fits, the batch that the answer would make is tried next, as long
-    as it is much larger and a trial takes less than a tenth of the budget.
-    """
-    limit = settings.max_completion_length
-    tokens = limit * sum(rows * samples * times for rows, samples, times in questions.values())
-    largest = max(rows * samples for rows, samples, _ in questions.values())
-    room = policy.batch_that_fits(model, settings.context)
-    rate = 0.0
-    batch = min(16, largest, room)
-    while True:
-        begin = time.perf_counter()
-        repeated = (prompts * -(-batch // len(prompts)))[:batch]
-        whole = _seconds_of_a_batch(model, tokenizer, repeated, limit, settings.temperature)
-        cost = time.perf_counter() - begin
-        rate = max(rate, batch * limit / whole)
-        share = 1.0 if seconds is None else min(1.0, seconds * rate / tokens)
-        larger = min(room, int(share * largest))
-        if share == 1 or larger < 2 * batch or cost * larger / batch > seconds / 10:
-            return rate, share
-        batch = larger
-
-
-def _seconds_of_a_batch(model, tokenizer, prompts: list, limit: int, temperature: float) -> float:
-    """Return the seconds of one completion of each prompt, the longest at the limit: extrapolated
-    from the time of the prompt and two tokens, and the time of 16 tokens more.
-    """
-    few = min(2, limit)
-    many = min(18, limit)
-    how = {"batch_size": len(prompts), "temperature": temperature, "progress": False}
-
-    def timed(new_tokens: int) -> tuple[float, int]:
-        begin = time.perf_counter()
-        groups = policy.sample(model, tokenizer, prompts, max_new_tokens=new_tokens, **how)
-        took = time.perf_counter() - begin
-        texts = [text for (text,) in groups]
-        # the end token is not in the text
-        steps = 1 + max(map(len, tokenizer(texts, add_special_tokens=False)["input_ids"]))
-        return took, min(new_tokens, steps)
-
-    timed(few)  # with what is done once
-    begun, first = timed(few)
-    ended, last = timed(many)
-    # all may have come to their end sooner
-    step = max(0.0, ended - begun) / max(1, last - first)
-    return begun + step * (limit - few)
-
-
-def _in_words(decision: dict) -> list[str]:
-    """Return a decision as lines of text: what will be sampled and how long that takes, and what of
-    it was left out.
-    """
-    asked = decision["asked"]
-    rate = decision["tokens_per_second"]
-    parts = []
-    left_out = []
-    completions = 0
-    for name, (number, samples, times) in asked["questions"].items():
-        now = decision["kept"][name]
-        completions += now * samples * times
-        part = f"{now} {name}" + (f" × {samples} completions" if samples > 1 else "")
-        parts.append(part + (f", {times} times" if times > 1 else ""))
-        if now < number:
-            # half the 95 % interval of a share of one half, the widest
-            left_out.append(
-                f"{now} of {number} {name} (95 % interval: up to ±{98 / now**0.5:.0f} points, with "
-                f"all ±{98 / number**0.5:.0f})"
-            )
-    whole = completions * asked["max_completion_length"] / rate
-    lines = [
-        f"to sample: {'; '.join(parts)}: at most about {whole:,.0f} s, at {rate:,.0f} tokens a "
-        "second"
-    ]
-    if left_out:
-        lines.append(
-            f"note: sampling_seconds={asked['sampling_seconds']} has room for "
-            f"{'; '.join(left_out)}. sampling_seconds=None lifts the limit."
+    print(f"to sample everything: at most about {needed:,.0f} s, at {rate:,.0f} tokens a second")
+    if share < 1:
+        # half the 95 % interval of a share of one half, the widest
+        left = ", ".join(
+            f"{len(rows)} of {len(tables[name][0])} {name} (95 % interval: up to "
+            f"±{98 / len(rows) ** 0.5:.0f} points)"
+            for name, rows in kept.items()
         )
-    return lines
+        print(
+            f"note: sampling_seconds={seconds} has room for {left}. sampling_seconds=None lifts "
+            "the limit."
+        )
+    return list(kept.values())

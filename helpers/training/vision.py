@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
 from helpers.templates import options_of
-from helpers.training.policy import _gpus
+from helpers.training import policy
 
 
 def not_sampled(processor, engine: str = "transformers") -> dict:
@@ -58,13 +58,8 @@ def sample(
     Through Transformers. temperature: 0 is greedy decoding. The model's training mode and the
     global random state are put back afterwards.
     """
-    was_training = model.training
     completions = []
-    decoding = not_sampled(processor) | {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    if temperature > 0:
-        decoding |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-    model.eval()
-    with torch.random.fork_rng(_gpus(model)), torch.no_grad():
+    with torch.random.fork_rng(policy.gpus(model)), policy.while_sampling(model):
         torch.manual_seed(seed)
         for start in range(0, len(prompts), batch_size):
             part = slice(start, start + batch_size)
@@ -79,10 +74,9 @@ def sample(
                 **inputs,
                 max_new_tokens=max_new_tokens,
                 pad_token_id=processor.tokenizer.pad_token_id,
-                **decoding,
+                **not_sampled(processor) | policy.decoding(temperature),
             )[:, inputs["input_ids"].shape[1] :]
             completions += processor.tokenizer.batch_decode(written, skip_special_tokens=True)
-    model.train(was_training)
     return completions
 
 

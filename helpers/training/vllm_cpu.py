@@ -10,11 +10,9 @@ weights before each round of sampling.
 import contextlib
 import logging
 import os
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache
 
-import numpy as np
 import torch
 
 from helpers.environment import quiet
@@ -35,8 +33,8 @@ def attach(model, settings: Preset) -> None:
 
     The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked
     if they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
-    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if the engine
-    does not start, or if Unsloth did without one beside a GPU.
+    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if Unsloth did
+    without one beside a GPU.
     """
     if settings.engine != "vllm" or getattr(model, "vllm_engine", None) is not None:
         return
@@ -66,14 +64,13 @@ def attach(model, settings: Preset) -> None:
 
 
 @cache
-def start(model: str, context: int, **options):
+def start(model: str, context: int):
     """Return a `vllm.LLM` with this model's shape and no weights yet, for prompts and completions
     of `context` tokens together.
 
     One for each model and context, which lasts as long as the process: the end of one takes its
     process group from all others.
-    model: a folder or a hub name. options: further arguments of `vllm.LLM`. ValueError, in a
-    sentence, if it does not start.
+    model: a folder or a hub name.
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
@@ -84,26 +81,18 @@ def start(model: str, context: int, **options):
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere),
-        random_state_kept(),  # vLLM seeds all random numbers
     ):
-        try:
-            from vllm import LLM
+        from vllm import LLM
 
-            return LLM(
-                model=model,
-                load_format="dummy",
-                dtype="float32",
-                max_model_len=context,
-                enforce_eager=True,
-                # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
-                enable_chunked_prefill=False,
-                **options,
-            )
-        except Exception as error:
-            raise ValueError(
-                f"vLLM did not start (the environment gives its cache {_CACHE}="
-                f"{os.environ[_CACHE]} GB): {' '.join(str(error).split())[:300]}"
-            ) from error
+        return LLM(
+            model=model,
+            load_format="dummy",
+            dtype="float32",
+            max_model_len=context,
+            enforce_eager=True,
+            # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
+            enable_chunked_prefill=False,
+        )
 
 
 def put_weights(engine, model) -> None:
@@ -132,17 +121,16 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
     from peft.utils.integrations import dequantize_module_weight
 
     base = model.get_base_model() if isinstance(model, PeftModel) else model
-    adapted = [name for name, layer in base.named_modules() if isinstance(layer, BaseTunerLayer)]
     for name, module in base.named_modules():
-        if any(name.startswith(f"{outer}.") for outer in adapted):
+        if "lora_" in name or name.endswith(".base_layer"):
             continue
-        layer = module.get_base_layer() if name in adapted else module
+        adapted = isinstance(module, BaseTunerLayer)
+        layer = module.get_base_layer() if adapted else module
         for kind, value in layer.named_parameters(recurse=False):
             value = (dequantize_module_weight(layer) if kind == "weight" else value).float()
-            on = name in adapted and not (module.merged or module.disable_adapters)
-            if on and kind == "weight":
-                here = [adapter for adapter in module.active_adapters if adapter in module.lora_A]
-                value = value + sum(module.get_delta_weight(adapter).float() for adapter in here)
+            if kind == "weight" and adapted and not (module.merged or module.disable_adapters):
+                for adapter in set(module.active_adapters) & set(module.lora_A):
+                    value = value + module.get_delta_weight(adapter).float()
             yield f"{name}.{kind}", value
 
 
@@ -182,18 +170,3 @@ def rollout(model, tokenizer) -> Callable | None:
         }
 
     return sampled
-
-
-@contextlib.contextmanager
-def random_state_kept(devices: Sequence = ()) -> Iterator[None]:
-    """Leave the random numbers of Python, NumPy and torch, on the CPU and on these GPUs, as they
-    are before.
-    """
-    of_python = random.getstate()
-    of_numpy = np.random.get_state()
-    try:
-        with torch.random.fork_rng(devices):
-            yield
-    finally:
-        random.setstate(of_python)
-        np.random.set_state(of_numpy)

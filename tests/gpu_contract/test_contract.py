@@ -132,21 +132,3 @@ def test_the_list_of_what_enters_the_loss_is_what_the_libraries_read(computed):
         read |= set().union(*(kept.get(name, set()) for name in through))
     assert read >= _BESIDE_THE_LOSS
     assert (read & known) - _BESIDE_THE_LOSS | _OF_SAMPLING == set(OF_THE_LOSS)
-
-
-def test_an_engine_can_sleep_once_per_generation_however_many_turns_it_has():
-    """What `policy.sleep_once` relies on: the flag alone decides in TRL, and Unsloth wakes."""
-    trls = functions("trl/trainer/grpo_trainer.py")
-    assert "self._generate(" in ast.unparse(trls["_generate_and_score_completions"])
-    assert {"_generate_single_turn", "_tool_call_loop"} <= of(trls["_generate"], "self")
-    assert "self._generate_single_turn(" in ast.unparse(trls["_tool_call_loop"])
-    generate = functions("trl/generation/vllm_generation.py")["generate"]
-    guarded = [
-        ast.unparse(node)
-        for node in ast.walk(generate)
-        if isinstance(node, ast.If) and "enable_sleep_mode" in of(node.test, "self")
-    ]
-    for call in ("self.llm.wake_up(", "self.llm.sleep("):
-        assert ast.unparse(generate).count(call) == "".join(guarded).count(call) == 1
-    unsloths = ast.unparse(functions("unsloth_zoo/vllm_utils.py")["new_generate"])
-    assert unsloths.index("self.wake_up()") < unsloths.index("original_generate(")

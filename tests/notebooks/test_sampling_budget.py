@@ -1,6 +1,4 @@
-"""A notebook with a small budget for its sampling: it answers fewer questions, says so, and keeps
-its decision.
-"""
+"""A notebook with a small budget for its sampling: it answers fewer questions, and says so."""
 
 import json
 import re
@@ -15,28 +13,15 @@ FEW = "note: sampling_seconds=0.001 has room for 8 of {} (95 % interval: up to Â
 
 @pytest.fixture
 def small(executed):
-    """A copy of the executed run, in which nothing is decided yet."""
+    """A copy of the executed run."""
     shutil.copytree(executed.folder, runs_folder() / "small", dirs_exist_ok=True)
-    run = Run("small")
-    run.path("sampling.json").unlink()
-    return run
+    return Run("small")
 
 
-def test_without_a_budget_the_embedded_model_answers_all_and_the_cost_is_printed(executed):
-    decided = executed.read_object("sampling.json")
-    assert {number: entry["kept"] for number, entry in decided.items()} == {
-        "02": {"questions": 32},
-        "03": {"questions": 16},
-        "05": {
-            "held-out questions": 128,
-            "questions for pass@k": 16,
-            "questions of another kind": 128,
-        },
-    }
+def test_without_a_budget_the_embedded_model_answers_all(executed):
     for name in ("02_reward_functions", "03_grpo_training", "05_merge_and_inference"):
         copy = executed.require(f"notebooks/{name}.ipynb").read_text(encoding="utf-8")
-        assert re.search(r"to sample: .* at most about [\d,]+ s, at [\d,]+ tokens a second", copy)
-        assert "sampling_seconds=" not in copy, "nothing was left out"
+        assert "to sample everything" not in copy and "sampling_seconds=" not in copy
 
 
 @pytest.mark.slow

@@ -187,13 +187,10 @@ def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_
         "original": "unsloth/Qwen3-4B",
         "revision": "0123456789abcdef",
         "quantised": "before",
-        "layers": 252,
-        "layers_in_4_bits": 240,
-        "fingerprint": "12ab",
     }
     said = (
         "The model that the adapter was trained on: unsloth/Qwen3-4B-unsloth-bnb-4bit (revision "
-        "0123456789ab), stored in 4 bits: 240 of 252 linear layers, fingerprint 12ab."
+        "0123456789ab), stored in 4 bits."
     )
     into = "It was merged into the original weights, those of unsloth/Qwen3-4B."
     for way in ("original", "dequantised"):

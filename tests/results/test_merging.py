@@ -354,7 +354,7 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
         weight = own.get_submodule(name).weight
         assert torch.equal(weight, original.get_submodule(name).weight) == (name == KEPT)
     assert not torch.equal(own.get_submodule(KEPT).weight, fresh.get_submodule(KEPT).weight)
-    another = replace(base, fingerprint="0" * 16)
+    another = replace(base, revision="0" * 40)
     for load in (
         lambda: merging.load_base(another, torch.float32, dequantised=True),
         lambda: policy.load(replace(settings, backend=backend), another),

@@ -84,20 +84,6 @@ def test_in_jupyter_one_figure_or_line_is_renewed_in_place_and_no_line_is_printe
     assert len(drawn) == 4 and update.call_count == 3 and capsys.readouterr().out == ""
 
 
-def test_a_front_end_that_can_be_asked_is_a_person(monkeypatch):
-    def shown_how() -> tuple[bool, bool]:
-        watching = Watch(None, diagnose, dashboard)
-        return watching.live, watching.in_place
-
-    assert shown_how() == (False, False), "nobody sits at a test"
-    kernel = SimpleNamespace(_allow_stdin=True)
-    shell = SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=kernel))
-    monkeypatch.setitem(sys.modules, "IPython", shell)
-    assert shown_how() == (True, True)
-    kernel._allow_stdin = False  # as nbclient leaves it, which papermill runs notebooks with
-    assert shown_how() == (False, True)
-
-
 def test_a_finding_is_told_once_at_the_step_where_it_is_first_found(run, capsys):
     history = History(run)
     watching = Watch(history, diagnose, dashboard)

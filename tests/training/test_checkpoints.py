@@ -124,6 +124,10 @@ def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
     start = TrainerState(global_step=4)
     History(run, resumed_from=folder).on_train_begin(None, start, None, model=model)
     assert all(now.equal(then) for now, then in zip(weights, saved, strict=True))
+    config = folder / "adapter_config.json"
+    config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 16'))
+    with pytest.raises(ValueError, match=r"has lora_rank=4 and lora_alpha=16, not 4 and 8"):
+        checkpoints.load_adapter(model, folder)
 
 
 # --- Beginning ------------------------------------------------------------------------------------
@@ -203,6 +207,25 @@ def test_any_other_training_starts_anew_with_the_last_one_set_aside_whole(
     assert list(contents(run.folder / "checkpoints")) == ["settings.json"]
     checkpoint(run, 1)
     assert checkpoint_step(begin(run, settings, seed)) == 1, "and the new one can be continued"
+
+
+def test_a_finished_training_is_named_before_it_is_replaced_or_gone_on_from(run, capsys):
+    begin(run, POCKET, 1, from_adapter=False)
+    assert capsys.readouterr().out == "", "there is none"
+    run.record("training", steps=32, data="f00d")
+    run.path("metrics.csv").write_text("step\n")
+    note = f"note: {run.show()} holds a finished training of 32 steps, which this one replaces when"
+    longer = replace(POCKET, max_steps=64)
+    for can, offered in ((False, True), (None, False), (True, False)):
+        assert begin(run, longer, 1, from_adapter=can) is None
+        said = capsys.readouterr().out
+        assert said.startswith(note) and ("from_adapter=True goes on" in said) == offered
+    checkpoint(run, 4)
+    assert checkpoint_step(begin(run, longer, 1, from_adapter=True)) == 4
+    assert begin(run, longer, 1, from_adapter=False) is None, "another training"
+    run.record("data", fingerprint="beef")
+    with pytest.raises(ValueError, match="was trained on other data"):
+        begin(run, longer, 1, from_adapter=True)
 
 
 # --- Keeping --------------------------------------------------------------------------------------

@@ -139,25 +139,3 @@ def test_a_family_whose_language_part_is_no_model_is_refused_at_the_start(tmp_pa
     with pytest.raises(ValueError, match=r"reads pictures and this run has none.*\(mistral3\)"):
         memory.check(settings, L4)
     assert memory.check(settings, L4, sees=True)
-
-
-def test_the_tower_and_the_pictures_are_counted_only_in_a_run_that_has_some(tmp_path):
-    CONFIGS["gemma3"].save_pretrained(tmp_path)
-    settings = replace(POCKET, model=str(tmp_path))
-    lines, seen = memory.check(settings, L4), memory.check(settings, L4, sees=True)
-    assert "a picture" not in lines[0] and "a picture" in seen[0]
-
-
-def test_vllm_stays_awake_beside_a_model_that_sees(monkeypatch):
-    preset = PRESETS["vision_4b"]
-    shape = memory.shape_of(preset.model)
-    found = memory.estimate(preset, shape, 24.2e9)
-    share = 0.6 * 24.2e9 - found.held["frozen weights"]
-    assert found.training["vLLM awake"] == found.sampling["vLLM engine"] == pytest.approx(share)
-    asleep = memory.estimate(preset, replace(shape, tower_parameters=0), 24.2e9)
-    assert asleep.training["vLLM asleep"] == 1e9
-    greedy = replace(preset, gpu_memory_utilization=0.9)
-    with pytest.raises(ValueError, match=r"vLLM cannot sleep.*lower gpu_memory_utilization first"):
-        memory.check(greedy, L4)
-    monkeypatch.setenv("UNSLOTH_VLLM_STANDBY_VISION", "1")
-    assert "vLLM asleep" in memory.estimate(preset, shape, 24.2e9).training

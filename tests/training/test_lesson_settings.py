@@ -1,11 +1,7 @@
 """The settings of the lessons that ship with a small model of their own."""
 
-import ast
-
-import nbformat
 import pytest
 
-from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.training import lessons
 
@@ -30,17 +26,3 @@ def test_another_model_has_none_of_them_and_needs_a_learning_rate():
         settings(model="org/other")
     found = settings(model="org/other", learning_rate=1e-6)
     assert (found.model, found.learning_rate) == ("org/other", 1e-6) and found.beta != 0.02
-
-
-@pytest.mark.parametrize(("machine", "in_4_bits"), [(CPU, True), (T4, False)])
-def test_notebook_11_trains_its_small_model_in_4_bits_where_the_machine_can(machine, in_4_bits):
-    """Through Transformers, a card without bfloat16 cannot, and is refused with them."""
-    cells = nbformat.read(PROJECT / "notebooks" / "11_vision.ipynb", as_version=4).cells
-    (source,) = (cell.source for cell in cells if "small = {" in cell.source)
-    (small,) = (
-        node.value
-        for node in ast.parse(source).body
-        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "small"
-    )
-    values = eval(ast.unparse(small), {"machine": machine, "source": None})
-    assert lessons.settings("pocket", machine, values, {}).load_in_4bit == in_4_bits

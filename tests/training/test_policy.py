@@ -5,7 +5,6 @@ behind.
 import random
 from contextlib import nullcontext
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from transformers import AutoModelForCausalLM
 from helpers.presets import PRESETS
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
-from helpers.training.memory import config_of
 from helpers.training.policy import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -200,84 +198,25 @@ def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, ids):
         assert complete(ids, [0] * 6) == [[[]]] * 6, "a prompt without room is no reason to stop"
 
 
-def test_within_one_context_the_random_numbers_go_on_and_torchs_are_left_alone(
-    model, tokenizer, ids
-):
-    def drawn(seed):
-        with policy.continuing(model, tokenizer, max_new_tokens=40, seed=seed) as complete:
-            return complete(ids), complete(ids)
-
-    torch.manual_seed(5)
-    state = torch.get_rng_state()
-    first, second = drawn(5)
-    assert first != second and drawn(5) == (first, second) != drawn(2)
-    assert torch.equal(torch.get_rng_state(), state)
-    # without a seed it goes on with torch's own, which was seeded with the same number
-    assert drawn(None) == (first, second)
-    assert not torch.equal(torch.get_rng_state(), state) and drawn(None) != (first, second)
+# --- On a GPU that is full ----------------------------------------------------------------------
 
 
-# --- Refused --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "bad", [{"temperature": -0.1}, {"temperature": float("nan")}, {"samples": 0}]
-)
-def test_a_bad_argument_is_named_with_its_value(model, tokenizer, bad):
-    ((name, value),) = bad.items()
-    with pytest.raises(ValueError, match=f"{name}={value}"):
-        texts(model, tokenizer, **bad)
-
-
-@pytest.mark.parametrize(("free", "batch"), [(1e12, 256), (1e6, 1), (1e9, 32)])
-def test_a_batch_on_a_gpu_fills_its_free_memory_and_no_more(monkeypatch, free, batch):
-    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2 * free))
-    larger = config_of(FOLDER) | {"num_hidden_layers": 100, "vocab_size": 1_000_000}
-    config, device = SimpleNamespace(to_dict=lambda: larger), torch.device("cuda")
-    # a sequence: 500 tokens x 25,600 bytes of keys and values, and 12 MB of logits
-    assert policy.batch_that_fits(SimpleNamespace(config=config, device=device), 500) == batch
-
-
-@pytest.mark.parametrize(
-    ("batch", "took", "free", "then"),
-    [(16, 1e9, 3e9, 32), (16, 1e9, 2e9, 16), (200, 1e9, 9e9, 256), (256, 1e9, 9e9, 256)],
-)
-def test_a_model_of_unknown_shape_begins_small_on_a_gpu_and_grows_with_the_room(
-    monkeypatch, batch, took, free, then
-):
-    for name, value in (
-        ("mem_get_info", (free, 2 * free)),
-        ("max_memory_allocated", 5e9 + took),
-        ("memory_allocated", 5e9),
-        ("reset_peak_memory_stats", None),
-    ):
-        monkeypatch.setattr(torch.cuda, name, lambda device, value=value: value)
-
-    def on(device: str, **more):
-        config = SimpleNamespace(to_dict=lambda: config_of(FOLDER) | more)
-        return SimpleNamespace(config=config, device=torch.device(device))
-
-    unknown = on("cuda", num_experts=8)
-    assert policy.batch_that_fits(unknown, 500) == 16
-    assert policy.larger_batch(unknown, batch) == then
-    assert policy.batch_that_fits(on("cpu", num_experts=8), 500) == 256
-    for other in (on("cpu", num_experts=8), on("cuda")):
-        assert policy.larger_batch(other, batch) == batch
-
-
-def test_every_prompt_is_answered_once_in_its_place_while_batches_grow(
-    model, tokenizer, monkeypatch
-):
+def test_a_batch_that_a_gpu_has_no_room_for_is_halved_from_then_on(model, tokenizer, monkeypatch):
     expected = texts(model, tokenizer, temperature=0)
-    monkeypatch.setattr(policy, "batch_that_fits", lambda model, tokens: 1)
-    sizes = []
-    monkeypatch.setattr(
-        policy, "larger_batch", lambda model, batch: sizes.append(batch) or 2 * batch
-    )
-    assert texts(model, tokenizer, temperature=0) == expected
-    assert sizes == [1, 2, 4], "1 + 2 + 3 of six prompts"
-    texts(model, tokenizer, temperature=0, batch_size=1)
-    assert len(sizes) == 3, "a size that was asked for stays"
+    generate, sizes = model.generate, []
+
+    def small(input_ids, **given):
+        sizes.append(len(input_ids))
+        if len(input_ids) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory.")
+        return generate(input_ids=input_ids, **given)
+
+    monkeypatch.setattr(model, "generate", small)
+    assert len(PROMPTS) == 6 and texts(model, tokenizer, temperature=0) == expected
+    assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
+    monkeypatch.setattr(model, "generate", lambda **given: small([0] * 3))
+    with pytest.raises(torch.OutOfMemoryError):  # of a single prompt there is no half
+        texts(model, tokenizer)
 
 
 def test_a_cell_that_trains_is_not_run_twice_on_one_model():
@@ -323,19 +262,6 @@ def test_both_backends_are_the_same_policy_before_and_after_sampling():
         )
 
 
-def test_a_merged_folder_is_loaded_in_the_precision_in_which_it_is_stored(tokenizer, tmp_path):
-    stored = load()
-    stored.save_pretrained(tmp_path)
-    tokenizer.save_pretrained(tmp_path)
-    settings = replace(PRESETS["pocket"], model=str(tmp_path), load_in_4bit=False)
-    found, read = policy.load(settings, merged=True)
-    assert read.get_vocab() == tokenizer.get_vocab()
-    assert type(found) is type(stored), "without Unsloth"
-    weights = found.state_dict()
-    assert all(torch.equal(weights[name], weight) for name, weight in stored.state_dict().items())
-    assert policy.load(settings)[0].dtype == torch.bfloat16, "as for a training"
-
-
 def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(model, monkeypatch):
     """Unsloth falls back to its own sampling on some cards; an engine in 32 bits would take half
     the card.
@@ -348,26 +274,3 @@ def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(mod
         vllm_cpu.attach(model, replace(pocket, engine="vllm"))
     vllm_cpu.attach(model, pocket)
     assert not hasattr(model, "vllm_engine")
-
-
-def test_an_engine_sleeps_once_per_generation_even_if_one_fails():
-    """Stand-ins for TRL's loop and the engine; `tests/gpu_contract` reads that they are alike."""
-    slept, asleep = [], SimpleNamespace(is_sleeping=lambda: False)
-    asleep.vllm_config = SimpleNamespace(model_config=SimpleNamespace(enable_sleep_mode=True))
-    engine = SimpleNamespace(llm_engine=asleep, sleep=lambda level: slept.append(level))
-    generation = SimpleNamespace(enable_sleep_mode=True)
-
-    def generate(prompts):
-        slept.extend("turn" for _ in prompts if generation.enable_sleep_mode)
-        return prompts[0]
-
-    trainer = SimpleNamespace(
-        vllm_generation=generation,
-        _generate=generate,
-        model=SimpleNamespace(vllm_engine=engine),
-    )
-    policy.sleep_once(trainer)
-    assert trainer._generate(["a", "b"]) == "a" and slept == [1]
-    with pytest.raises(IndexError):
-        trainer._generate([])
-    assert slept == [1, 1]

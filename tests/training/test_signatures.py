@@ -32,7 +32,7 @@ CALLED = {
     "load_lora": "unsloth_zoo.vllm_utils.load_lora",
 }
 SIGNATURES = """
-import ast, inspect, json, re, sys, textwrap
+import inspect, json, re, sys
 import unsloth, trl, unsloth_zoo.vllm_utils
 from unsloth.models import rl
 
@@ -46,11 +46,6 @@ def taken(name):
 signatures = {name: taken(name) for name in sys.argv[1:]}
 # as on a GPU; the __init__ of its trainer takes anything
 rl._patch_trl_rl_trainers("grpo_trainer")
-sources = [textwrap.dedent(inspect.getsource(each)) for each in trl.GRPOTrainer.__mro__[:-1]]
-stored = [node for source in sources for node in ast.walk(ast.parse(source))
-          if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)]
-kept = {node.attr for node in stored if ast.unparse(node.value) == "self"}
-signatures["trainer"] = sorted(kept | set(dir(trl.GRPOTrainer)))
 signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
@@ -206,7 +201,8 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
 ):
     assert set(policy.SEEING_THROUGH_VLLM) <= set(signatures["vllm sees"])
     assert tuple(signatures["vllm never"]) == policy.WITHOUT_VLLM
-    assert tuple(signatures["vllm from 8.0"]) == policy.WITHOUT_VLLM_BELOW_8
+    for kind in signatures["vllm from 8.0"]:
+        assert kind.startswith(policy.WITHOUT_VLLM_BELOW_8)
     assert signatures["language names"] == policy._LANGUAGE_NAMES
     settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
     card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")
@@ -214,14 +210,13 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
     gemma4 = {"model_type": "gemma4", "vision_config": {}, "text_config": {}}
     for config, machine, sees, left_out in (
         ({"model_type": "qwen3_vl", "vision_config": {}}, card, True, None),
-        ({"model_type": "llava", "vision_config": {}}, card, True, "for pictures and llava"),
+        ({"model_type": "llava", "vision_config": {}}, card, True, "for llava and pictures"),
         ({"model_type": "qwen3"}, t4, False, None),
         ({"model_type": "gpt_oss"}, card, False, "for gpt_oss"),
         ({"model_type": "gpt_oss"}, none, False, None),  # vllm_cpu is not Unsloth's
         (gemma4, card, False, None),
-        (gemma4, t4, False, r"for gemma4 below compute capability 8.0 \(NVIDIA Card: 7.5\)"),
-        (gemma4, t4, True, "for gemma4 below"),
-        ({"model_type": "x", "text_config": {"model_type": "gemma4_text"}}, t4, False, "for x"),
+        (gemma4, t4, False, r"for gemma4 on NVIDIA Card \(compute capability 7.5\)"),
+        (gemma4, t4, True, "for gemma4 and pictures on"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
         found = policy.for_model(settings, machine, sees=sees)
@@ -233,27 +228,3 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
             assert found == replace(settings, thinking=thinking) and not said
     # a preset's model of text needs no config.json, and so no network
     assert policy.for_model(PRESETS["l4"], card) == PRESETS["l4"]
-
-
-def read_of_a_trainer() -> set[str]:
-    """The attributes of the trainer that the notebooks and helpers read, set or call."""
-    cells = [
-        "".join(cell["source"])
-        for path in NOTEBOOKS.glob("*.ipynb")
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]
-        if cell["cell_type"] == "code"
-    ]
-    modules = [path.read_text(encoding="utf-8") for path in PROJECT.glob("helpers/*/*.py")]
-    return {
-        node.attr
-        for source in cells + modules
-        for node in ast.walk(ast.parse(source))
-        if isinstance(node, ast.Attribute)
-        and ast.unparse(node.value) in ("trainer", "self.trainer", "result.trainer")
-    }
-
-
-def test_what_is_read_of_the_trainer_is_there_on_a_gpu(signatures):
-    read = read_of_a_trainer()
-    assert read >= {"train", "state", "model", "remove_callback", "reward_func_names", "args"}
-    assert read <= set(signatures["trainer"])

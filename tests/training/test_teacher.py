@@ -16,41 +16,21 @@ from datasets import Dataset
 from transformers import AutoTokenizer
 from trl import GRPOTrainer
 
+from examples.distillation import learn_from
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.training.policy import learn_from, sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 TASK = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
-
-
-def logged(trainer, name: str) -> list[float]:
-    return [row[name] for row in trainer.state.log_history if "reward" in row]
 
 
 def test_the_policy_moves_to_its_teacher_by_the_kl_alone(fresh, config, tmp_path):
     def zero(completions, **columns):
         return [0.0] * len(completions)
 
-    def divergence(teacher, model, tokenizer) -> float:
-        """KL(teacher || policy), exact, over the tokens of what the policy writes."""
-        prompts = [list(prompt) for prompt in TASK["prompt"].head(16)]
-        texts = sample(model, tokenizer, prompts, max_new_tokens=24, progress=False)
-        said = [
-            tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False) + text
-            for prompt, (text,) in zip(prompts, texts, strict=True)
-        ]
-        ids = tokenizer(said, padding=True, padding_side="right", return_tensors="pt")
-        with torch.no_grad():
-            q, p = (one(**ids).logits.float().log_softmax(-1) for one in (teacher, model))
-        each = (q.exp() * (q - p)).sum(-1)
-        return (each * ids["attention_mask"]).sum().item() / ids["attention_mask"].sum().item()
-
-    def trained(spoilt: float, steps: int) -> tuple[float, float, float]:
-        """A spoilt pocket model, taught by the pocket model: the KL that TRL logs first, and the
-        exact one before and after.
-        """
+    def kl(spoilt: float, steps: int) -> list[float]:
+        """The KL of each step of a spoilt pocket model that the pocket model teaches."""
         teacher, _ = fresh(load_in_4bit=False)
         model, tokenizer = fresh(load_in_4bit=False)
         torch.manual_seed(1)
@@ -67,14 +47,13 @@ def test_the_policy_moves_to_its_teacher_by_the_kl_alone(fresh, config, tmp_path
             reward_funcs=[zero],
             train_dataset=Dataset.from_pandas(TASK),
         )
-        before = divergence(teacher, model, tokenizer)
         learn_from(trainer, teacher, tokenizer)
         trainer.train()
-        return logged(trainer, "kl")[0], before, divergence(teacher, model, tokenizer)
+        return [row["kl"] for row in trainer.state.log_history if "reward" in row]
 
-    assert trained(0.0, 1) == pytest.approx((0.0, 0.0, 0.0), abs=1e-4)
-    kl, before, after = trained(0.4, 6)
-    assert kl > 0.05 and after < 0.8 * before
+    assert kl(0.0, 1) == pytest.approx([0.0], abs=1e-4)
+    first, *_, last = kl(0.4, 8)
+    assert first > 0.05 and last < 0.6 * first
 
 
 def test_a_teacher_with_other_tokens_is_refused_by_name():

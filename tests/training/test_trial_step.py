@@ -2,12 +2,10 @@
 does not suffice.
 """
 
-import random
 import time
 from contextlib import nullcontext
 from dataclasses import replace
 
-import numpy as np
 import pandas as pd
 import pytest
 import torch
@@ -100,7 +98,6 @@ def test_it_leaves_no_trace(policy, tried, interrupted):
     rewards = [format_reward, broken_reward] + [interrupts_reward] * interrupted
     model.train()
     before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
-    generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
     with pytest.raises(SystemExit, match="something else") if interrupted else nullcontext():
         tried(rewards, ROWS[:1])  # fewer rows than a round takes are repeated
     after = model.state_dict()
@@ -109,21 +106,15 @@ def test_it_leaves_no_trace(policy, tried, interrupted):
         assert torch.equal(after[name], weight) and after[name].dtype == weight.dtype
     assert all(parameter.grad is None for parameter in model.parameters())
     assert model.training
-    assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
-    assert np.array_equal(np.random.get_state()[1], generators[2])
 
 
 def test_the_forecast_multiplies_and_says_at_most():
     settings = replace(SETTINGS, max_steps=500, gradient_accumulation_steps=2)
-    step, share, whole = forecast(Trial(120.0, 36.0, 27.0, None, {}), settings)
+    step, share, whole = forecast(Trial(120.0, 36.0, 27.0, None), settings)
     assert "first step takes 120.0 s" in step and step.endswith("the second 36.0 s")
     assert share == "sampling is 75% of the second step"
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
-    scores = {"short": [1.0, 1.0], "right": [0.0, 0.0], "long": [0.2, 0.3]}
-    *lines, said = forecast(Trial(3.0, 3.0, 1.0, 2_345_000_000, scores), settings)
-    assert said.startswith(
-        "note: short gave 1.0 to each of 2 completions"
-    )  # none is right at its limit
+    lines = forecast(Trial(3.0, 3.0, 1.0, 2_345_000_000), settings)
     *_, whole, last = lines
     assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 
@@ -139,29 +130,34 @@ def test_memory_that_runs_out_is_one_sentence_that_says_what_helps(tried, policy
     assert list(policy[0].peft_config) == ["default"]
 
 
+@pytest.mark.parametrize(("cut", "thinking"), [(4, None), (5, None), (5, False)])
+def test_a_limit_that_cuts_off_more_than_half_is_refused_with_what_helps(cut, thinking):
+    settings = replace(SETTINGS, thinking=thinking)
+    lengths = [21] * cut + [20] * (
+        8 - cut
+    )  # of 20 tokens; the end token is the last of a whole one
+    if cut == 4:
+        trial_step.check_limit(lengths, settings)
+        return
+    with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
+        trial_step.check_limit(lengths, settings)
+    assert ("thinking=False" in str(error.value)) == (thinking is None)
+
+
 # --- A notebook's own sampling --------------------------------------------------------------------
 
 
-def planned(rows=64) -> dict:
-    return {"questions": (pd.concat([ROWS] * 2)[:rows], 1, 2), "of them": (ROWS[:20], 4, 1)}
-
-
 @pytest.fixture
-def within(policy, run, monkeypatch):
-    """A function from a budget to how many questions of each table are kept, on a machine of which
-    `takes` says how many seconds a batch takes.
+def within(policy, monkeypatch):
+    """A function from a budget to how many questions of each table are kept, on a machine whose
+    first batch takes `takes` seconds: 16 completions, all of their 20 tokens.
     """
 
-    def within(seconds, takes=None, rows=64, name="05", **differs) -> list[int]:
-        if takes is not None:
-            monkeypatch.setattr(
-                trial_step,
-                "_seconds_of_a_batch",
-                lambda model, tokenizer, prompts, limit, _: takes(len(prompts), limit),
-            )
-        settings = replace(SETTINGS, **differs)
-        tables = planned(rows)
-        kept = trial_step.questions_within(seconds, run, name, *policy, settings, tables)
+    def within(seconds, takes, rows=64, **differs) -> list[int]:
+        tables = {"questions": (pd.concat([ROWS] * 2)[:rows], 1, 2), "of them": (ROWS[:20], 4, 1)}
+        clock = iter([0.0, takes])
+        monkeypatch.setattr(trial_step.time, "perf_counter", lambda: next(clock))
+        kept = trial_step.questions_within(seconds, *policy, replace(SETTINGS, **differs), tables)
         for table, (given, *_) in zip(kept, tables.values(), strict=True):
             assert list(table["question"]) == list(given["question"][: len(table)])
         return [len(table) for table in kept]
@@ -169,102 +165,27 @@ def within(policy, run, monkeypatch):
     return within
 
 
-def of_tokens(batch, limit):
-    """A CPU: twice the completions take twice as long, 100 tokens a second."""
-    return batch * limit / 100
-
-
-def of_steps(batch, limit):
-    """A GPU: a batch of any size takes as long."""
-    return limit / 10
-
-
-def endless(batch, limit):
-    """A machine on which nothing comes to its end."""
-    return 1e6
-
-
-def test_without_a_limit_all_questions_are_kept_and_what_they_take_is_printed_first(within, capsys):
-    assert within(None, of_tokens) == [64, 20]
-    assert capsys.readouterr().out == (
-        # 208 completions of 20 tokens
-        "to sample: 64 questions, 2 times; 20 of them × 4 completions: at most about 42 s, at 100 "
-        "tokens a second\n"
-    )
-
-
 def test_auto_binds_no_embedded_model_on_the_slowest_machine_and_any_other(within, capsys):
-    assert within("auto", endless) == [64, 20]
-    assert "note" not in capsys.readouterr().out
-    assert within("auto", endless, model="unsloth/Qwen3-4B") == [8, 8]
+    assert within("auto", 1e6) == within(None, 1e6) == [64, 20]
+    assert capsys.readouterr().out == ""
+    assert within("auto", 1e6, model="unsloth/Qwen3-4B") == [8, 8]
 
 
 def test_of_every_table_the_same_share_is_kept_and_what_is_left_out_is_printed(within, capsys):
-    # half of 41.6 s
-    assert within(20.8, of_tokens) == [32, 10]
-    printed = capsys.readouterr().out
-    assert "to sample: 32 questions, 2 times; 10 of them × 4 completions: at most about 21 s" in (
-        printed
+    # 208 completions of 20 tokens, at 100 tokens a second: 41.6 s
+    assert within(41.7, 3.2) == [64, 20]
+    everything = "to sample everything: at most about 42 s, at 100 tokens a second\n"
+    assert capsys.readouterr().out == everything
+    assert within(20.9, 3.2) == [32, 10]
+    assert capsys.readouterr().out == everything + (
+        "note: sampling_seconds=20.9 has room for 32 of 64 questions (95 % interval: up to ±17 "
+        "points), 10 of 20 of them (95 % interval: up to ±31 points). sampling_seconds=None lifts "
+        "the limit.\n"
     )
-    assert (
-        "note: sampling_seconds=20.8 has room for 32 of 64 questions (95 % interval: up to ±17 "
-        "points, with all ±12); 10 of 20 of them" in printed
-    )
-    assert "sampling_seconds=None lifts the limit" in printed
-
-
-def test_if_a_larger_batch_gives_more_tokens_a_second_it_is_tried_before_anything_is_left_out(
-    within,
-):
-    tried = []
-
-    def takes(batch, limit):
-        tried.append(batch)
-        return of_steps(batch, limit)
-
-    # 16 at a time would need 26 s, 80 at a time 5.2 s
-    assert within(15, takes) == [64, 20] and len(tried) > 1 and tried == sorted(tried)
-
-
-def test_a_rerun_gets_the_same_questions_on_another_machine_unless_it_asks_for_others(within, run):
-    assert within(20.8, of_tokens) == [32, 10]
-    assert within(20.8, endless) == [32, 10]
-    assert within(20.8, endless, name="02") == [8, 8], "each notebook for itself"
-    assert within(20.8, endless) == [32, 10]
-    assert within(41.6, of_tokens) == [64, 20]
-    assert within(6.24, of_tokens, rows=60) == [9, 8], "never fewer than eight"
-
-
-def test_a_small_budget_on_the_real_model_leaves_the_random_numbers_alone(within, capsys):
-    state = torch.get_rng_state()
-    assert within(1e-3) == [8, 8]
-    assert "has room for 8 of 64 questions" in capsys.readouterr().out
-    assert torch.equal(torch.get_rng_state(), state)
-
-
-@pytest.mark.parametrize(("ends_after", "limit"), [(100, 200), (9, 200), (1, 200), (100, 10)])
-def test_a_batch_to_its_limit_is_extrapolated_from_a_few_tokens(monkeypatch, ends_after, limit):
-    """A clock that a sampling moves: 3 s for the prompts, half a second for each token."""
-    clock = [0.0]
-
-    def sample(model, tokenizer, prompts, *, max_new_tokens, **how):
-        first = 10.0 if clock[0] == 0 else 0.0  # what is done once
-        steps = min(max_new_tokens, ends_after + 1)  # the end token is one
-        clock[0] += first + 3 + 0.5 * steps
-        return [["a " * min(steps, ends_after)] for _ in prompts]
-
-    def tokenizer(texts, add_special_tokens):
-        return {"input_ids": [text.split() for text in texts]}
-
-    monkeypatch.setattr(trial_step.policy, "sample", sample)
-    monkeypatch.setattr(trial_step.time, "perf_counter", lambda: clock[0])
-    found = trial_step._seconds_of_a_batch(None, tokenizer, [[]] * 4, limit, 1.0)
-    expected = 3 + 0.5 * limit
-    # nothing is known of the steps where all have ended within two tokens
-    assert found == pytest.approx(expected if ends_after > 1 else 3 + 0.5 * 2)
+    assert within(6.3, 3.2, rows=60) == [9, 8], "never fewer than eight"
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "soon", True, float("nan")])
 def test_a_budget_that_is_no_time_is_refused(within, seconds):
     with pytest.raises(ValueError, match="sampling_seconds="):
-        within(seconds)
+        within(seconds, 1.0)

@@ -1,0 +1,50 @@
+"""Notebook 03 on from the adapter that it has trained, and with rewards that do not always score."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from helpers.runs import Run, runs_folder
+
+
+@pytest.mark.slow
+def test_03_goes_on_from_the_adapter_and_measures_the_kl_from_there(executed, execute):
+    shutil.copytree(executed.folder, runs_folder() / "longer", dirs_exist_ok=True)
+    run = Run("longer")
+    before = pd.read_csv(run.require("metrics.csv"))["reward"]
+    printed = execute("03", run, from_adapter=True, max_steps=2, sampling_seconds=1e-3)
+    assert f"note: {run.show()} holds a finished training of {len(before)} steps" in printed
+    training = run.section("training")
+    assert (training["earlier_steps"], training["steps"]) == (len(before), 2)
+    after = pd.read_csv(run.require("metrics.csv"))
+    assert after["reward"].iloc[0] > before.head(4).mean() + 0.1, "it begins as a trained policy"
+    assert after["kl"].iloc[0] == pytest.approx(0, abs=1e-4)
+    assert json.loads(run.require("checkpoints/settings.json").read_text())["from_adapter"]
+
+
+REWARDS = """
+def silent(completions, **columns):
+    return [None] * len(completions)
+
+
+def at_times(completions, **columns):
+    return [0.5 if at % 4 else None for at in range(len(completions))]
+
+
+def once_wrong(completions, **columns):
+    # on a group that is worked out by hand, and not in the training's larger batches
+    return ["?" if (len(completions), at) == (8, 0) else 1.0 for at in range(len(completions))]
+"""
+
+
+@pytest.mark.slow
+def test_rewards_that_abstain_or_fail_can_be_worked_out_by_hand(executed, execute, tmp_path):
+    shutil.copytree(executed.folder, runs_folder() / "abstains", dirs_exist_ok=True)
+    path = tmp_path / "mine.py"
+    path.write_text(REWARDS)
+    names = [f"{path}:{name}" for name in ("silent", "at_times", "once_wrong")]
+    printed = execute("03", Run("abstains"), rewards=",".join([*names, "correctness"]), max_steps=2)
+    assert "note: 16 scores are missing, such as: once_wrong returned '?'" in printed
+    assert "standard deviation" in printed, "the advantages are worked out all the same"
