@@ -7,7 +7,8 @@ not judge the values: `tasks.py` does.
 """
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from helpers import presets
@@ -25,30 +26,29 @@ def read_source(
     seed: int,
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
-    source, mapping = str(source), check_columns(columns)
+    source = str(source)
+    mapping = check_columns(columns)
     kind, _, family = source.partition("/")
+    size = train_size or _GENERATED_ROWS
     if "://" in source:
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
-        return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
+        if family not in arithmetic.FAMILIES:
+            raise ValueError(
+                f"{source} is not a family of arithmetic. Known: {', '.join(arithmetic.FAMILIES)}."
+            )
+        rng = random.Random(f"{family}-{seed}")
+        return _generated(lambda: arithmetic.row(family, rng), size, holdout_size)
     if source == "pictures/shapes":
         from helpers.data import pictures  # imports Pillow, which is missing before the install
 
-        return pictures.rows(train_size or _GENERATED_ROWS, holdout_size, seed)
+        rng = random.Random(seed)
+        return _generated(lambda: pictures.row(rng), size, holdout_size)
     if kind == "reasoning-gym":
-        return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
+        return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
         return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
-    named_on_hub = source.count("/") == 1 and not source.startswith(".")
-    if source and Path(source).is_dir():
-        found = [path for at in ("*", "data/*") for path in Path(source).glob(at)]
-        kinds = (*FILE_TYPES, ".json", ".gz", ".arrow")
-        if not any(path.name == "README.md" or path.suffix in kinds for path in found):
-            raise ValueError(
-                f"source={source!r} is a folder without data: name a {', '.join(FILE_TYPES)} file."
-            )
-        return _hub(source, mapping)
-    if named_on_hub:
+    if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -66,6 +66,25 @@ def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     rows = read_source(source, columns, None, 1, 0)
     if str(source).startswith("arithmetic/") or str(source).lower().endswith(FILE_TYPES):
         next(rows, None)
+
+
+# --- Generated rows -------------------------------------------------------------------------------
+
+
+def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> Iterator[dict]:
+    """Distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
+    wanted = {"train": train_size, "holdout": holdout_size}
+    seen = set()
+    since_new = 0
+    while any(wanted.values()) and since_new < 20_000:
+        since_new += 1
+        row = draw()
+        what = row.get("image", row["question"])
+        if what not in seen and wanted[row["split"]]:
+            seen.add(what)
+            wanted[row["split"]] -= 1
+            since_new = 0
+            yield row
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -153,21 +172,13 @@ def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
 # of that name is renamed.
 _RESERVED = {
-    *("prompt", "question", "answer", "split", "completion", "prompts", "completions"),
-    *("completion_ids", "tags", "trainer_state", "log_extra", "log_metric", "environments"),
-    *(
-        "image",
-        "images",
-        "pixels",
-        "tools",
-        "citations",
-        "ignore_case",
-        "language",
-        "maximum",
-        "minimum",
-    ),
-    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "steps", "target"),
-    *("threshold", "tolerance", "unit", "backend", "limits", "share"),
+    *("prompt", "question", "answer", "split", "image", "pixels", "tags"),  # ours
+    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
+    *("trainer_state", "log_extra", "log_metric", "environments"),
+    # options of rewards
+    *("backend", "citations", "ignore_case", "language", "limits", "maximum", "minimum"),
+    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "share", "steps"),
+    *("target", "threshold", "tolerance", "unit"),
 }
 
 

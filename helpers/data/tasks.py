@@ -9,7 +9,6 @@ usable rows are in memory while they are split, with their pictures.
 
 import hashlib
 import io
-import math
 import re
 import unicodedata
 from collections import Counter
@@ -19,11 +18,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
-from PIL.ExifTags import Base as Exif
 
 from helpers.data.files import Broken, shortened
-from helpers.data.pictures import DEEP, seen
+from helpers.data.pictures import prepared
 from helpers.data.sources import hub_failure, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
@@ -93,10 +90,11 @@ def load_task(
         relative to the file or folder, or the bytes of a file that Pillow opens. A row is then a
         picture and a question; the rows of one picture are all on one side of the split.
     system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
-    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`). Prompts over
-        max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
-        rendered in `tags` without any reasoning, are over max_completion_tokens, because no
-        completion could give them. Only rows that may be used are measured.
+    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`); without it
+        nothing is measured. Prompts over max_prompt_tokens are dropped, because TRL does not
+        truncate them; so are answers that, rendered in `tags` without any reasoning, are over
+        max_completion_tokens, because no completion could give them. Only rows that may be used
+        are measured.
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
         text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
@@ -105,11 +103,6 @@ def load_task(
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
-    if count_tokens is None and (max_prompt_tokens or max_completion_tokens):
-        raise ValueError(
-            "max_prompt_tokens and max_completion_tokens need count_tokens, to know how long a "
-            "text is; see prompt_token_counter."
-        )
     system = tags.system_prompt if system_prompt is None else system_prompt
     prompt_lengths: list[int] = []
 
@@ -339,20 +332,24 @@ def _validated(
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
-        elif problem := _clean(row, kind) or _seen(row, folder, max_pixels, account):
+            continue
+        try:
+            _clean(row, kind)
+            if "image" in row:
+                row["image"], row["pixels"], smaller = prepared(row["image"], folder, max_pixels)
+                account.made_smaller += smaller
+        except ValueError as error:
             picture = f" ({row['image']})" if isinstance(row.get("image"), str) else ""
             account.drop(
-                problem,
-                f"row {account.read}{picture}: {row.get('question')!r} -> {row.get('answer')!r}",
+                str(error),
+                f"row {account.read}{picture}: {row['question']!r} -> {row['answer']!r}",
             )
-        else:
-            # One question in two Unicode forms, or with a character that nobody sees, is one.
-            question = row["question"]
-            if not question.isascii():
-                question = unicodedata.normalize("NFKC", question)
-                question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-            key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
-            alike.setdefault(key, []).append((account.read, row))
+            continue
+        # One question in two Unicode forms, or with a character that nobody sees, is one.
+        question = unicodedata.normalize("NFKC", row["question"])
+        question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+        key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
+        alike.setdefault(key, []).append((account.read, row))
     kept = []
     for group in alike.values():
         _, first = group[0]
@@ -369,65 +366,23 @@ def _validated(
     return kept
 
 
-def _clean(row: dict, kind: str | None) -> str | None:
-    """Make question and answer stripped strings in place; the reason if one of them cannot be."""
+def _clean(row: dict, kind: str | None) -> None:
+    """Make question and answer stripped strings in place; ValueError says why one cannot be."""
     for name in ("question", "answer"):
         value = row[name]
         if not isinstance(value, (str, int, float, type(None))):
-            return f"{name} is a {type(value).__name__}, not text"
+            raise ValueError(f"{name} is a {type(value).__name__}, not text")
         if pd.isna(value) or not str(value).strip():
-            return f"{name} is blank"
+            raise ValueError(f"{name} is blank")
         if re.search("[\ud800-\udfff]", str(value)):  # from a JSON file; no tokenizer takes it
-            return f"{name} has a lone surrogate, which is no text"
+            raise ValueError(f"{name} has a lone surrogate, which is no text")
         row[name] = str(value).strip()
     row["answer"] = final_answer(row["answer"])
     if not row["answer"]:
-        return "nothing after ####"
-    missing = [name for name in ("question", "answer") if row[name].casefold() in _MISSING]
-    if missing and (kind or row.get("kind")) not in _ANY_TEXT:
-        return f"{missing[0]} is a missing value"
-    return None
-
-
-def _seen(row: dict, folder: Path, max_pixels: int, account: _Account) -> str | None:
-    """Make the picture of a row, if it should have one, the bytes of an upright one with at most
-    max_pixels, and `pixels` a digest of what is seen in it; the reason if that cannot be done.
-    """
-    if "image" not in row:
-        return None
-    if isinstance(row["image"], dict):  # as datasets.Image stores it
-        row["image"] = row["image"].get("bytes") or row["image"].get("path")
-    file = row["image"]
-    if not file or file != file:  # or is NaN
-        return "picture is blank"
-    if not isinstance(file, str | bytes):
-        return f"picture is a {type(file).__name__}, not a path or bytes"
-    try:
-        file = (folder / file).read_bytes() if isinstance(file, str) else file
-    except (OSError, ValueError):
-        return "picture cannot be read from its path"
-    try:
-        with Image.open(io.BytesIO(file)) as opened:
-            if opened.mode.startswith(DEEP):
-                return "picture has more than 8 bits per colour"
-            changes = opened.mode != "RGB" or opened.getexif().get(Exif.Orientation, 1) != 1
-            format = "JPEG" if opened.format in ("JPEG", "MPO") else "PNG"
-            picture = seen(opened)
-    except Exception:  # whatever the bytes provoke in one of Pillow's decoders
-        return "picture cannot be opened by Pillow"
-    shrunk = math.sqrt(max_pixels / (picture.width * picture.height))
-    if shrunk < 1:
-        picture = picture.resize([max(1, int(side * shrunk)) for side in picture.size])
-    if max(picture.size) > 200 * min(picture.size):
-        return "picture is over 200 times as long as wide, which Qwen's processor refuses"
-    account.made_smaller += shrunk < 1
-    if shrunk < 1 or changes:
-        buffer = io.BytesIO()
-        picture.save(buffer, format, quality=95)
-        file = buffer.getvalue()
-    row["image"] = file
-    row["pixels"] = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
-    return None
+        raise ValueError("nothing after ####")
+    for name in ("question", "answer"):
+        if row[name].casefold() in _MISSING and (kind or row.get("kind")) not in _ANY_TEXT:
+            raise ValueError(f"{name} is a missing value")
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -435,19 +390,19 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
 
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """
-    kept, left_out = {}, {}
-    ours = ["prompt", "question", "answer"]
-    for name in dict.fromkeys([*ours, *(name for row in rows for name in row)]):
-        column = pd.Series([row.get(name) for row in rows], dtype=object)
+    kept = []
+    left_out = {}
+    names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
+    for name in names:
         try:
-            stored = column.infer_objects().to_frame(name)
-            # some of what is written cannot be read
-            pd.read_parquet(io.BytesIO(stored.to_parquet(index=False)))
+            values = {name: [row.get(name) for row in rows]}
+            column = pd.DataFrame(values, dtype=object).infer_objects()
+            column.to_parquet(io.BytesIO(), index=False)
         # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
         except Exception as error:
-            why = f"Parquet cannot store it: {type(error).__name__}: {shortened(error)}"
-            left_out[shortened(name, 40)] = why
-            print(f"column left out: {shortened(name, 40)} ({why})")
+            shown = shortened(name, 40)
+            left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shortened(error)}"
+            print(f"column left out: {shown} ({left_out[shown]})")
         else:
-            kept[name] = stored[name]
-    return pd.DataFrame(kept), left_out
+            kept.append(column)
+    return pd.concat(kept, axis=1), left_out

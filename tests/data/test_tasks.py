@@ -222,8 +222,6 @@ def test_a_fingerprint_tells_every_change():
             {},
             "0 usable.*1 × question is blank, 1 × answer is blank. For example, question is blank: row 1: '' -> ",
         ),
-        (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
-        (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),
     ],
 )
 def test_what_cannot_be_given_is_an_error_with_the_numbers(load, rows, sizes, said):
@@ -280,16 +278,15 @@ def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(load):
 
 
 def test_rows_that_do_not_fit_give_way_to_the_next_of_the_draw(load):
-    def odd(messages):
-        return int(messages[-1]["content"].split()[2]) % 2 + 1
+    def three_digits(messages):
+        return int(len(messages[-1]["content"].split()[2]) == 3)
 
-    rows = numbered(400)
-    everything = load(rows)
-    fitting = load(rows, train_size=30, holdout_size=10, count_tokens=odd, max_prompt_tokens=1)
-    order = [*everything.holdout["question"], *everything.train["question"]]
-    even = [question for question in order if int(question.split()[2]) % 2 == 0]
-    assert [*fitting.holdout["question"], *fitting.train["question"]] == even[:40]
-    assert 0 < fitting.report["dropped"]["prompt over 1 tokens"] < 200
+    everything = load(numbered(400))
+    few = {"train_size": 30, "holdout_size": 10}
+    fitting = load(numbered(400), **few, count_tokens=three_digits, max_prompt_tokens=0)
+    order = [*everything.holdout["answer"], *everything.train["answer"]]
+    short = [answer for answer in order if len(answer) < 3]
+    assert [*fitting.holdout["answer"], *fitting.train["answer"]] == short[:40]
 
 
 def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
