@@ -171,11 +171,3 @@ def test_a_part_of_a_cell_is_shown_without_hints_and_relative_links(tmp_path):
     )
     assert cells[1].outputs == code.outputs and cells[1].metadata.tags == ["output"]
     assert [cell.metadata.slideshow.data.place for cell in cells] == ["01 · T"] * 3
-
-
-def test_a_slide_that_would_begin_without_a_heading_gets_that_of_its_section(tmp_path):
-    code = slide("print(1)", "slide", v4.new_code_cell)
-    given = course(tmp_path, v4.new_markdown_cell("# One\n\n## 2 · Two"), code)
-    _, heading, shown, _ = deck("90", given).cells
-    assert (heading.source, heading.metadata.slideshow.slide_type) == ("## Two", "slide")
-    assert (shown.source, shown.metadata.slideshow.slide_type) == ("print(1)", "-")
