@@ -1,4 +1,4 @@
-"""The rows of a .csv, .jsonl or .parquet file.
+"""The rows of a .csv, .json, .jsonl or .parquet file.
 
 A row that cannot be read is a `Broken` with its line, so that it is counted; a file that would be
 misread is a ValueError. Python's csv module reads CSV, and not pandas, which leaves out the rest of
@@ -9,10 +9,11 @@ import csv
 import io
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-FILE_TYPES = (".csv", ".jsonl", ".parquet")
+FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,7 @@ def shortened(text: object, most: int = 200) -> str:
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file; ValueError says what is wrong with its content.
+    """The rows of a file of one of FILE_TYPES; ValueError says what is wrong with its content.
 
     wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
     names one of them twice is refused.
@@ -53,21 +54,27 @@ def file_rows(
             "spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, with "
             f"`iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
         ) from None
-    return _jsonl_rows(text) if file_type == ".jsonl" else _csv_rows(path, text, wanted)
+    return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(text)
 
 
-def _jsonl_rows(text: str) -> Iterator[dict | Broken]:
-    for number, line in enumerate(io.StringIO(text), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            row = error
+def _json_rows(text: str) -> Iterator[dict | Broken]:
+    """The rows of an array, also of one that is all that an object holds, or of JSON lines."""
+    whole = None
+    with suppress(ValueError, RecursionError):
+        whole = json.loads(text)
+    if isinstance(whole, dict) and len(whole) == 1:
+        (whole,) = whole.values()
+    rows = whole if isinstance(whole, list) else filter(str.strip, io.StringIO(text))
+    for number, row in enumerate(rows, 1):
+        if not isinstance(whole, list):
+            try:
+                row = json.loads(row)
+            except (ValueError, RecursionError) as error:
+                row = error
         if isinstance(row, dict):
             yield row
         else:
-            yield Broken("not a JSON object", f"line {number}: {shortened(row)}")
+            yield Broken("not a JSON object", f"row {number}: {shortened(row)}")
 
 
 def _parquet_rows(path: Path) -> Iterator[dict]:

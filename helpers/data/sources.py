@@ -10,12 +10,18 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from helpers import presets
 from helpers.data import arithmetic
 from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
+from helpers.data.shapes import parsed
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
+_COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
+_ABSENT = object()  # in place of the value of a column that a row does not have
 
 
 def read_source(
@@ -47,7 +53,8 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
+        wanted = {column for named in mapping.values() for column in named}
+        return mapped_rows(file_rows(Path(source), wanted), mapping, source)
     if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
     raise ValueError(
@@ -117,7 +124,7 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 # --- Hub data sets --------------------------------------------------------------------------------
 
 
-def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
+def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     import datasets
 
     name, _, config = source.partition(":")
@@ -135,32 +142,37 @@ def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
     held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
     for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
         rows = splits[split]
-        if isinstance(rows.features.get(mapping.get("image")), datasets.Image):
-            # not opened here: a broken picture is the fault of its row alone
-            rows = rows.cast_column(mapping["image"], datasets.Image(decode=False))
-        for row in _mapped(iter(rows), mapping, source):
+        for column in mapping.get("image", []):
+            if isinstance(rows.features.get(column), datasets.Image):
+                # not opened here: a broken picture is the fault of its row alone
+                rows = rows.cast_column(column, datasets.Image(decode=False))
+        for row in mapped_rows(iter(rows), mapping, source):
             if held_out and isinstance(row, dict):
                 row["split"] = "holdout" if split == held_out else "train"
             yield row
 
 
-def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
-    """The columns of `question` and `answer`: those of these names, unless `columns` says
-    otherwise; and that of the pictures, `image`, only if it does.
+def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
+    """Return which columns of a source make `question` and `answer`, those of these names unless
+    `columns` says otherwise; and only if it says so, `image` and `options`.
+
+    columns: the name of a column, or of a field in it (`reward_model.ground_truth`); for question
+    and options also a list of columns. A text, which papermill passes, is read as JSON.
     """
-    columns = {} if columns is None else columns
-    if (
-        not isinstance(columns, dict)
-        or not set(columns) <= {"question", "answer", "image"}
-        or not all(isinstance(name, str) for name in columns.values())
-    ):
+    try:
+        given = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
+    except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
-            '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures.'
-        )
-    mapping = {"question": "question", "answer": "answer"} | columns
-    for column in mapping.values():
-        names = [name for name in mapping if mapping[name] == column]
+            '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures, "options": '
+            '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
+        ) from None
+    mapping = {"question": "question", "answer": "answer"} | given
+    mapping = {
+        name: [named] if isinstance(named, str) else named for name, named in mapping.items()
+    }
+    for column in [column for named in mapping.values() for column in named]:
+        names = [name for name, named in mapping.items() if column in named]
         if len(names) > 1:
             raise ValueError(
                 f"columns takes {' and '.join(names)} both from {column!r}: name the column of "
@@ -182,20 +194,30 @@ _RESERVED = {
 }
 
 
-def _mapped(
-    rows: Iterator[dict | Broken], mapping: dict[str, str], source: str
+def mapped_rows(
+    rows: Iterator[dict | Broken],
+    mapping: dict[str, list[str]],
+    source: str,
 ) -> Iterator[dict | Broken]:
-    """The rows with the mapped columns under the names `question`, `answer` and, if there are
-    pictures, `image`; the first row says whether they exist.
+    """The rows with the mapped columns under the names `question`, `answer` and, if there are any,
+    `image` and `options`; the first row says whether they exist.
 
-    The other columns keep their names, or get `source_` in front if the name is in use.
+    Of several columns, those of a question are joined. The other columns keep their names, or get
+    `source_` in front if the name is in use.
     """
     found = False
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
-        absent = [column for column in mapping.values() if column not in row]
+        if not found:
+            if mapping["question"] == ["instruction"] and "input" in row:  # Alpaca's
+                mapping = mapping | {"question": ["instruction", "input"]}
+            for name in ("options", "choices"):
+                if isinstance(parsed(row.get(name)), list | dict):
+                    mapping = {"options": [name]} | mapping
+        values = {column: _field(row, column) for named in mapping.values() for column in named}
+        absent = [column for column, value in values.items() if value is _ABSENT]
         if absent and not found:
             named = ", ".join(f'"{name}": "…"' for name in mapping)
             raise ValueError(
@@ -207,11 +229,42 @@ def _mapped(
             yield Broken(f"no {', '.join(absent)}", str(row))
             continue
         found = True
-        mapped = {name: row[column] for name, column in mapping.items()}
+        mapped = {}
+        for name, named in mapping.items():
+            parts = [values[column] for column in named]
+            if name == "question" and len(parts) > 1:
+                texts = [str(part).strip() for part in parts if part is not None and part == part]
+                parts = ["\n\n".join(filter(None, texts))]
+            mapped[name] = parts if len(parts) > 1 else parts[0]
         for column, value in row.items():
-            if column not in mapping.values():
-                mapped[f"source_{column}" if column in _RESERVED else column] = value
+            if column not in values:
+                mapped[f"source_{column}" if column in {*_RESERVED, *mapped} else column] = value
         yield mapped
+
+
+def _field(row: dict, column: str) -> object:
+    """A column of a row, or what is in it: `reward_model.ground_truth`, `messages.0.content`."""
+    if column in row:
+        return row[column]
+    value = row
+    for name in column.split("."):
+        value = parsed(value)
+        try:
+            value = value[int(name) if isinstance(value, list) else name]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return _ABSENT
+    return value
+
+
+def check_model(model: str) -> None:
+    """ValueError for the folder of an adapter in the place of a model's."""
+    folder = Path(model)
+    if (folder / "adapter_config.json").is_file() or folder.name == "adapter":
+        raise ValueError(
+            f"model={model!r} is an adapter, which changes a model and is none. Merge it, with "
+            f"notebook 05 of its run, and give model={str(folder.with_name('merged'))!r}; or name "
+            "the model that it was trained on."
+        )
 
 
 def hub_failure(what: str, error: Exception) -> str:

@@ -121,7 +121,21 @@ def test_jsonl_lines_that_hold_no_row_are_set_aside(read):
     first, *broken, last = read("\ufeff" + "\n".join(lines), "a.jsonl")
     assert [first, last] == TWO
     assert {row.reason for row in broken} == {"not a JSON object"}
-    assert [row.where.partition(":")[0] for row in broken] == [f"line {n}" for n in (2, 4, 5, 6)]
+    assert [row.where.partition(":")[0] for row in broken] == [f"row {n}" for n in (2, 3, 4, 5)]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        json.dumps(TWO, indent=1),
+        json.dumps({"data": TWO}),
+        "\n".join(map(json.dumps, TWO)),
+    ],
+    ids=["array", "array in an object", "lines"],
+)
+@pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
+def test_json_is_an_array_or_lines_whatever_its_name(read, name, content):
+    assert read(content, name) == TWO
 
 
 def test_a_parquet_file_keeps_its_other_columns_and_types(tmp_path):

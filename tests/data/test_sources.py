@@ -44,9 +44,9 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
 # --- Names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["gsm8k", "rows.json", "rows", "./no/such", "", 3])
+@pytest.mark.parametrize("source", ["gsm8k", "rows.txt", "rows", "./no/such", "", 3])
 def test_what_names_no_source_is_refused_with_the_kinds_there_are(source):
-    said = r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.jsonl, \.parquet"
+    said = r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.json, \.jsonl, \.parquet"
     with pytest.raises(ValueError, match=said):
         read_source(source, None, None, 1, 1)
 
@@ -95,7 +95,7 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         (["question", "answers"], None, "no column 'answer'. It has: question, answers. Map them"),
         (["problem", "answer"], {"question": "problme"}, "no column 'problme'. It has: problem, "),
         ([f"column {n}" for n in range(99)], None, "column 8, column 9, column 10,"),
-        ([], {"question": ["a"]}, "is not a mapping of names to question and answer"),
+        ([], {"question": [1]}, "is not a mapping of names to question and answer"),
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),
         ([], {"question": "answer"}, "takes question and answer both from 'answer'"),
@@ -126,7 +126,17 @@ def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(tmp_path):
             check_source(source)
 
 
-# --- A model without a chat template --------------------------------------------------------------
+# --- A model that is none -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("adapter", ["runs/mine/adapter", "{here}/checkpoint-8"])
+def test_an_adapter_in_the_place_of_a_model_is_refused_with_what_to_name(tmp_path, adapter):
+    (tmp_path / "checkpoint-8").mkdir()
+    (tmp_path / "checkpoint-8" / "adapter_config.json").touch()
+    model = adapter.replace("{here}", str(tmp_path))
+    said = rf"model='{model}' is an adapter.*give model='{model.rpartition('/')[0]}/merged'"
+    with pytest.raises(ValueError, match=said):
+        prompt_token_counter(model)
 
 
 def test_a_model_without_a_chat_template_is_refused(tmp_path):

@@ -1,0 +1,143 @@
+r"""The question and the answer of a row, in the shapes that people's data has.
+
+A question may be chat messages (verl, ms-swift, ShareGPT) or a prompt that is already in a chat
+template, and may have its options in another column. An answer may be at the end of a worked
+solution (`####`, `\boxed{}`, `<answer>`). If there is one right reading, it is taken and counted in
+the report; if not, a ValueError says what was found, and `tasks.ADVICE` what to do.
+"""
+
+import ast
+import json
+import re
+from contextlib import suppress
+
+import regex
+
+from helpers.tags import completion_text
+
+# the user's turn: ChatML, Llama 3, Gemma, Phi, DeepSeek, Mistral and Llama 2, Alpaca
+_TURN = re.compile(
+    r"(?:<\|im_start\|>user|<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user"
+    r"|<\|user\|>|<｜User｜>|\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?|### Instruction:)\s*(.*?)\s*"
+    r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<\|end\|>|</s>|<\|assistant\|>|<｜Assistant｜>"
+    r"|\[/INST\]|### Response:)",
+    re.DOTALL,
+)
+_MARK = re.compile(
+    r"<[|｜][a-zA-Z_▁]{2,}[|｜]>|<(?:start|end)_of_turn>|\[/?INST\]|\bAssistant:(?=\s*(?:<think>\s*)?$)"
+)
+# where the answer of a worked solution is; each may be in the one before
+_PLACES = {
+    "answer tags": regex.compile(
+        r"<(answer|solution|final_answer)>(?P<inside>.*?)</\1>", regex.DOTALL | regex.IGNORECASE
+    ),
+    "####": regex.compile(r"####(?P<inside>(?:(?!####).)*)$", regex.DOTALL),
+    "the last sentence": regex.compile(
+        r"\bthe (?:final |correct )?answer is:?\s+(?P<inside>\S[^\n]{0,99}?)\.?\s*$",
+        regex.IGNORECASE,
+    ),
+    r"\boxed{}": regex.compile(
+        r"\\(?:boxed|fbox)\s*(?:(?P<inside>\w)"
+        r"|\{(?P<inside>(?:[^{}\\]|\\.|(?P<pair>\{(?:[^{}\\]|\\.|(?&pair))*\}))*)\})",
+        regex.DOTALL,
+    ),
+}
+BEYOND = "answer is a number beyond the options"  # they may be counted from 1
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+def parsed(value: object) -> object:
+    """The list or dictionary that a text writes out, as in a cell of a CSV file; else the value."""
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return read(value)
+    return value
+
+
+def question_in(value: object) -> tuple[object, str]:
+    r"""Return the question in a value, and what it was in; "" if it is the value itself.
+
+    >>> question_in([{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}])
+    ('1 + 1?', 'chat messages')
+    >>> question_in("<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n")
+    ('1 + 1?', 'a chat template')
+    """
+    where = ""
+    messages = parsed(value)
+    if isinstance(messages, list) and messages and all(isinstance(one, dict) for one in messages):
+        said = [
+            one.get("content", one.get("value"))
+            for one in messages
+            if one.get("role", one.get("from")) in ("user", "human")
+        ]
+        if not said:
+            raise ValueError("question is a list without a message of the user's")
+        value = completion_text([{"content": said[-1]}])
+        where = "chat messages, the last user's" if len(said) > 1 else "chat messages"
+    if isinstance(value, str):
+        for turn in _TURN.findall(value)[-1:]:
+            value = re.sub(r"\s*### Input:\s*", "\n\n", turn)
+            where = "a chat template"
+        if mark := _MARK.search(value):
+            raise ValueError(f"question has {mark[0]}, a mark of a chat template")
+    return value, where
+
+
+def answer_in(value: object) -> tuple[object, str]:
+    r"""Return the answer in a value, and what it was in; "" if it is the value itself.
+
+    A number that was found has no thousands separators, as in GSM8K.
+
+    >>> answer_in("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
+    ('1234', '####')
+    >>> answer_in({"ground_truth": r"We add: $\boxed{\frac{1}{2}}$.", "style": "rule"})
+    ('\\frac{1}{2}', '\\boxed{}')
+    """
+    where = ""
+    if isinstance(value, str) and "ground_truth" in value:
+        value = parsed(value)
+    for field in ("ground_truth", "target"):
+        if isinstance(value, dict) and field in value:
+            value, where = value[field], f"the field {field}"
+    if isinstance(value, list) and len({str(one).strip() for one in value}) == 1:
+        value, where = value[0], "a list of one"
+    if not isinstance(value, str):
+        return value, where
+    for place, pattern in _PLACES.items():
+        found = {match["inside"].strip() for match in pattern.finditer(value)}
+        if len(found) > 1 or found == {""}:
+            raise ValueError(f"there is not one answer in {place}")
+        if found:
+            value = found.pop()
+            where = place
+    if where and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
+        value = value.replace(",", "")
+    return value, where
+
+
+def with_options(question: str, options: object, answer: object) -> tuple[str, str]:
+    """Return a question with its options below it, if it lacks them, and the letter of the answer.
+
+    options: a list of texts; texts by label; or {"label": [...], "text": [...]}. answer: a label, a
+    text, or an integer, the number of an option from 0. ValueError if it is none of these.
+
+    >>> with_options("Which is red?", ["sky", "blood"], "blood")
+    ('Which is red?\\nA. sky\\nB. blood', 'B')
+    """
+    options = parsed(options)
+    if isinstance(options, dict) and options.keys() == {"label", "text"}:
+        options = dict(zip(options["label"], options["text"], strict=True))
+    if isinstance(options, list):
+        options = dict(zip(LETTERS, options, strict=False))
+    if not isinstance(options, dict):
+        raise ValueError("options are no list of texts")
+    texts = [str(text).strip() for text in options.values()]
+    places = {text.casefold(): place for place, text in enumerate(texts)}
+    places |= {str(label).casefold(): place for place, label in enumerate(options)}
+    place = answer if isinstance(answer, int) else places.get(str(answer).strip(" ().").casefold())
+    if place not in range(len(texts)):
+        raise ValueError("answer is no option" if place is None else BEYOND)
+    if not all(text in question for text in texts):
+        question += "".join(f"\n{LETTERS[n]}. {text}" for n, text in enumerate(texts))
+    return question, LETTERS[place]
