@@ -198,9 +198,7 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
         rows.append({name: None if value != value else value for name, value in row.items()})
     found = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
-        question = None
-        if isinstance(mapped, dict):
-            question, _ = question_in(mapped["question"])
+        question, _ = question_in(mapped["question"])
         if question and "options" in mapped:
             question, _ = with_options(question, mapped["options"], 0)  # the letter is not used
         kept = {"question": str(question or "")}

@@ -120,7 +120,8 @@ def with_options(question: str, options: object, answer: object) -> tuple[str, s
     """Return a question with its options below it, if it lacks them, and the letter of the answer.
 
     options: a list of texts; texts by label; or {"label": [...], "text": [...]}. answer: a label, a
-    text, or an integer, the number of an option from 0. ValueError if it is none of these.
+    text, or the number of an option from 0, an integer unless there are numbers among the options.
+    ValueError if it is none of these.
 
     >>> with_options("Which is red?", ["sky", "blood"], "blood")
     ('Which is red?\\nA. sky\\nB. blood', 'B')
@@ -135,9 +136,16 @@ def with_options(question: str, options: object, answer: object) -> tuple[str, s
     texts = [str(text).strip() for text in options.values()]
     places = {text.casefold(): place for place, text in enumerate(texts)}
     places |= {str(label).casefold(): place for place, label in enumerate(options)}
-    place = answer if isinstance(answer, int) else places.get(str(answer).strip(" ().").casefold())
+    named = str(answer).strip(" ().").casefold()
+    place = None if isinstance(answer, int) else places.get(named)
+    if (
+        place is None
+        and named.isdecimal()
+        and not (isinstance(answer, str) and any(text.isdecimal() for text in places))
+    ):
+        place = int(named)
     if place not in range(len(texts)):
-        raise ValueError("answer is no option" if place is None else BEYOND)
+        raise ValueError(BEYOND if place else "answer is no option")
     if not all(text in question for text in texts):
         question += "".join(f"\n{LETTERS[n]}. {text}" for n, text in enumerate(texts))
     return question, LETTERS[place]

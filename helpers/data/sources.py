@@ -1,5 +1,4 @@
-"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, a CSV, JSONL or Parquet
-file.
+"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, or a file.
 
 `read_source` yields one dict per row, with at least `question` and `answer` (`image` if asked for,
 `split` if the source has its own), or a `Broken` in place of a row that could not be read. It does
@@ -21,7 +20,6 @@ from helpers.data.shapes import parsed
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 _COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
-_ABSENT = object()  # in place of the value of a column that a row does not have
 
 
 def read_source(
@@ -216,43 +214,40 @@ def mapped_rows(
             for name in ("options", "choices"):
                 if isinstance(parsed(row.get(name)), list | dict):
                     mapping = {"options": [name]} | mapping
-        values = {column: _field(row, column) for named in mapping.values() for column in named}
-        absent = [column for column, value in values.items() if value is _ABSENT]
-        if absent and not found:
-            named = ", ".join(f'"{name}": "…"' for name in mapping)
-            raise ValueError(
-                f"{source}: no column {', '.join(map(repr, absent))}. It has: "
-                f"{shortened(', '.join(map(str, row)), 500)}. "
-                f"Map them with columns={{{named}}}."
-            )
-        if absent:
-            yield Broken(f"no {', '.join(absent)}", str(row))
-            continue
-        found = True
+            used = [column for named in mapping.values() for column in named]
+            absent = [name for name in used if name not in row and name.split(".")[0] not in row]
+            if absent:
+                named = ", ".join(f'"{name}": "…"' for name in mapping)
+                raise ValueError(
+                    f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+                    f"{shortened(', '.join(map(str, row)), 500)}. "
+                    f"Map them with columns={{{named}}}."
+                )
+            found = True
         mapped = {}
         for name, named in mapping.items():
-            parts = [values[column] for column in named]
+            parts = [_field(row, column) for column in named]
             if name == "question" and len(parts) > 1:
                 texts = [str(part).strip() for part in parts if part is not None and part == part]
                 parts = ["\n\n".join(filter(None, texts))]
             mapped[name] = parts if len(parts) > 1 else parts[0]
         for column, value in row.items():
-            if column not in values:
+            if column not in used:
                 mapped[f"source_{column}" if column in {*_RESERVED, *mapped} else column] = value
         yield mapped
 
 
 def _field(row: dict, column: str) -> object:
-    """A column of a row, or what is in it: `reward_model.ground_truth`, `messages.0.content`."""
-    if column in row:
-        return row[column]
+    """A column of a row, or what is in it: `reward_model.ground_truth`, `messages.0.content`; None
+    if there is no such thing.
+    """
     value = row
-    for name in column.split("."):
+    for name in [column] if column in row else column.split("."):
         value = parsed(value)
         try:
             value = value[int(name) if isinstance(value, list) else name]
         except (KeyError, IndexError, ValueError, TypeError):
-            return _ABSENT
+            return None
     return value
 
 

@@ -371,11 +371,12 @@ def _validated(
             continue
         try:
             row["question"], question_place = question_in(row["question"])
-            if "options" in row:
+            options = row.get("options")
+            if options and options == options and isinstance(row["question"], str):
                 row["question"], row["answer"] = with_options(
-                    row["question"], row["options"], row["answer"]
+                    row["question"], options, row["answer"]
                 )
-                row.setdefault("kind", "choice")
+                row["kind"] = row.get("kind") or "choice"
             row["answer"], answer_place = answer_in(row["answer"])
             _clean(row, kind)
             account.found.update(filter(None, (question_place, answer_place)))

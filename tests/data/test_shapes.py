@@ -275,6 +275,20 @@ def test_fields_of_a_csv_and_pictures_have_their_advice(tmp_path):
         load_task(str(tmp_path / "a.csv"))
 
 
+def test_a_number_written_as_text_names_an_option_unless_there_are_numbers_among_them():
+    assert with_options("Which?", ["sun", "moon"], "1")[1] == "B"  # HellaSwag
+    for options, answer in ((["5", "7"], "1"), (["sun", "moon"], -1), (["sun", "moon"], "stars")):
+        with pytest.raises(ValueError, match="answer is no option"):
+            with_options("Which?", options, answer)
+
+
+def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
+    task = load(
+        lambda n: plain(n, options=["a", "b"] if n < 4 else None, answer="B" if n < 4 else n)
+    )
+    assert task.report["dropped"] == {} and list(task.train["kind"]).count("choice") <= 4
+
+
 def test_numbers_of_options_that_count_from_1_are_refused(load):
     with pytest.raises(ValueError, match="4 answers are numbers beyond the last option"):
         load(lambda n: plain(n, options=["a", "b"], answer=n % 2 + 1))

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from helpers.data.files import Broken
 from helpers.data.sources import check_source, read_source
 from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
@@ -81,7 +80,7 @@ def file_of(folder: Path, *rows: dict) -> str:
         (
             [{"question": "q", "answer": "1"}, {"question": "q"}],
             None,
-            [{"question": "q", "answer": "1"}, Broken("no answer", "{'question': 'q'}")],
+            [{"question": "q", "answer": "1"}, {"question": "q", "answer": None}],
         ),
     ],
 )

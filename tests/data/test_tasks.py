@@ -61,7 +61,7 @@ def both(task) -> pd.DataFrame:
         ),
         ({"question": "Ｗhat is ０ + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "What is 0\u200b + 0?", "answer": "0"}, "duplicate question"),
-        ({"question": "q"}, "no answer"),
+        ({"question": "q"}, "answer is blank"),
         (["q", "1"], "not a JSON object"),
         # Half a character cannot be written to Parquet nor tokenised.
         ({"question": "q \ud800", "answer": "1"}, None),
