@@ -24,7 +24,8 @@ _TURN = re.compile(
     re.DOTALL,
 )
 _MARK = re.compile(
-    r"<[|｜][a-zA-Z_▁]{2,}[|｜]>|<(?:start|end)_of_turn>|\[/?INST\]|\bAssistant:(?=\s*(?:<think>\s*)?$)"
+    r"<[|｜][a-zA-Z_▁]{2,}[|｜]>|<(?:start|end)_of_turn>|\[/?INST\]"
+    r"|\bAssistant:(?=\s*(?:<think>\s*)?$)"
 )
 # where the answer of a worked solution is; each may be in the one before
 _PLACES = {

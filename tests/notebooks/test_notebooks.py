@@ -31,12 +31,7 @@ def test_the_structure_of_a_committed_notebook(path):
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     assert notebook.metadata.language_info.name == "python"
-    first = notebook.cells[0].source
-    assert (
-        first.startswith("# ")
-        and "**You will learn**" in first
-        and "**Time and hardware:**" in first
-    )
+    assert "**You will learn**" in notebook.cells[0].source
     tagged = [cell for cell in notebook.cells if "parameters" in cell.metadata.get("tags", [])]
     assert len(tagged) == 1
     assert cells(path)[0].source == cells(PATHS[0])[0].source, "the Colab cell is the same in all"
