@@ -15,17 +15,18 @@ import regex
 
 from helpers.tags import completion_text
 
-# the user's turn: ChatML, Llama 3, Gemma, Phi, DeepSeek, Mistral and Llama 2, Alpaca
+# the user's turn: ChatML, Llama 3, Gemma, gpt-oss, Phi, DeepSeek, Mistral and Llama 2, Alpaca
 _TURN = re.compile(
     r"(?:<\|im_start\|>user|<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user"
-    r"|<\|user\|>|<｜User｜>|\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?|### Instruction:)\s*(.*?)\s*"
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<\|end\|>|</s>|<\|assistant\|>|<｜Assistant｜>"
+    r"|<\|turn>user|<\|start\|>user<\|message\|>|<\|user\|>|<｜User｜>"
+    r"|\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?|### Instruction:)\s*(.*?)\s*"
+    r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<turn\|>|<\|end\|>|</s>|<\|assistant\|>|<｜Assistant｜>"
     r"|\[/INST\]|### Response:)",
     re.DOTALL,
 )
 _MARK = re.compile(
     r"<[|｜][a-zA-Z_▁]{2,}[|｜]>|<(?:start|end)_of_turn>|\[/?INST\]"
-    r"|\bAssistant:(?=\s*(?:<think>\s*)?$)"
+    r"|\b(?:Assistant|ASSISTANT):(?=\s*(?:<think>\s*)?$)"
 )
 # where the answer of a worked solution is; each may be in the one before
 _PLACES = {
@@ -34,7 +35,8 @@ _PLACES = {
     ),
     "####": regex.compile(r"####(?P<inside>(?:(?!####).)*)$", regex.DOTALL),
     "the last sentence": regex.compile(
-        r"\bthe (?:final |correct )?answer is:?\s+(?P<inside>\S[^\n]{0,99}?)\.?\s*$",
+        r"(?:\bthe (?:final |correct )?answer is:?|(?:^|\n)[\s*]*(?:final )?answer:)[\s*]*"
+        r"(?P<inside>[^\s*][^\n]{0,99}?)[.*]*\s*$",
         regex.IGNORECASE,
     ),
     r"\boxed{}": regex.compile(
@@ -134,7 +136,11 @@ def with_options(question: str, options: object, answer: object) -> tuple[str, s
         options = dict(zip(LETTERS, options, strict=False))
     if not isinstance(options, dict):
         raise ValueError("options are no list of texts")
-    texts = [str(text).strip() for text in options.values()]
+    # `A) red` is red: each gets its letter anew
+    texts = [
+        re.sub(rf"^\(?{letter}[).:]\s*", "", str(text).strip())
+        for letter, text in zip(LETTERS, options.values(), strict=False)
+    ]
     places = {text.casefold(): place for place, text in enumerate(texts)}
     places |= {str(label).casefold(): place for place, label in enumerate(options)}
     named = str(answer).strip(" ().").casefold()

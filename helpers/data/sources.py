@@ -209,8 +209,9 @@ def mapped_rows(
             yield row
             continue
         if not found:
-            if mapping["question"] == ["instruction"] and "input" in row:  # Alpaca's
-                mapping = mapping | {"question": ["instruction", "input"]}
+            for pair in (["instruction", "input"], ["instruction", "context"]):  # Alpaca, Dolly
+                if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
+                    mapping = mapping | {"question": pair}
             for name in ("options", "choices"):
                 if isinstance(parsed(row.get(name)), list | dict):
                     mapping = {"options": [name]} | mapping
@@ -254,10 +255,11 @@ def _field(row: dict, column: str) -> object:
 def check_model(model: str) -> None:
     """ValueError for the folder of an adapter in the place of a model's."""
     folder = Path(model)
-    if (folder / "adapter_config.json").is_file() or folder.name == "adapter":
+    by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
+    if by_name or (folder / "adapter_config.json").is_file():
         raise ValueError(
-            f"model={model!r} is an adapter, which changes a model and is none. Merge it, with "
-            f"notebook 05 of its run, and give model={str(folder.with_name('merged'))!r}; or name "
+            f"model={model!r} is an adapter, which changes a model and is none. Merge it with "
+            "notebook 05 of its run, and give the merged model, model=runs/NAME/merged; or name "
             "the model that it was trained on."
         )
 

@@ -39,6 +39,8 @@ TEMPLATED = [
     "<|system|>\nBe good.<|end|>\n<|user|>\n{}<|end|>\n<|assistant|>\n",
     "<|user|>\n{}</s>\n<|assistant|>\n",
     "<｜begin▁of▁sentence｜><｜User｜>{}<｜Assistant｜><think>\n",
+    "<|start|>system<|message|>Be good.<|end|><|start|>user<|message|>{}<|end|><|start|>assistant",
+    "<bos><|turn>user\n{}<turn|>\n<|turn>model\n",
     "<s>[INST] {} [/INST]",
     "<s>[INST] <<SYS>>\nBe good.\n<</SYS>>\n\n{} [/INST]",
     "Below is an instruction.\n\n### Instruction:\n{}\n\n### Response:\n",
@@ -83,6 +85,7 @@ def test_a_question_is_found_in_messages_and_templates(value, question, place):
     [
         ("What is 1 + 5?<|endoftext|>", r"question has <\|endoftext\|>, a mark of a chat template"),
         ("A talk. User: 1 + 5? Assistant: <think>", "question has Assistant:, a mark of a chat"),
+        ("USER: 1 + 5? ASSISTANT:", "question has ASSISTANT:, a mark of a chat template"),
         ([{"role": "assistant", "content": "6"}], "a list without a message of the user's"),
     ],
 )
@@ -117,6 +120,7 @@ def test_what_holds_no_question_is_named(value, reason):
         (r"<answer>so \boxed{6}</answer>", "6", r"\boxed{}"),
         ("We add.\n#### 6\nThe answer is: 6", "6", "the last sentence"),
         ("1 + 5 = 6. The final answer is 6.", "6", "the last sentence"),
+        ("We subtract.\n\n**Answer:** -6", "-6", "the last sentence"),
         ({"ground_truth": "6", "style": "rule"}, "6", "the field ground_truth"),
         ({"ground_truth": {"target": ["Paris"]}}, "Paris", "a list of one"),
         (str({"ground_truth": "6"}), "6", "the field ground_truth"),
@@ -151,6 +155,7 @@ SHOWN = "Which?\nA. 4\nB. 2\nC. 1"
         (["4", "2", "1"], "b", "B"),
         (["4", "2", "1"], "(C)", "C"),
         (str(["4", "2", "1"]), "C", "C"),
+        (["A) 4", "B) 2", "C) 1"], "B", "B"),  # AQuA
         ({"A": "4", "B": "2", "C": "1"}, "B", "B"),
         ({"label": ["1", "2", "3"], "text": ["4", "2", "1"]}, "2", "B"),  # ARC: a label first
     ],
