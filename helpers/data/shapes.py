@@ -68,14 +68,18 @@ def question_in(value: object) -> tuple[object, str]:
     """
     where = ""
     messages = parsed(value)
-    if isinstance(messages, list) and messages and all(isinstance(one, dict) for one in messages):
+    if (
+        isinstance(messages, list)
+        and messages
+        and all(isinstance(one, dict) and one.keys() & {"role", "from"} for one in messages)
+    ):
         said = [
             one.get("content", one.get("value"))
             for one in messages
             if one.get("role", one.get("from")) in ("user", "human")
         ]
         if not said:
-            raise ValueError("question is a list without a message of the user's")
+            raise ValueError("question is a list of messages, none of the user's")
         value = completion_text([{"content": said[-1]}])
         where = "chat messages, the last user's" if len(said) > 1 else "chat messages"
     if isinstance(value, str):

@@ -24,7 +24,7 @@ _COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], s
 
 def read_source(
     source: str,
-    columns: dict[str, str] | None,
+    columns: dict | str | None,
     train_size: int | None,
     holdout_size: int,
     seed: int,
@@ -62,7 +62,7 @@ def read_source(
     )
 
 
-def check_source(source: str, columns: dict[str, str] | None = None) -> None:
+def check_source(source: str, columns: dict | str | None = None) -> None:
     """ValueError for a source that `read_source` would refuse, as far as is known at once.
 
     The first row of a file is read, so that a missing column is named; the family of arithmetic is

@@ -108,7 +108,7 @@ def load_task(
     holdout_size: int | None = None,
     seed: int = 3407,
     tags: TagFormat = THINK_ANSWER,
-    columns: dict[str, str] | None = None,
+    columns: dict[str, str | list[str]] | str | None = None,
     system_prompt: str | None = None,
     count_tokens: Callable[[list[dict] | str], int] | None = None,
     max_prompt_tokens: int | None = None,
@@ -124,9 +124,10 @@ def load_task(
         a generated source, 1,000). holdout_size None takes HELD_OUT, but at most a quarter of the
         usable rows unless the source has a split of its own.
     columns: the source's names of `question` and `answer`, e.g. {"question": "problem", "answer":
-        "solution"}. With `image` it names the column of the pictures, each a path
-        relative to the file or folder, or the bytes of a file that Pillow opens. A row is then a
-        picture and a question; the rows of one picture are all on one side of the split.
+        "solution"}; see `sources.check_columns` for fields in a column and for `options`. With
+        `image` it names the column of the pictures, each a path relative to the file or folder, or
+        the bytes of a file that Pillow opens. A row is then a picture and a question; the rows of
+        one picture are all on one side of the split.
     system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
     count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`); without it
         nothing is measured. Prompts over max_prompt_tokens are dropped, because TRL does not

@@ -71,7 +71,7 @@ TEMPLATED = [
             "chat messages, the last user's",
         ),
         # neither of these
-        *((text, text, "") for text in ("[1, 2] + [3]?", "f <|> g in {a}", "User: who am I?", 5)),
+        *((text, text, "") for text in ("[1, 2] + [3]?", '[{"a": 1}]', "f <|> g", "User: who?", 5)),
         (None, None, ""),
         ([], [], ""),
     ],
@@ -86,7 +86,7 @@ def test_a_question_is_found_in_messages_and_templates(value, question, place):
         ("What is 1 + 5?<|endoftext|>", r"question has <\|endoftext\|>, a mark of a chat template"),
         ("A talk. User: 1 + 5? Assistant: <think>", "question has Assistant:, a mark of a chat"),
         ("USER: 1 + 5? ASSISTANT:", "question has ASSISTANT:, a mark of a chat template"),
-        ([{"role": "assistant", "content": "6"}], "a list without a message of the user's"),
+        ([{"role": "assistant", "content": "6"}], "question is a list of messages, none of"),
     ],
 )
 def test_what_holds_no_question_is_named(value, reason):
