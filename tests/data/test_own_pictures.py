@@ -162,3 +162,8 @@ def test_a_picture_of_the_sources_own_test_split_is_not_trained_on(tmp_path, mon
     assert sorted(task.train["question"]) == [f"train {n}?" for n in range(4)]
     assert len(task.holdout) == 4
     assert task.report["dropped"] == {"picture is held out, too": 2}
+
+
+def test_too_few_pictures_have_their_own_advice(load):
+    with pytest.raises(ValueError, match="Bring more pictures that differ"):
+        load([file_of(noise(1))] * 4)
