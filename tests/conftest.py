@@ -46,36 +46,6 @@ def pytest_runtest_setup(item):
             pytest.skip(reason)
 
 
-_left = 0  # how many slow tests were not chosen
-
-
-def pytest_deselected(items):
-    """Each process of xdist collects all tests, so each knows the number; the last line
-    needs it once.
-    """
-    global _left
-    _left += sum(item.get_closest_marker("slow") is not None for item in items)
-
-
-def pytest_sessionfinish(session):
-    """A worker's number goes to the process that prints."""
-    if hasattr(session.config, "workeroutput"):
-        session.config.workeroutput["left"] = _left
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node, error):
-    """Here it arrives."""
-    global _left
-    _left = getattr(node, "workeroutput", {}).get("left", _left)
-
-
-def pytest_terminal_summary(terminalreporter):
-    """Nobody should take a part for the whole."""
-    if _left:
-        terminalreporter.line(f"{_left} slow tests were left to `make test-all`.")
-
-
 @pytest.fixture(scope="session")
 def executed(tmp_path_factory):
     """The five notebooks, run once with few steps for all processes of the session; returns this

@@ -63,14 +63,6 @@ def test_a_notebook_is_a_page_with_its_figures_and_folded_solutions(book, path):
     assert folded.count(SOLUTION) == shown.count(SOLUTION) == text.count(SOLUTION)
 
 
-def test_formulas_are_drawn_by_the_browser_itself(book):
-    shown = (book / "notebooks/06_grpo_from_scratch.html").read_text(encoding="utf-8")
-    formulas = re.findall(r"<math .*?</math>", shown, re.DOTALL)
-    assert len(formulas) > 50 and r"\frac" not in shown
-    assert not any("\\" in formula for formula in formulas), "a command that was not understood"
-    assert (book / "_static" / "math.ttf").stat().st_size > 1e6
-
-
 def test_a_docstring_becomes_paragraphs_code_and_examples(monkeypatch):
     monkeypatch.syspath_prepend(PROJECT / "docs")
     import pages

@@ -3,7 +3,6 @@ it are true.
 """
 
 import ast
-import json
 
 import pytest
 
@@ -13,7 +12,6 @@ from helpers import PROJECT
 HELPERS = PROJECT / "helpers"
 # Imports run one way.
 STAGES = ["data", "rewards", "training", "metrics", "results", "agents", "commands"]
-PIPELINE = ["data", "rewards", "training", "metrics", "results"]  # notebooks 01 to 05
 COMMON = [
     *("environment", "own_code", "tags", "figures", "runs"),
     *("templates", "settings", "presets"),
@@ -62,13 +60,3 @@ def test_each_folder_says_what_it_is_in_ten_lines_and_has_its_tests(folder):
     assert list((PROJECT / "tests" / folder).glob("test_*.py")), f"tests/{folder} is empty"
     for text in (helpers.__doc__, (PROJECT / "docs" / "layout.md").read_text(encoding="utf-8")):
         assert f"`helpers/{folder}/`" in text and f"`tests/{folder}/`" in text
-
-
-def test_each_notebook_names_its_folder_at_the_top():
-    folders = dict(zip(("01", "02", "03", "04", "05"), PIPELINE, strict=True))
-    for number, folder in folders.items():
-        (path,) = (PROJECT / "notebooks").glob(f"{number}_*.ipynb")
-        opening = "".join(json.loads(path.read_text(encoding="utf-8"))["cells"][0]["source"])
-        assert f"`helpers/{folder}" in opening, (
-            f"{path.name} does not say which folder is behind it"
-        )

@@ -36,25 +36,6 @@ def test_every_optional_package_has_a_name_that_a_test_can_be_marked_with():
         missing("a_module_that_no_list_has")
 
 
-def test_hidden_packages_are_missing_in_every_way():
-    """In a process and in its children; `pytest` stands for a package that is not hidden."""
-    code = f"""
-import importlib.util, subprocess, sys
-from importlib import metadata
-for module, package in {OPTIONAL | BOOK | {"pytest": "pytest"}}.items():
-    if importlib.util.find_spec(module):
-        print(module)
-    try:
-        print(package, bool(metadata.version(package)))
-    except metadata.PackageNotFoundError:
-        pass
-if len(sys.argv) < 2:
-    subprocess.run([sys.executable, "-c", sys.orig_argv[2], "child"])
-"""
-    done = bare("-c", code)
-    assert done.stdout.splitlines() == ["pytest", "pytest True"] * 2, done.stderr
-
-
 @pytest.mark.slow
 def test_every_test_module_is_imported_without_any_optional_package():
     """And so are the conftests; `make test` with nothing optional is the first step of .ci/run."""

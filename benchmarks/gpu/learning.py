@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.gpu import common
 from helpers import PROJECT
-from helpers.data.arithmetic import rows
+from helpers.data.sources import read_source
 from helpers.presets import PRESETS
 from helpers.tags import TagFormat
 
@@ -22,7 +22,7 @@ FMT = TagFormat()
 def measure(result: common.Result) -> None:
     """Accuracy on 128 held-out sums, greedy, before and after."""
     steps, questions, groups = (2, 16, 2) if result.rehearse else (PRESET.max_steps, 128, 8)
-    asked = list(rows("sums", 1000, questions, 1))
+    asked = list(read_source("arithmetic/sums", None, 1000, questions, 1))
     train, holdout = (
         [row for row in asked if row["split"] == side] for side in ("train", "holdout")
     )

@@ -12,7 +12,7 @@ def measure(result: common.Result) -> None:
     """The pocket model in 32 bits for what is said, a random model for what fits."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from helpers.data.arithmetic import rows
+    from helpers.data.sources import read_source
     from helpers.tags import TagFormat
     from helpers.training import policy
 
@@ -21,7 +21,7 @@ def measure(result: common.Result) -> None:
     system = {"role": "system", "content": TagFormat().system_prompt}
     asked = [
         [system, {"role": "user", "content": row["question"]}]
-        for row in rows("sums", 0, 16 if result.rehearse else 64, 1)
+        for row in read_source("arithmetic/sums", None, 1, 15 if result.rehearse else 63, 1)
     ]
 
     def drawn(**how) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from helpers import environment
 from helpers.commands import arguments
 from helpers.data.files import Broken, file_rows, shortened
-from helpers.data.sources import check_columns
+from helpers.data.shapes import question_in, with_options
+from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
 from helpers.presets import Preset, for_sampling
 from helpers.runs import Run, write_json
@@ -84,7 +85,9 @@ def main(parsed: argparse.Namespace) -> int:
         obstacle = environment.vllm_obstacle(environment.this_machine())
         if obstacle:
             raise ValueError(f"--engine vllm: {obstacle}.")
-    rows = questions_of(source, check_columns(parsed.columns)["question"])
+    mapping = check_columns(parsed.columns)
+    del mapping["answer"]
+    rows = questions_of(source, mapping)
 
     # what is there already
     system = run.read_object("data_report.json")["system_prompt"]
@@ -181,30 +184,29 @@ def prompts_of(
     return prompts, longest
 
 
-def questions_of(source: Path, column: str) -> list[dict]:
-    """Return the rows of a file, each with its `question` as text, which may be empty, and its
-    other columns; those with the name of a column of the output get `source_` in front.
+def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
+    """Return the rows of a file, each with its `question` as in a training, which may be empty, and
+    its other columns; those with the name of a column of the output get `source_` in front.
 
     Raise ValueError for a row that cannot be read, and if there is no such column.
     """
     rows = []
-    for number, row in enumerate(file_rows(source, {column}), 1):
+    for number, row in enumerate(file_rows(source, mapping["question"]), 1):
         if isinstance(row, Broken):
             raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
         # a missing value, NaN, is null in JSON
         rows.append({name: None if value != value else value for name, value in row.items()})
-    if not any(column in row for row in rows):
-        raise ValueError(
-            f"{source}: no column {column!r}. It has: {shortened(', '.join(rows[0]), 500)}. Name "
-            'the column of the questions: --columns \'{"question": "…"}\'.'
-        )
     found = []
-    for row in rows:
-        kept = {"question": str(row.pop(column, None) or "")}
+    for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
+        question, _ = question_in(mapped["question"])
+        if question and "options" in mapped:
+            question, _ = with_options(question, mapped["options"], 0)  # the letter is not used
+        kept = {"question": str(question or "")}
         for name, value in row.items():
-            while name in ("completion", "answer", *kept):
-                name = f"source_{name}"
-            kept[name] = value
+            if name not in mapping["question"]:
+                while name in ("completion", "answer", *kept):
+                    name = f"source_{name}"
+                kept[name] = value
         found.append(kept)
     return found
 

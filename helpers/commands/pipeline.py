@@ -22,7 +22,7 @@ from tqdm import tqdm
 from helpers import PROJECT, presets
 from helpers.commands import arguments
 from helpers.data.files import shortened
-from helpers.data.sources import check_columns, check_source
+from helpers.data.sources import check_columns, check_model, check_source
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
@@ -356,7 +356,9 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
         elif name in ("system_prompt", "question") and not isinstance(value, str):
             raise ValueError(f"{name}={shortened(repr(value))} is not a text.")
 
-    # the data and the environment
+    # the model, the data and the environment
+    if "model" in given:
+        check_model(given["model"])
     if "source" in given:
         check_source(given["source"], given.get("columns"))
     elif "columns" in given:

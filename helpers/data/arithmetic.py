@@ -10,7 +10,7 @@ the second, which is shorter. Rows carry the careful working.
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 # --- Two ways to work -----------------------------------------------------------------------------
 
@@ -180,26 +180,6 @@ def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     }
 
 
-def rows(family: str, train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
-    """Distinct problems of a family, train_size for training and holdout_size from the reserved
-    tenth.
-
-    Ends early where the family has no more distinct problems; `tasks.load_task` then says how many
-    there were.
-    """
-    if family not in FAMILIES:
-        raise ValueError(
-            f"arithmetic/{family} is not a family of arithmetic. Known: {', '.join(FAMILIES)}."
-        )
-    rng = random.Random(f"{family}-{seed}")
-    wanted = {"train": train_size, "holdout": holdout_size}
-    seen: set[str] = set()
-    since_new = 0
-    while any(wanted.values()) and since_new < 20_000:
-        row = problem(family, *FAMILIES[family](rng))
-        since_new += 1
-        if row["question"] not in seen and wanted[row["split"]]:
-            seen.add(row["question"])
-            wanted[row["split"]] -= 1
-            since_new = 0
-            yield row
+def row(family: str, rng: random.Random) -> dict:
+    """A random problem of a family."""
+    return problem(family, *FAMILIES[family](rng))

@@ -1,20 +1,19 @@
-"""The rows of a .csv, .jsonl or .parquet file, read as a stream.
+"""The rows of a .csv, .json, .jsonl or .parquet file.
 
-Python's csv reader parses. Added here are the choice of the delimiter and an account of what cannot
-be read: a row of another length is a `Broken` with its line, a file that would be misread is a
-ValueError. `csv.Sniffer` guesses from letter frequencies and is often wrong about files of short
-questions, so the columns that are asked for decide.
+A row that cannot be read is a `Broken` with its line, so that it is counted; a file that would be
+misread is a ValueError. Python's csv module reads CSV, and not pandas, which leaves out the rest of
+a file whose quote is never closed.
 """
 
 import csv
 import io
-import itertools
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-FILE_TYPES = (".csv", ".jsonl", ".parquet")
+FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 
 
 @dataclass(frozen=True)
@@ -34,51 +33,48 @@ def shortened(text: object, most: int = 200) -> str:
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
-    """The rows of a .csv, .jsonl or .parquet file; ValueError says what is wrong with its content.
+    """The rows of a file of one of FILE_TYPES; ValueError says what is wrong with its content.
 
     wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
     names one of them twice is refused.
     """
-    if path.suffix.lower() not in FILE_TYPES:
+    file_type = path.suffix.lower()
+    if file_type not in FILE_TYPES:
         raise ValueError(f"{path}: give a {', '.join(FILE_TYPES)} file.")
     if not path.stat().st_size:
         raise ValueError(f"{path}: the file is empty.")
-    if path.suffix.lower() == ".jsonl":
-        return _jsonl_rows(path)
-    if path.suffix.lower() == ".csv":
-        return _csv_rows(path, wanted)
-    return _parquet_rows(path)
+    if file_type == ".parquet":
+        return _parquet_rows(path)
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # with or without a byte order mark
+    except UnicodeDecodeError as error:
+        line = error.object.count(b"\n", 0, error.start) + 1
+        raise ValueError(
+            f"{path}: line {line} is not UTF-8 ({error.reason}). Save the file as UTF-8: in a "
+            "spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, with "
+            f"`iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
+        ) from None
+    return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(text)
 
 
-def text_lines(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, with or without a byte order mark; ValueError names the line that
-    is not UTF-8.
-    """
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+def _json_rows(text: str) -> Iterator[dict | Broken]:
+    """The rows of an array, also of one that is all that an object holds, or of JSON lines."""
+    whole = None
+    with suppress(ValueError, RecursionError):
+        whole = json.loads(text)
+    if isinstance(whole, dict) and len(whole) == 1:
+        (whole,) = whole.values()
+    rows = whole if isinstance(whole, list) else filter(str.strip, io.StringIO(text))
+    for number, row in enumerate(rows, 1):
+        if not isinstance(whole, list):
             try:
-                yield line.decode("utf-8-sig" if number == 1 else "utf-8")
-            except UnicodeDecodeError as error:
-                raise ValueError(
-                    f"{path}: line {number} is not UTF-8 ({error}). Save the file as UTF-8: in a "
-                    "spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, "
-                    f"with `iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
-                ) from None
-
-
-def _jsonl_rows(path: Path) -> Iterator[dict | Broken]:
-    for number, line in enumerate(text_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield Broken("not JSON", f"line {number}: {error}")
-            continue
+                row = json.loads(row)
+            except (ValueError, RecursionError) as error:
+                row = error
         if isinstance(row, dict):
             yield row
         else:
-            yield Broken("not a JSON object", f"line {number}: {line.strip()}")
+            yield Broken("not a JSON object", f"row {number}: {shortened(row)}")
 
 
 def _parquet_rows(path: Path) -> Iterator[dict]:
@@ -94,48 +90,40 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
         raise ValueError(f"{path}: cannot be read as a Parquet file ({error}).") from None
 
 
-def _csv_rows(path: Path, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
-    """The rows of a CSV file; fields may be quoted and hold delimiters, line ends and doubled
-    quotes.
+def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
+    """The rows of a CSV file with the delimiter that finds the most of the wanted columns in the
+    header, or else the most columns; `csv.Sniffer` is often wrong about files of short questions.
 
     Left out are rows without any text and columns without a name. Of several other columns with one
     name the last counts.
     """
     csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
-    # an old spreadsheet ends lines by a carriage return alone
-    lines = (part for line in text_lines(path) for part in io.StringIO(line, newline=""))
-    sample = list(itertools.islice(lines, 50))  # the header is among these
+
+    def header(delimiter: str) -> list[str]:
+        rows = csv.reader(io.StringIO(text), delimiter=delimiter)
+        return next(([name.strip() for name in row] for row in rows if "".join(row).strip()), [])
 
     def fit(delimiter: str) -> tuple[int, int]:
-        """How many of the wanted columns it finds in the header, and how many columns."""
-        rows = (row for row in csv.reader(sample, delimiter=delimiter) if "".join(row).strip())
-        header = [name.strip() for name in next(rows, [])]
-        return sum(name in header for name in wanted), len(header)
+        return len(set(wanted) & set(header(delimiter))), len(header(delimiter))
 
-    names: list[str] = []
-    begins = 1  # the line of the row that is read next: a quoted field may span lines
+    delimiter = max(",;\t|", key=fit)
+    names = header(delimiter)
+    if twice := [name for name in wanted if names.count(name) > 1]:
+        raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
+    # strict: a quote that is never closed is an error, not a field that swallows the rest
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    rows = (row for row in reader if "".join(row).strip())
+    line = 0
     try:
-        # strict: a quote that is never closed is an error, not a field that swallows the rest
-        reader = csv.reader(
-            itertools.chain(sample, lines), delimiter=max(",;\t|", key=fit), strict=True
-        )
-        for row in reader:
-            line, begins = begins, reader.line_num + 1
-            if not "".join(row).strip():
-                continue
-            if not names:
-                names = [name.strip() for name in row]
-                if twice := [name for name in wanted if names.count(name) > 1]:
-                    raise ValueError(
-                        f"{path}: the header names {twice[0]!r} more than once. Rename one."
-                    )
-            elif len(row) != len(names):
-                yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
-            else:
+        next(rows, None)  # the header
+        for row in rows:
+            line = reader.line_num
+            if len(row) == len(names):
                 yield {name: value for name, value in zip(names, row, strict=True) if name}
+            else:
+                yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
     except csv.Error as error:
         raise ValueError(
-            f"{path}: the row that starts at line {begins} cannot be read as CSV ({error}). Is a "
-            'quote left open? A quote inside a quoted field is written twice (""), not with a '
-            "backslash."
+            f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "
+            'open? A quote inside a quoted field is written twice (""), not with a backslash.'
         ) from None

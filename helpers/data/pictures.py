@@ -8,10 +8,12 @@ unbalanced on purpose: seven answers in ten are 1, so a policy that never looks 
 
 import hashlib
 import io
+import math
 import random
-from collections.abc import Iterator
+from pathlib import Path
 
 from PIL import Image, ImageDraw, ImageOps
+from PIL.ExifTags import Base as Exif
 
 GRID, CELL = 2, 16  # cells per side, pixels per side of a cell
 COLORS = {
@@ -23,7 +25,6 @@ COLORS = {
 SHAPES = ("circle", "square", "triangle", "cross")
 KINDS = {"left": 4, "color": 4, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
-DEEP = ("I", "F")  # how Pillow's modes with more than 8 bits per colour begin
 GREY = (128, 128, 128)  # what a blind policy sees
 
 
@@ -85,28 +86,21 @@ def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
     return picture
 
 
-def rows(train_size: int, holdout_size: int, seed: int) -> Iterator[dict]:
-    """Distinct pictures with a question each: `question`, `answer`, `family` (the kind of
-    question), `image` (a PNG file's bytes) and `split`.
+def row(rng: random.Random) -> dict:
+    """A random picture with a question: `question`, `answer`, `family` (the kind of question),
+    `image` (a PNG file's bytes) and `split`.
 
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
-    rng, wanted = random.Random(seed), {"train": train_size, "holdout": holdout_size}
-    seen: set[bytes] = set()
-    while any(wanted.values()):
-        found = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
-        picture = draw(found["scene"])
-        split = "holdout" if reserved(picture) else "train"
-        if wanted[split] and picture.tobytes() not in seen:
-            seen.add(picture.tobytes())
-            wanted[split] -= 1
-            yield {
-                "question": found["question"],
-                "answer": found["answer"],
-                "family": found["kind"],
-                "image": png(picture),
-                "split": split,
-            }
+    found = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+    picture = draw(found["scene"])
+    return {
+        "question": found["question"],
+        "answer": found["answer"],
+        "family": found["kind"],
+        "image": png(picture),
+        "split": "holdout" if reserved(picture) else "train",
+    }
 
 
 def reserved(picture: Image.Image) -> bool:
@@ -131,13 +125,47 @@ def seen(picture: Image.Image) -> Image.Image:
 
     ValueError for more than 8 bits per colour, which Pillow would cut off.
     """
-    if picture.mode.startswith(DEEP):
+    if picture.mode.startswith(("I", "F")):  # Pillow's modes with more than 8 bits per colour
         raise ValueError(f"it has more than 8 bits per colour, mode {picture.mode}")
     picture = ImageOps.exif_transpose(picture)
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
         picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture)
     return picture.convert("RGB")
+
+
+def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
+    """Return the file of a row's picture, upright and of at most max_pixels; a digest of what is
+    seen in it; and whether it was made smaller.
+
+    image: a path relative to the folder, the bytes of a file, or both as datasets.Image has them.
+    ValueError says why there is no such picture.
+    """
+    if isinstance(image, dict):
+        image = image.get("bytes") or image.get("path")
+    if not image or image != image:  # or is NaN
+        raise ValueError("picture is blank")
+    try:
+        file = image if isinstance(image, bytes) else (folder / image).read_bytes()
+        with Image.open(io.BytesIO(file)) as stored:
+            changed = stored.mode != "RGB" or stored.getexif().get(Exif.Orientation, 1) != 1
+            file_format = "JPEG" if stored.format in ("JPEG", "MPO") else "PNG"
+            picture = seen(stored)
+    except Exception as error:  # whatever the bytes provoke in one of Pillow's decoders
+        raise ValueError(f"picture cannot be opened ({type(error).__name__})") from None
+    ratio = math.sqrt(max_pixels / (picture.width * picture.height))
+    if ratio < 1:
+        picture = picture.resize([max(1, int(side * ratio)) for side in picture.size])
+    if max(picture.size) > 200 * min(picture.size):
+        raise ValueError(
+            "picture is over 200 times as long as wide, which Qwen's processor refuses"
+        )
+    if ratio < 1 or changed:
+        buffer = io.BytesIO()
+        picture.save(buffer, file_format, quality=95)
+        file = buffer.getvalue()
+    pixels = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
+    return file, pixels, ratio < 1
 
 
 def from_file(path: str) -> Image.Image:

@@ -1,5 +1,4 @@
-"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, a CSV, JSONL or Parquet
-file.
+"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, or a file.
 
 `read_source` yields one dict per row, with at least `question` and `answer` (`image` if asked for,
 `split` if the source has its own), or a `Broken` in place of a row that could not be read. It does
@@ -7,48 +6,54 @@ not judge the values: `tasks.py` does.
 """
 
 import json
-from collections.abc import Iterator
+import random
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Literal
+
+from pydantic import TypeAdapter, ValidationError
 
 from helpers import presets
 from helpers.data import arithmetic
 from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
+from helpers.data.shapes import parsed
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
+_COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
 
 
 def read_source(
     source: str,
-    columns: dict[str, str] | None,
+    columns: dict | str | None,
     train_size: int | None,
     holdout_size: int,
     seed: int,
 ) -> Iterator[dict | Broken]:
     """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
-    source, mapping = str(source), check_columns(columns)
+    source = str(source)
+    mapping = check_columns(columns)
     kind, _, family = source.partition("/")
+    size = train_size or _GENERATED_ROWS
     if "://" in source:
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
     if kind == "arithmetic":
-        return arithmetic.rows(family, train_size or _GENERATED_ROWS, holdout_size, seed)
+        if family not in arithmetic.FAMILIES:
+            raise ValueError(
+                f"{source} is not a family of arithmetic. Known: {', '.join(arithmetic.FAMILIES)}."
+            )
+        rng = random.Random(f"{family}-{seed}")
+        return _generated(lambda: arithmetic.row(family, rng), size, holdout_size)
     if source == "pictures/shapes":
         from helpers.data import pictures  # imports Pillow, which is missing before the install
 
-        return pictures.rows(train_size or _GENERATED_ROWS, holdout_size, seed)
+        rng = random.Random(seed)
+        return _generated(lambda: pictures.row(rng), size, holdout_size)
     if kind == "reasoning-gym":
-        return _reasoning_gym(family, (train_size or _GENERATED_ROWS) + holdout_size, seed)
+        return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        return _mapped(file_rows(Path(source), mapping.values()), mapping, source)
-    named_on_hub = source.count("/") == 1 and not source.startswith(".")
-    if source and Path(source).is_dir():
-        found = [path for at in ("*", "data/*") for path in Path(source).glob(at)]
-        kinds = (*FILE_TYPES, ".json", ".gz", ".arrow")
-        if not any(path.name == "README.md" or path.suffix in kinds for path in found):
-            raise ValueError(
-                f"source={source!r} is a folder without data: name a {', '.join(FILE_TYPES)} file."
-            )
-        return _hub(source, mapping)
-    if named_on_hub:
+        wanted = {column for named in mapping.values() for column in named}
+        return mapped_rows(file_rows(Path(source), wanted), mapping, source)
+    if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -57,7 +62,7 @@ def read_source(
     )
 
 
-def check_source(source: str, columns: dict[str, str] | None = None) -> None:
+def check_source(source: str, columns: dict | str | None = None) -> None:
     """ValueError for a source that `read_source` would refuse, as far as is known at once.
 
     The first row of a file is read, so that a missing column is named; the family of arithmetic is
@@ -66,6 +71,25 @@ def check_source(source: str, columns: dict[str, str] | None = None) -> None:
     rows = read_source(source, columns, None, 1, 0)
     if str(source).startswith("arithmetic/") or str(source).lower().endswith(FILE_TYPES):
         next(rows, None)
+
+
+# --- Generated rows -------------------------------------------------------------------------------
+
+
+def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> Iterator[dict]:
+    """Distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
+    wanted = {"train": train_size, "holdout": holdout_size}
+    seen = set()
+    since_new = 0
+    while any(wanted.values()) and since_new < 20_000:
+        since_new += 1
+        row = draw()
+        what = row.get("image", row["question"])
+        if what not in seen and wanted[row["split"]]:
+            seen.add(what)
+            wanted[row["split"]] -= 1
+            since_new = 0
+            yield row
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------
@@ -98,7 +122,7 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 # --- Hub data sets --------------------------------------------------------------------------------
 
 
-def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
+def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     import datasets
 
     name, _, config = source.partition(":")
@@ -116,32 +140,37 @@ def _hub(source: str, mapping: dict[str, str]) -> Iterator[dict | Broken]:
     held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
     for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
         rows = splits[split]
-        if isinstance(rows.features.get(mapping.get("image")), datasets.Image):
-            # not opened here: a broken picture is the fault of its row alone
-            rows = rows.cast_column(mapping["image"], datasets.Image(decode=False))
-        for row in _mapped(iter(rows), mapping, source):
+        for column in mapping.get("image", []):
+            if isinstance(rows.features.get(column), datasets.Image):
+                # not opened here: a broken picture is the fault of its row alone
+                rows = rows.cast_column(column, datasets.Image(decode=False))
+        for row in mapped_rows(iter(rows), mapping, source):
             if held_out and isinstance(row, dict):
                 row["split"] = "holdout" if split == held_out else "train"
             yield row
 
 
-def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
-    """The columns of `question` and `answer`: those of these names, unless `columns` says
-    otherwise; and that of the pictures, `image`, only if it does.
+def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
+    """Return which columns of a source make `question` and `answer`, those of these names unless
+    `columns` says otherwise; and only if it says so, `image` and `options`.
+
+    columns: the name of a column, or of a field in it (`reward_model.ground_truth`); for question
+    and options also a list of columns. A text, which papermill passes, is read as JSON.
     """
-    columns = {} if columns is None else columns
-    if (
-        not isinstance(columns, dict)
-        or not set(columns) <= {"question", "answer", "image"}
-        or not all(isinstance(name, str) for name in columns.values())
-    ):
+    try:
+        given = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
+    except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
-            '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures.'
-        )
-    mapping = {"question": "question", "answer": "answer"} | columns
-    for column in mapping.values():
-        names = [name for name in mapping if mapping[name] == column]
+            '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures, "options": '
+            '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
+        ) from None
+    mapping = {"question": "question", "answer": "answer"} | given
+    mapping = {
+        name: [named] if isinstance(named, str) else named for name, named in mapping.items()
+    }
+    for column in [column for named in mapping.values() for column in named]:
+        names = [name for name, named in mapping.items() if column in named]
         if len(names) > 1:
             raise ValueError(
                 f"columns takes {' and '.join(names)} both from {column!r}: name the column of "
@@ -153,54 +182,86 @@ def check_columns(columns: dict[str, str] | None) -> dict[str, str]:
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
 # of that name is renamed.
 _RESERVED = {
-    *("prompt", "question", "answer", "split", "completion", "prompts", "completions"),
-    *("completion_ids", "tags", "trainer_state", "log_extra", "log_metric", "environments"),
-    *(
-        "image",
-        "images",
-        "pixels",
-        "tools",
-        "citations",
-        "ignore_case",
-        "language",
-        "maximum",
-        "minimum",
-    ),
-    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "steps", "target"),
-    *("threshold", "tolerance", "unit", "backend", "limits", "share"),
+    *("prompt", "question", "answer", "split", "image", "pixels", "tags"),  # ours
+    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
+    *("trainer_state", "log_extra", "log_metric", "environments"),
+    # options of rewards
+    *("backend", "citations", "ignore_case", "language", "limits", "maximum", "minimum"),
+    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "share", "steps"),
+    *("target", "threshold", "tolerance", "unit"),
 }
 
 
-def _mapped(
-    rows: Iterator[dict | Broken], mapping: dict[str, str], source: str
+def mapped_rows(
+    rows: Iterator[dict | Broken],
+    mapping: dict[str, list[str]],
+    source: str,
 ) -> Iterator[dict | Broken]:
-    """The rows with the mapped columns under the names `question`, `answer` and, if there are
-    pictures, `image`; the first row says whether they exist.
+    """The rows with the mapped columns under the names `question`, `answer` and, if there are any,
+    `image` and `options`; the first row says whether they exist.
 
-    The other columns keep their names, or get `source_` in front if the name is in use.
+    Of several columns, those of a question are joined. The other columns keep their names, or get
+    `source_` in front if the name is in use.
     """
     found = False
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
-        absent = [column for column in mapping.values() if column not in row]
-        if absent and not found:
-            named = ", ".join(f'"{name}": "…"' for name in mapping)
-            raise ValueError(
-                f"{source}: no column {', '.join(map(repr, absent))}. It has: "
-                f"{shortened(', '.join(map(str, row)), 500)}. "
-                f"Map them with columns={{{named}}}."
-            )
-        if absent:
-            yield Broken(f"no {', '.join(absent)}", str(row))
-            continue
-        found = True
-        mapped = {name: row[column] for name, column in mapping.items()}
+        if not found:
+            for pair in (["instruction", "input"], ["instruction", "context"]):  # Alpaca, Dolly
+                if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
+                    mapping = mapping | {"question": pair}
+            for name in ("options", "choices"):
+                if isinstance(parsed(row.get(name)), list | dict):
+                    mapping = {"options": [name]} | mapping
+            used = [column for named in mapping.values() for column in named]
+            absent = [name for name in used if name not in row and name.split(".")[0] not in row]
+            if absent:
+                named = ", ".join(f'"{name}": "…"' for name in mapping)
+                raise ValueError(
+                    f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+                    f"{shortened(', '.join(map(str, row)), 500)}. "
+                    f"Map them with columns={{{named}}}."
+                )
+            found = True
+        mapped = {}
+        for name, named in mapping.items():
+            parts = [_field(row, column) for column in named]
+            if name == "question" and len(parts) > 1:
+                texts = [str(part).strip() for part in parts if part is not None and part == part]
+                parts = ["\n\n".join(filter(None, texts))]
+            mapped[name] = parts if len(parts) > 1 else parts[0]
         for column, value in row.items():
-            if column not in mapping.values():
-                mapped[f"source_{column}" if column in _RESERVED else column] = value
+            if column not in used:
+                mapped[f"source_{column}" if column in {*_RESERVED, *mapped} else column] = value
         yield mapped
+
+
+def _field(row: dict, column: str) -> object:
+    """A column of a row, or what is in it: `reward_model.ground_truth`, `messages.0.content`; None
+    if there is no such thing.
+    """
+    value = row
+    for name in [column] if column in row else column.split("."):
+        value = parsed(value)
+        try:
+            value = value[int(name) if isinstance(value, list) else name]
+        except (KeyError, IndexError, ValueError, TypeError):
+            return None
+    return value
+
+
+def check_model(model: str) -> None:
+    """ValueError for the folder of an adapter in the place of a model's."""
+    folder = Path(model)
+    by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
+    if by_name or (folder / "adapter_config.json").is_file():
+        raise ValueError(
+            f"model={model!r} is an adapter, which changes a model and is none. Merge it with "
+            "notebook 05 of its run, and give the merged model, model=runs/NAME/merged; or name "
+            "the model that it was trained on."
+        )
 
 
 def hub_failure(what: str, error: Exception) -> str:

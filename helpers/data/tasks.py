@@ -2,14 +2,13 @@
 train and a holdout table.
 
 A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
-.csv, .jsonl or .parquet file. `sources.py` reads them; here the rows are checked, deduplicated,
-measured, split and reported. No question is ever on both sides of the split, and no picture. All
-usable rows are in memory while they are split, with their pictures.
+.csv, .json, .jsonl or .parquet file. `sources.py` reads them; here the rows are checked,
+deduplicated, measured, split and reported. No question is ever on both sides of the split, and no
+picture. All usable rows are in memory while they are split, with their pictures.
 """
 
 import hashlib
 import io
-import math
 import re
 import unicodedata
 from collections import Counter
@@ -19,12 +18,11 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
-from PIL.ExifTags import Base as Exif
 
 from helpers.data.files import Broken, shortened
-from helpers.data.pictures import DEEP, seen
-from helpers.data.sources import hub_failure, read_source
+from helpers.data.pictures import prepared
+from helpers.data.shapes import BEYOND, answer_in, question_in, with_options
+from helpers.data.sources import check_model, hub_failure, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -34,8 +32,32 @@ from helpers.templates import template_options
 # memory that any machine has.
 MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
+_LONG = 30  # words of an answer, about which a note is made
 _MISSING = {"nan", "none", "n/a", "-"}  # what tables write for a missing value
 _ANY_TEXT = {"text", "exact", "token", "formula"}  # kinds, by name, of which these are answers
+
+# what to do about too many rows dropped for a reason, by a part of the reason
+ADVICE = {
+    "prompt over": "The prompts have LENGTHS: raise max_prompt_length, or shorten the questions.",
+    "answer over": "Raise max_completion_length, or drop the long answers.",
+    "two answers": "Is a part of the question in another column? Then join them: "
+    'columns={"question": ["…", "…"]}.',
+    "duplicate question": "Bring more questions that differ, or ask for fewer.",
+    "answer is a list": "Judged is one answer: name a column that has one. The list remains for a "
+    "reward of your own.",
+    "answer is a dict": 'Name the field that is meant: columns={"answer": "column.field"}.',
+    "question is a": 'Name the field that is meant: columns={"question": "column.field"}.',
+    "chat template": "Give the question alone: the model's own chat template is put around it.",
+    "not one answer in": "Mark one result per row, and not several parts.",
+    "no option": "An answer is the label or the text of an option, or its number from 0. Are these "
+    'the columns? columns={"answer": "…", "options": "…"}.',
+    "is blank": "Are these the right columns? Name others with columns=….",
+    "missing value": "If that is an answer, declare kind='text' or kind='exact'.",
+    " fields": "A field that holds a delimiter needs double quotes around it.",
+    "not a JSON object": 'Each row is an object: {"question": "…", "answer": "…"}.',
+    "picture cannot be opened": "Paths of pictures are relative to the folder of the file.",
+    "picture is held out": "Bring more pictures that differ, or ask for a smaller holdout.",
+}
 
 
 @dataclass(frozen=True)
@@ -55,14 +77,27 @@ class Task:
 
     @property
     def line(self) -> str:
-        """How many rows there are, in one line, which `python -m helpers run` prints, too."""
+        """How many rows there are, in one line, and below it notes on how they were read;
+        `python -m helpers run` prints them, too.
+        """
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
         smaller = self.report.get("pictures", {}).get("made_smaller")
+        notes = ""
+        if self.report.get("found"):
+            notes += (
+                f"\nnote: questions and answers were found in: {_counted(self.report['found'])}"
+            )
+        if 2 * self.report.get("long_answers", 0) > len(self.train) + len(self.holdout):
+            notes += (
+                f"\nnote: most answers have more than {_LONG} words, which no completion repeats: "
+                r"mark the result in each of them, by #### or \boxed{}, or name another column."
+            )
         return (
             f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "
             f"{_counted(dropped)}); {len(self.train):,} to train on, {len(self.holdout):,} held out"
             + (f", {unused:,} unused (train_size takes more)" if unused else "")
             + (f"; {smaller:,} pictures made smaller (max_pixels)" if smaller else "")
+            + notes
         )
 
 
@@ -73,7 +108,7 @@ def load_task(
     holdout_size: int | None = None,
     seed: int = 3407,
     tags: TagFormat = THINK_ANSWER,
-    columns: dict[str, str] | None = None,
+    columns: dict[str, str | list[str]] | str | None = None,
     system_prompt: str | None = None,
     count_tokens: Callable[[list[dict] | str], int] | None = None,
     max_prompt_tokens: int | None = None,
@@ -89,14 +124,16 @@ def load_task(
         a generated source, 1,000). holdout_size None takes HELD_OUT, but at most a quarter of the
         usable rows unless the source has a split of its own.
     columns: the source's names of `question` and `answer`, e.g. {"question": "problem", "answer":
-        "solution"}. With `image` it names the column of the pictures, each a path
-        relative to the file or folder, or the bytes of a file that Pillow opens. A row is then a
-        picture and a question; the rows of one picture are all on one side of the split.
+        "solution"}; see `sources.check_columns` for fields in a column and for `options`. With
+        `image` it names the column of the pictures, each a path relative to the file or folder, or
+        the bytes of a file that Pillow opens. A row is then a picture and a question; the rows of
+        one picture are all on one side of the split.
     system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
-    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`). Prompts over
-        max_prompt_tokens are dropped, because TRL does not truncate them; so are answers that,
-        rendered in `tags` without any reasoning, are over max_completion_tokens, because no
-        completion could give them. Only rows that may be used are measured.
+    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`); without it
+        nothing is measured. Prompts over max_prompt_tokens are dropped, because TRL does not
+        truncate them; so are answers that, rendered in `tags` without any reasoning, are over
+        max_completion_tokens, because no completion could give them. Only rows that may be used
+        are measured.
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
         text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
@@ -105,27 +142,22 @@ def load_task(
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
-    if count_tokens is None and (max_prompt_tokens or max_completion_tokens):
-        raise ValueError(
-            "max_prompt_tokens and max_completion_tokens need count_tokens, to know how long a "
-            "text is; see prompt_token_counter."
-        )
     system = tags.system_prompt if system_prompt is None else system_prompt
-    prompt_lengths: list[int] = []
+    account = _Account()
 
     def too_long(row: dict) -> str | None:
         """The limit that a row exceeds; None if it fits."""
         if count_tokens is None:
             return None
-        prompt_lengths.append(count_tokens(chat_prompt(system, row["question"])))
-        if max_prompt_tokens is not None and prompt_lengths[-1] > max_prompt_tokens:
+        length = count_tokens(chat_prompt(system, row["question"]))
+        account.prompt_lengths.append(length)
+        if max_prompt_tokens is not None and length > max_prompt_tokens:
             return f"prompt over {max_prompt_tokens} tokens"
         shortest = tags.render("", row["answer"])
         if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
             return f"answer over {max_completion_tokens} tokens"
         return None
 
-    account = _Account()
     read = read_source(source, columns, train_size, holdout_size or HELD_OUT, seed)
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
     rows = _validated(read, account, kind, folder, max_pixels)
@@ -143,6 +175,8 @@ def load_task(
         "rows_read": account.read,
         "dropped": dict(account.dropped),
         "dropped_examples": account.examples,
+        "found": dict(account.found),
+        "long_answers": sum(len(row["answer"].split()) > _LONG for row in train + holdout),
         "source": source,
         "seed": seed,
         "tags": tags.spec,
@@ -156,12 +190,12 @@ def load_task(
         repeated = shown.total() - len(shown)
         report["pictures"] = {"distinct": len(shown), "repeated": repeated}
         report["pictures"]["made_smaller"] = account.made_smaller
-    if prompt_lengths:
+    if lengths := account.prompt_lengths:
         levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
         report["prompt_tokens"] = {
-            name: int(np.percentile(prompt_lengths, level)) for name, level in levels.items()
+            name: int(np.percentile(lengths, level)) for name, level in levels.items()
         }
-        report["rows_measured"] = len(prompt_lengths)
+        report["rows_measured"] = len(lengths)
     if columns_dropped:
         report["columns_dropped"] = columns_dropped
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
@@ -185,20 +219,6 @@ def save(run: Run, task: Task, settings: Preset) -> None:
         )
 
 
-def final_answer(answer: str) -> str:
-    """The answer to be judged: what follows GSM8K's last `####`, without thousands separators, or
-    else the whole text.
-
-    >>> final_answer("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
-    '1234'
-    """
-    _, marker, tail = answer.rpartition("####")
-    answer = tail.strip()
-    if marker and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", answer):
-        answer = answer.replace(",", "")
-    return answer
-
-
 def fingerprint(rows: Iterable[dict]) -> str:
     """SHA-256 over the questions and answers, in order: the same in two runs on the same data."""
     digest = hashlib.sha256()
@@ -218,6 +238,7 @@ def prompt_token_counter(
     """
     from transformers import AutoTokenizer  # imports torch, which not everything here needs
 
+    check_model(model)
     try:
         tokenizer = AutoTokenizer.from_pretrained(model)
     except (OSError, ValueError) as error:
@@ -247,10 +268,13 @@ def chat_prompt(system: str, question: str) -> list[dict]:
 
 
 class _Account:
-    """How many rows of a source were read, and which were dropped for what."""
+    """How many rows of a source were read, which were dropped for what, in what their questions and
+    answers were found, and how many tokens the prompts have.
+    """
 
     def __init__(self):
         self.read, self.dropped, self.examples, self.made_smaller = 0, Counter(), {}, 0
+        self.found, self.prompt_lengths = Counter(), []
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
@@ -314,13 +338,19 @@ def _drawn(
     train = train[:most]
     if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
         such = ""
-        if account.dropped:
-            reason = max(account.dropped, key=account.dropped.get)
+        advice = "Bring more rows, or ask for fewer."
+        lacking = (train_size or 1) + (holdout_size or 1) - len(train) - len(holdout)
+        for reason, count in account.dropped.most_common(1):
             such = f". For example, {reason}: {account.examples[reason][0]}"
+            if count >= lacking or count > account.usable:
+                advice = next((said for start, said in ADVICE.items() if start in reason), advice)
+        if account.prompt_lengths:
+            low, half, high = np.percentile(account.prompt_lengths, (0, 50, 100)).astype(int)
+            advice = advice.replace("LENGTHS", f"{low} to {high} tokens, half of them over {half}")
         raise ValueError(
             f"{source}: {account.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
-            f"holdout_size={holdout_size} were asked for. Bring more rows, or ask for fewer. "
+            f"holdout_size={holdout_size} were asked for. {advice} "
             f"Read {account.read}, dropped: {_counted(account.dropped)}{such}."
         )
     return train, holdout
@@ -339,20 +369,38 @@ def _validated(
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
             account.drop(row.reason, row.where)
-        elif problem := _clean(row, kind) or _seen(row, folder, max_pixels, account):
+            continue
+        try:
+            row["question"], question_place = question_in(row["question"])
+            options = row.get("options")
+            if options and options == options and isinstance(row["question"], str):
+                row["question"], row["answer"] = with_options(
+                    row["question"], options, row["answer"]
+                )
+                row["kind"] = row.get("kind") or "choice"
+            row["answer"], answer_place = answer_in(row["answer"])
+            _clean(row, kind)
+            account.found.update(filter(None, (question_place, answer_place)))
+            if "image" in row:
+                row["image"], row["pixels"], smaller = prepared(row["image"], folder, max_pixels)
+                account.made_smaller += smaller
+        except ValueError as error:
             picture = f" ({row['image']})" if isinstance(row.get("image"), str) else ""
             account.drop(
-                problem,
-                f"row {account.read}{picture}: {row.get('question')!r} -> {row.get('answer')!r}",
+                str(error),
+                f"row {account.read}{picture}: {row['question']!r} -> {row['answer']!r}",
             )
-        else:
-            # One question in two Unicode forms, or with a character that nobody sees, is one.
-            question = row["question"]
-            if not question.isascii():
-                question = unicodedata.normalize("NFKC", question)
-                question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-            key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
-            alike.setdefault(key, []).append((account.read, row))
+            continue
+        # One question in two Unicode forms, or with a character that nobody sees, is one.
+        question = unicodedata.normalize("NFKC", row["question"])
+        question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+        key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
+        alike.setdefault(key, []).append((account.read, row))
+    if account.dropped[BEYOND]:
+        raise ValueError(
+            f"{account.dropped[BEYOND]} answers are numbers beyond the last option. Numbers count "
+            "from 0 here; if yours count from 1, give the letters or the texts of the options."
+        )
     kept = []
     for group in alike.values():
         _, first = group[0]
@@ -369,65 +417,20 @@ def _validated(
     return kept
 
 
-def _clean(row: dict, kind: str | None) -> str | None:
-    """Make question and answer stripped strings in place; the reason if one of them cannot be."""
+def _clean(row: dict, kind: str | None) -> None:
+    """Make question and answer stripped strings in place; ValueError says why one cannot be."""
     for name in ("question", "answer"):
         value = row[name]
         if not isinstance(value, (str, int, float, type(None))):
-            return f"{name} is a {type(value).__name__}, not text"
+            raise ValueError(f"{name} is a {type(value).__name__}, not text")
         if pd.isna(value) or not str(value).strip():
-            return f"{name} is blank"
+            raise ValueError(f"{name} is blank")
         if re.search("[\ud800-\udfff]", str(value)):  # from a JSON file; no tokenizer takes it
-            return f"{name} has a lone surrogate, which is no text"
+            raise ValueError(f"{name} has a lone surrogate, which is no text")
         row[name] = str(value).strip()
-    row["answer"] = final_answer(row["answer"])
-    if not row["answer"]:
-        return "nothing after ####"
-    missing = [name for name in ("question", "answer") if row[name].casefold() in _MISSING]
-    if missing and (kind or row.get("kind")) not in _ANY_TEXT:
-        return f"{missing[0]} is a missing value"
-    return None
-
-
-def _seen(row: dict, folder: Path, max_pixels: int, account: _Account) -> str | None:
-    """Make the picture of a row, if it should have one, the bytes of an upright one with at most
-    max_pixels, and `pixels` a digest of what is seen in it; the reason if that cannot be done.
-    """
-    if "image" not in row:
-        return None
-    if isinstance(row["image"], dict):  # as datasets.Image stores it
-        row["image"] = row["image"].get("bytes") or row["image"].get("path")
-    file = row["image"]
-    if not file or file != file:  # or is NaN
-        return "picture is blank"
-    if not isinstance(file, str | bytes):
-        return f"picture is a {type(file).__name__}, not a path or bytes"
-    try:
-        file = (folder / file).read_bytes() if isinstance(file, str) else file
-    except (OSError, ValueError):
-        return "picture cannot be read from its path"
-    try:
-        with Image.open(io.BytesIO(file)) as opened:
-            if opened.mode.startswith(DEEP):
-                return "picture has more than 8 bits per colour"
-            changes = opened.mode != "RGB" or opened.getexif().get(Exif.Orientation, 1) != 1
-            format = "JPEG" if opened.format in ("JPEG", "MPO") else "PNG"
-            picture = seen(opened)
-    except Exception:  # whatever the bytes provoke in one of Pillow's decoders
-        return "picture cannot be opened by Pillow"
-    shrunk = math.sqrt(max_pixels / (picture.width * picture.height))
-    if shrunk < 1:
-        picture = picture.resize([max(1, int(side * shrunk)) for side in picture.size])
-    if max(picture.size) > 200 * min(picture.size):
-        return "picture is over 200 times as long as wide, which Qwen's processor refuses"
-    account.made_smaller += shrunk < 1
-    if shrunk < 1 or changes:
-        buffer = io.BytesIO()
-        picture.save(buffer, format, quality=95)
-        file = buffer.getvalue()
-    row["image"] = file
-    row["pixels"] = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
-    return None
+    for name in ("question", "answer"):
+        if row[name].casefold() in _MISSING and (kind or row.get("kind")) not in _ANY_TEXT:
+            raise ValueError(f"{name} is a missing value")
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -435,19 +438,19 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
 
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """
-    kept, left_out = {}, {}
-    ours = ["prompt", "question", "answer"]
-    for name in dict.fromkeys([*ours, *(name for row in rows for name in row)]):
-        column = pd.Series([row.get(name) for row in rows], dtype=object)
+    kept = []
+    left_out = {}
+    names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
+    for name in names:
         try:
-            stored = column.infer_objects().to_frame(name)
-            # some of what is written cannot be read
-            pd.read_parquet(io.BytesIO(stored.to_parquet(index=False)))
+            values = {name: [row.get(name) for row in rows]}
+            column = pd.DataFrame(values, dtype=object).infer_objects()
+            column.to_parquet(io.BytesIO(), index=False)
         # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
         except Exception as error:
-            why = f"Parquet cannot store it: {type(error).__name__}: {shortened(error)}"
-            left_out[shortened(name, 40)] = why
-            print(f"column left out: {shortened(name, 40)} ({why})")
+            shown = shortened(name, 40)
+            left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shortened(error)}"
+            print(f"column left out: {shown} ({left_out[shown]})")
         else:
-            kept[name] = stored[name]
-    return pd.DataFrame(kept), left_out
+            kept.append(column)
+    return pd.concat(kept, axis=1), left_out

@@ -196,12 +196,16 @@ def test_what_is_no_answer_of_ours_is_kept_and_refused(answer, tmp_path, line):
 @pytest.mark.parametrize(
     ("content", "more", "said"),
     [
-        ('{"problem": "q"}\n', [], "no column 'question'. It has: problem. Name the column"),
+        ('{"problem": "q"}\n', [], "no column 'question'. It has: problem. Map them with col"),
         ('{"question": "q"}\n', ["--columns", '{"question": "q"}'], "no column 'q'. It has: que"),
         ('{"question": "q"}\n', ["--columns", "q"], "columns='q' is not a mapping"),
-        ('{"question": "q"}\nnonsense\n', [], "row 2 cannot be read: not JSON"),
+        ('{"question": "q"}\nnonsense\n', [], "row 2 cannot be read: not a JSON"),
         ("", [], "the file is empty"),
-        ('{"question": "q"}\n', ["--input", "x.txt"], "x.txt: give a .csv, .jsonl, .parquet file"),
+        (
+            '{"question": "q"}\n',
+            ["--input", "x.txt"],
+            "x.txt: give a .csv, .json, .jsonl, .parquet file",
+        ),
         ('{"question": "q"}\n', ["--output", "o.csv"], "name a .jsonl file"),
         ('{"question": "q"}\n', ["--run", "other"], "other/merged is not there. Run notebook 05"),
     ],

@@ -81,17 +81,17 @@ def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
 @pytest.mark.parametrize(
     ("bad", "reason"),
     [
-        (file_of(noise(1))[:-30], "cannot be opened by Pillow"),
-        (file_of(noise(1), "JPEG")[:300], "cannot be opened by Pillow"),
-        (b"%PDF-1.7", "cannot be opened by Pillow"),
-        (b"", "cannot be opened by Pillow"),
-        ("gone.png", "cannot be read from its path"),
-        ("a\0b.png", "cannot be read from its path"),
-        (".", "cannot be read from its path"),
+        (file_of(noise(1))[:-30], "cannot be opened (OSError)"),
+        (file_of(noise(1), "JPEG")[:300], "cannot be opened (OSError)"),
+        (b"%PDF-1.7", "cannot be opened (UnidentifiedImageError)"),
+        (b"", "cannot be opened (UnidentifiedImageError)"),
+        ("gone.png", "cannot be opened (FileNotFoundError)"),
+        ("a\0b.png", "cannot be opened (ValueError)"),
+        (".", "cannot be opened (IsADirectoryError)"),
         (None, "is blank"),
         (float("nan"), "is blank"),
-        (7, "is a int, not a path or bytes"),
-        (file_of(Image.new("I;16", (4, 4))), "has more than 8 bits per colour"),
+        (7, "cannot be opened (TypeError)"),
+        (file_of(Image.new("I;16", (4, 4))), "cannot be opened (ValueError)"),
         (
             file_of(noise(1, (2, 402))),
             "is over 200 times as long as wide, which Qwen's processor refuses",
@@ -162,3 +162,8 @@ def test_a_picture_of_the_sources_own_test_split_is_not_trained_on(tmp_path, mon
     assert sorted(task.train["question"]) == [f"train {n}?" for n in range(4)]
     assert len(task.holdout) == 4
     assert task.report["dropped"] == {"picture is held out, too": 2}
+
+
+def test_too_few_pictures_have_their_own_advice(load):
+    with pytest.raises(ValueError, match="Bring more pictures that differ"):
+        load([file_of(noise(1))] * 4)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from helpers.data.files import Broken
 from helpers.data.sources import check_source, read_source
 from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
@@ -44,9 +43,9 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
 # --- Names ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["gsm8k", "rows.json", "rows", "./no/such", "", 3])
+@pytest.mark.parametrize("source", ["gsm8k", "rows.txt", "rows", "./no/such", "", 3])
 def test_what_names_no_source_is_refused_with_the_kinds_there_are(source):
-    said = r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.jsonl, \.parquet"
+    said = r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, \.json, \.jsonl, \.parquet"
     with pytest.raises(ValueError, match=said):
         read_source(source, None, None, 1, 1)
 
@@ -81,7 +80,7 @@ def file_of(folder: Path, *rows: dict) -> str:
         (
             [{"question": "q", "answer": "1"}, {"question": "q"}],
             None,
-            [{"question": "q", "answer": "1"}, Broken("no answer", "{'question': 'q'}")],
+            [{"question": "q", "answer": "1"}, {"question": "q", "answer": None}],
         ),
     ],
 )
@@ -95,7 +94,7 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         (["question", "answers"], None, "no column 'answer'. It has: question, answers. Map them"),
         (["problem", "answer"], {"question": "problme"}, "no column 'problme'. It has: problem, "),
         ([f"column {n}" for n in range(99)], None, "column 8, column 9, column 10,"),
-        ([], {"question": ["a"]}, "is not a mapping of names to question and answer"),
+        ([], {"question": [1]}, "is not a mapping of names to question and answer"),
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),
         ([], {"question": "answer"}, "takes question and answer both from 'answer'"),
@@ -126,7 +125,14 @@ def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(tmp_path):
             check_source(source)
 
 
-# --- A model without a chat template --------------------------------------------------------------
+# --- A model that is none -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["runs/a/adapter", "runs/a/checkpoints/checkpoint-8", "{here}"])
+def test_an_adapter_in_the_place_of_a_model_is_refused_with_what_to_name(tmp_path, model):
+    (tmp_path / "adapter_config.json").touch()
+    with pytest.raises(ValueError, match=r"is an adapter.*model=runs/NAME/merged"):
+        prompt_token_counter(model.replace("{here}", str(tmp_path)))
 
 
 def test_a_model_without_a_chat_template_is_refused(tmp_path):

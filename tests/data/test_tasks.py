@@ -12,7 +12,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.data import tasks
-from helpers.data.tasks import final_answer, fingerprint, load_task, prompt_token_counter
+from helpers.data.tasks import fingerprint, load_task, prompt_token_counter
 from helpers.presets import PRESETS
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -42,23 +42,6 @@ def both(task) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("answer", "final"),
-    [
-        ("He pays 1,234. #### 1,234", "1234"),
-        ("#### -1,234,567.50", "-1234567.50"),
-        ("a #### 1\nb ####  2 ", "2"),
-        ("#### 12,34", "12,34"),
-        ("#### 1,234 or 5,678", "1,234 or 5,678"),
-        ("1,234", "1,234"),
-        ("  Paris, France ", "Paris, France"),
-        ("### 5", "### 5"),
-    ],
-)
-def test_the_final_answer_follows_the_last_marker(answer, final):
-    assert final_answer(answer) == final
-
-
-@pytest.mark.parametrize(
     ("bad", "reason"),
     [
         ({"question": " ", "answer": "1"}, "question is blank"),
@@ -67,8 +50,8 @@ def test_the_final_answer_follows_the_last_marker(answer, final):
         ({"question": "q", "answer": "\n"}, "answer is blank"),
         ({"question": "q", "answer": None}, "answer is blank"),
         ({"question": "q", "answer": float("nan")}, "answer is blank"),
-        ({"question": "q", "answer": "so #### "}, "nothing after ####"),
-        ({"question": "q", "answer": ["1"]}, "answer is a list, not text"),
+        ({"question": "q", "answer": "so #### "}, "there is not one answer in ####"),
+        ({"question": "q", "answer": ["1", "2"]}, "answer is a list, not text"),
         ({"question": {"text": "q"}, "answer": "1"}, "question is a dict, not text"),
         ({"question": " what is  0 + 0? ", "answer": "0"}, "duplicate question"),
         ({"question": "nan", "answer": "1"}, "question is a missing value"),
@@ -78,7 +61,7 @@ def test_the_final_answer_follows_the_last_marker(answer, final):
         ),
         ({"question": "Ｗhat is ０ + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "What is 0\u200b + 0?", "answer": "0"}, "duplicate question"),
-        ({"question": "q"}, "no answer"),
+        ({"question": "q"}, "answer is blank"),
         (["q", "1"], "not a JSON object"),
         # Half a character cannot be written to Parquet nor tokenised.
         ({"question": "q \ud800", "answer": "1"}, None),
@@ -222,8 +205,6 @@ def test_a_fingerprint_tells_every_change():
             {},
             "0 usable.*1 × question is blank, 1 × answer is blank. For example, question is blank: row 1: '' -> ",
         ),
-        (numbered(5), {"max_prompt_tokens": 5}, "need count_tokens"),
-        (numbered(5), {"max_completion_tokens": 5}, "need count_tokens"),
     ],
 )
 def test_what_cannot_be_given_is_an_error_with_the_numbers(load, rows, sizes, said):
@@ -280,16 +261,15 @@ def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(load):
 
 
 def test_rows_that_do_not_fit_give_way_to_the_next_of_the_draw(load):
-    def odd(messages):
-        return int(messages[-1]["content"].split()[2]) % 2 + 1
+    def three_digits(messages):
+        return int(len(messages[-1]["content"].split()[2]) == 3)
 
-    rows = numbered(400)
-    everything = load(rows)
-    fitting = load(rows, train_size=30, holdout_size=10, count_tokens=odd, max_prompt_tokens=1)
-    order = [*everything.holdout["question"], *everything.train["question"]]
-    even = [question for question in order if int(question.split()[2]) % 2 == 0]
-    assert [*fitting.holdout["question"], *fitting.train["question"]] == even[:40]
-    assert 0 < fitting.report["dropped"]["prompt over 1 tokens"] < 200
+    everything = load(numbered(400))
+    few = {"train_size": 30, "holdout_size": 10}
+    fitting = load(numbered(400), **few, count_tokens=three_digits, max_prompt_tokens=0)
+    order = [*everything.holdout["answer"], *everything.train["answer"]]
+    short = [answer for answer in order if len(answer) < 3]
+    assert [*fitting.holdout["answer"], *fitting.train["answer"]] == short[:40]
 
 
 def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):

@@ -7,12 +7,9 @@ import json
 
 import pytest
 import torch
-from transformers import AutoTokenizer, PreTrainedTokenizerBase
+from transformers import PreTrainedTokenizerBase
 
 from helpers import PROJECT
-from helpers.agents import Guessing, episodes
-from helpers.agents.protocol import prepare_template
-from helpers.presets import PRESETS, override
 from helpers.results import merging
 
 PROMPT = [{"role": "user", "content": "What is 2 + 3?"}]
@@ -37,16 +34,6 @@ def test_prompts_have_logits_beside_unsloths_patch(patched, model, tokenizer):
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         assert torch.equal(logits, model(input_ids=ids).logits[0])
-
-
-def test_an_episode_begins_beside_unsloths_patch(patched):
-    """Notebook 10, before any training."""
-    games = override(PRESETS["pocket"], model="pocket-games")
-    tokenizer = AutoTokenizer.from_pretrained(games.model_path)
-    prepare_template(tokenizer)
-    prompt = [{"role": "user", "content": "Game 18. "}]
-    begun = episodes.begun(tokenizer, Guessing(span=63), {"prompt": prompt, "seed": 18})
-    assert "Game 18. " in tokenizer.decode(begun.prompt_ids)
 
 
 def sources():

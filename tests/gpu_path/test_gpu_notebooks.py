@@ -53,11 +53,6 @@ def test_10_plays_episodes_and_trains_on_them(execute):
     assert UNSLOTHS in said and "faults of the environment: 0" in said
 
 
-def test_11_trains_without_unsloth(execute):
-    said = execute("11", "vision", train_size=64, holdout_size=16, shortcut_steps=2, **FEW)
-    assert TRLS in said and "of what the adapter does" in said
-
-
 def test_11_trains_what_sees_through_unsloth(execute):
     few = FEW | {"train_size": 64, "holdout_size": 16, "max_completion_length": 20}
     said = execute("11", "sees", preset="vision_2b", model="pocket-vision", **few, shortcut_steps=0)

@@ -29,11 +29,9 @@ def test_both_begin_with_the_same_programs_and_only_the_reward_differs(lesson):
         tests = [train.loc[question, column] for question in table["question"]]
         again = tests_reward(list(table["completion"]), tests=tests, share=False)
         assert list(table[reward]) == again
-    sections = [each.section("training") for each in runs]
-    assert sections[0]["settings"] == sections[1]["settings"]
-    assert [section["rewards"] for section in sections] == [["hidden_reward"], ["visible_reward"]]
+    first, second = (each.section("training")["settings"] for each in runs)
+    assert first == second
     row = train.reset_index().iloc[0]  # the prompt shows the visible tests alone
-    assert [one["content"] for one in row["prompt"]] == [functions.SYSTEM_PROMPT, row["question"]]
     assert all(test in row["question"] for test in json.loads(row["visible"]))
     assert not any(test in row["question"] for test in json.loads(row["answer"]))
 

@@ -185,17 +185,10 @@ def test_the_same_numbers_where_a_step_is_two_forward_passes(tmp_path, tokenizer
 # --- The notebook ---------------------------------------------------------------------------------
 
 
-def test_the_algorithm_is_about_a_hundred_lines():
-    without_docstrings = re.sub(r'"""(.|\n)*?"""', "", "\n".join(ALGORITHM))
-    lines = [line.strip() for line in without_docstrings.splitlines()]
-    assert 90 <= len([line for line in lines if line and not line.startswith("#")]) <= 110
-
-
 def test_the_notebook_trains_and_prints_its_distance_to_trl(executed, execute):
     run = Run("scratch")
     shutil.copytree(executed.folder, run.folder)
     printed = execute("06", run, max_steps=20, trial_steps=2, holdout_questions=128)
-    assert (run.folder / "figures" / "from_scratch.png").is_file()
     at_0, _, at_20 = map(float, re.findall(r"  holdout accuracy +(\S+)%", printed))
     assert at_0 < 45 and at_20 > 60
     found = re.findall(
@@ -203,5 +196,3 @@ def test_the_notebook_trains_and_prints_its_distance_to_trl(executed, execute):
     )
     assert [what for what, *_ in found] == ["advantages", "KL", "loss", "gradient"]
     assert all(float(largest) > 0 and float(gap) < WITHIN for _, largest, gap in found)
-    (clipped,) = re.findall(r"^tokens clipped: (\S+)%$", printed, re.MULTILINE)
-    assert float(clipped) > 0, "the clip must have something to do"

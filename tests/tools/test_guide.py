@@ -11,8 +11,6 @@ import nbformat
 import pytest
 
 from helpers.__main__ import parse
-from tools import teach
-from tools.slides import deck
 from tools.teach import NOTEBOOKS
 
 TEXT = (NOTEBOOKS / "TEACHING.md").read_text(encoding="utf-8")
@@ -116,41 +114,16 @@ def squeezed(text: str) -> str:
 def shown(notebook: str) -> str:
     """What the stored outputs of a notebook say, tables too, in one line."""
     found = []
-    for output in (
-        output for cell in NOTEBOOK[notebook].cells for output in cell.get("outputs", [])
-    ):
+    for output in [one for cell in NOTEBOOK[notebook].cells for one in cell.get("outputs", [])]:
         data = output.get("data", {})
-        tables = re.sub(
-            r"<style.*?</style>|<[^>]+>", " ", data.get("text/html", ""), flags=re.DOTALL
-        )
-        found += [output.get("text", ""), html.unescape(tables), data.get("text/plain", "")]
-    return squeezed(" ".join(found))
+        found += [output.get("text", ""), data.get("text/html", ""), data.get("text/plain", "")]
+    tags = re.compile(r"<style.*?</style>|<[^>]+>", re.DOTALL)
+    return squeezed(html.unescape(tags.sub(" ", " ".join(found))))
 
 
-# --- The commands and the slides ------------------------------------------------------------------
+# --- The commands ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", sorted({*re.findall(r"python -m helpers [^#`\n]+", TEXT)}))
 def test_a_command_is_one_that_is_there(command):
     assert parse(shlex.split(command)[3:]).command
-
-
-@pytest.mark.parametrize("command", sorted({*re.findall(r"python -m tools\.teach [^#`\n]+", TEXT)}))
-def test_an_edition_can_be_made_as_the_guide_says(command, tmp_path, monkeypatch):
-    here = tmp_path / "project"
-    here.mkdir()
-    monkeypatch.chdir(here)
-    teach.main(shlex.split(command)[3:])
-    assert [*tmp_path.rglob("01_*.ipynb")]
-
-
-def test_the_guide_tells_to_which_slide_to_turn():
-    begun = [
-        cell for cell in deck("two-days").cells if cell.metadata.slideshow.slide_type == "slide"
-    ]
-    places = [cell.metadata.slideshow.data.place[:2] for cell in begun]
-    wanted = (
-        r"for 6\.1 .*?to slide (\d+), for 3\.1 .*?to slide (\d+), and for 8\.1.*?to slide (\d+)"
-    )
-    (numbers,) = re.findall(wanted, TEXT)
-    assert [int(number) - 1 for number in numbers] == [places.index(n) for n in ("06", "03", "08")]

@@ -9,7 +9,6 @@ import re
 import nbformat
 import pytest
 from browser import browse
-from nbformat import v4
 
 from tools import slides
 from tools.slides import END, REVEAL, ROUTES, deck
@@ -141,41 +140,3 @@ def test_one_file_is_written_every_slide_fits_and_nothing_is_asked_of_a_network(
             "a figure beside its words has the height of the slide"
         )
     assert any(slide["tall"] for slide in measured["found"])
-
-
-# --- Tags ----------------------------------------------------------------------------------------
-
-
-def course(folder, *cells):
-    nbformat.write(v4.new_notebook(cells=[*cells]), folder / "01_a.ipynb")
-    return folder
-
-
-def slide(source, kind, make_cell=v4.new_markdown_cell, **show):
-    about = {"slide_type": kind} | show
-    return make_cell(source, metadata={"tags": ["route-90"], "slideshow": about})
-
-
-def test_a_part_of_a_cell_is_shown_without_hints_and_relative_links(tmp_path):
-    source = (
-        "## T\n\nSee the [glossary](GLOSSARY.md#kl) and [a "
-        "paper](https://arxiv.org/abs/1).\n\n<details>no\n\nway</details>\n\nlast"
-    )
-    code = slide("1 + 2", "-", v4.new_code_cell, show="output")
-    code.outputs = [v4.new_output("stream", text="3\n")]
-    given = [slide(source, "slide", show=[0, 2, 1]), code, slide(source, "fragment")]
-    cells = deck("90", course(tmp_path, *given)).cells[1:-1]
-    assert (
-        cells[0].source
-        == "## T\n\nlast\n\nSee the glossary and [a paper](https://arxiv.org/abs/1)."
-    )
-    assert cells[1].outputs == code.outputs and cells[1].metadata.tags == ["output"]
-    assert [cell.metadata.slideshow.data.place for cell in cells] == ["01 · T"] * 3
-
-
-def test_a_slide_that_would_begin_without_a_heading_gets_that_of_its_section(tmp_path):
-    code = slide("print(1)", "slide", v4.new_code_cell)
-    given = course(tmp_path, v4.new_markdown_cell("# One\n\n## 2 · Two"), code)
-    _, heading, shown, _ = deck("90", given).cells
-    assert (heading.source, heading.metadata.slideshow.slide_type) == ("## Two", "slide")
-    assert (shown.source, shown.metadata.slideshow.slide_type) == ("print(1)", "-")
