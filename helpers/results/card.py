@@ -71,27 +71,21 @@ def read_facts(run: Run) -> Facts:
     run.section("data")
     run.section("training")
     # What is older than what it was made from is left out, and the reason is kept.
-    outdated = {}
-    files = {}
     reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
-    for name in (*reports, "metrics.csv", "merged"):
-        reason = run.outdated(name)
-        if reason:
-            outdated[name] = reason
-        elif name in reports:
-            files[name] = portable(run.read_object(name))
-    findings = []
-    if "metrics.csv" not in outdated and (run.folder / "metrics.csv").exists():
-        findings = diagnose(read_metrics(run.folder / "metrics.csv"))
+    reasons = {name: run.outdated(name) for name in (*reports, "metrics.csv", "merged")}
+    data, rewards, evaluation, comparison = (
+        {} if reasons[name] else portable(run.read_object(name)) for name in reports
+    )
+    current = not reasons["metrics.csv"] and (run.folder / "metrics.csv").exists()
     return Facts(
         name=run.name,
         manifest=portable(run.manifest),
-        data=files.get("data_report.json", {}),
-        rewards=files.get("reward_report.json", {}),
-        evaluation=files.get("evaluation.json", {}),
-        comparison=files.get("comparison.json", {}),
-        findings=findings,
-        outdated=outdated,
+        data=data,
+        rewards=rewards,
+        evaluation=evaluation,
+        comparison=comparison,
+        findings=diagnose(read_metrics(run.folder / "metrics.csv")) if current else [],
+        outdated={name: reason for name, reason in reasons.items() if reason},
     )
 
 
@@ -198,18 +192,16 @@ def metadata(facts: Facts) -> ModelCardData:
     source = facts.manifest["data"]["source"]
     data_set, _, configuration = source.partition(":")
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
-    tags = ["grpo", "trl", "unsloth", "lora"]
-    if settings.get("backend") == "transformers":
-        tags.remove("unsloth")
-    # the hub takes `owner/name` or `name` for a data set's type
-    slug = re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
+    tags = ["grpo", "trl", "lora"]
+    if settings.get("backend") != "transformers":
+        tags.append("unsloth")
     results = []
     sampled = facts.evaluation.get("merged", {})
     for decoding, entry in (("sampled", sampled), ("greedy", sampled.get("greedy"))):
         if entry:
             result = EvalResult(
                 task_type="text-generation",
-                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else slug,
+                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else "own-data",
                 dataset_name=f"{source}, held-out questions",
                 dataset_config=configuration or None,
                 metric_type="accuracy",
@@ -221,22 +213,19 @@ def metadata(facts: Facts) -> ModelCardData:
                 },
             )
             results.append(result)
-    on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
+    on_hub = _HUB_ID.fullmatch(data_set) and not generated and not _is_file(source)
+    model = settings["model"]
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=tags,
-        base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
+        base_model=model if _HUB_ID.fullmatch(model) and not Path(model).exists() else None,
         datasets=[data_set] if on_hub else None,
-        license="apache-2.0" if settings["model"] in EMBEDDED else None,
+        license="apache-2.0" if model in EMBEDDED else None,
         metrics=["accuracy"] if results else None,
         model_name=facts.name,
         eval_results=results or None,
     )
-
-
-def _is_hub_id(name: str) -> bool:
-    return bool(_HUB_ID.fullmatch(name)) and not Path(name).exists()
 
 
 def _is_file(source: str) -> bool:

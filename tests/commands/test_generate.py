@@ -84,7 +84,7 @@ def test_every_question_is_answered_in_order_with_its_own_columns(answer, tmp_pa
     answered = lines(target)
     assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
     assert answered[1]["completion"] == alone(QUESTIONS[1])
-    assert set(answered[0]) == {"question", "id", "completion", "answer"}
+    assert set(answered[0]) == {"question", "id", "completion", "answer", "model"}
 
 
 @pytest.mark.slow
@@ -147,19 +147,16 @@ def test_a_rows_own_columns_and_missing_values_survive_an_interruption(
     assert target.read_bytes() == content
 
 
-def test_answers_of_another_run_model_or_prompt_are_not_mixed(answer, run, tmp_path):
+def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
     target = tmp_path / "answers.jsonl"
     assert answer()[0] == 0
     before = target.read_bytes()
 
     def refused(*more) -> bool:
         code, _, err = answer(*more)
-        said = "other than answers to the first questions of the input by this run"
+        said = "other than answers to the first questions of the input by this model"
         return code == 2 and said in err and target.read_bytes() == before
 
-    write_json(run.folder / "data_report.json", {"system_prompt": "Be brief."})
-    assert refused()
-    write_json(run.folder / "data_report.json", {"system_prompt": "Think step by step."})
     shutil.copytree(run.folder, run.folder.parent / "b")
     assert refused("--run", "b")
     run.record("merge", dtype="torch.float32")

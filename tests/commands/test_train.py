@@ -12,9 +12,9 @@ import pandas as pd
 import pytest
 from executions import SMALL, ended, ranks_of, start, together
 
-from helpers import presets
+from helpers import PROJECT, presets
 from helpers.__main__ import main
-from helpers.commands import pipeline
+from helpers.commands import run as notebooks
 from helpers.runs import Run
 
 OF_03 = [
@@ -25,7 +25,7 @@ OF_03 = [
 @pytest.fixture
 def tiny(notebook, monkeypatch, tmp_path, runs):
     """A function that writes a notebook 03 of these cells, for a run `a` whose data is prepared."""
-    monkeypatch.setattr(pipeline, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
     Run("a").record("data", fingerprint="f00d", settings=asdict(presets.PRESETS["pocket"]))
     return lambda *cells: notebook("03", *cells)
 
@@ -73,7 +73,7 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
     run = Run("a")
     prepared(executed, runs)
     train_alone = [python, "-m", "helpers", "train", run.name, *OF_03]
-    done = subprocess.run(train_alone, capture_output=True, text=True, cwd=pipeline.PROJECT)
+    done = subprocess.run(train_alone, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     mine, notebooks = (
         pd.read_csv(one.require("metrics.csv")).drop(columns="step_time") for one in (run, executed)
@@ -89,8 +89,8 @@ PROGRAM = """
 import sys
 from pathlib import Path
 from helpers.__main__ import main
-from helpers.commands import pipeline
-pipeline.NOTEBOOKS = Path(sys.argv[1])
+from helpers.commands import run
+run.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["train", "a"]))
 """
 

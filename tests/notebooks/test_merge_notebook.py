@@ -9,7 +9,7 @@ import pytest
 from reading import said
 
 from helpers import presets
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 from helpers.data.arithmetic import is_careful
 from helpers.environment import this_machine
 from helpers.results.evaluation import right

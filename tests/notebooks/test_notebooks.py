@@ -15,7 +15,7 @@ from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
 from helpers import PROJECT, presets
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 from helpers.runs import Run
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))

@@ -15,7 +15,7 @@ import pytest
 from reading import defined, notebook, said
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.data.tasks import load_task
 from helpers.results.evaluation import right
 from helpers.rewards.own import own_rewards
@@ -86,7 +86,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     assert recorded["own_rewards"] == recorded["judge"] == "rewards/mine.py:my_reward*1"
     assert "--run mine --only 04,05\n" in said(run.require("notebooks/07_your_own_task.ipynb"))
     small = ["samples=2", "sampled_questions=8"]
-    assert pipeline.run("mine", None, "04,05", small) == 0
+    assert run_notebooks("mine", None, "04,05", small) == 0
     assert run.evaluation["merged"]["n"] == 29
 
 
@@ -139,6 +139,6 @@ def test_notebook_05_merges_and_judges_by_the_same_reward(lesson):
     assert right(texts, [GOLD] * 3, judge=judge) == [True, True, False]
     before = run.evaluation["trained"]
     options = ["samples=2", "sampled_questions=8"]
-    assert pipeline.run(run.name, None, "05", options) == 0
+    assert run_notebooks(run.name, None, "05", options) == 0
     trained, merged = run.evaluation["trained"], run.evaluation["merged"]
     assert trained["ci95"][0] <= before["accuracy"] <= trained["ci95"][1] and merged["n"] == 64

@@ -104,7 +104,7 @@ def test_the_metadata_is_what_the_hub_reads(run):
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "license": "apache-2.0",
-        "tags": ["grpo", "trl", "unsloth", "lora"],
+        "tags": ["grpo", "trl", "lora", "unsloth"],
         "metrics": ["accuracy"],
     }
     assert data.model_name == results[0]["name"] == "told"

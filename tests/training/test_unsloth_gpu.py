@@ -12,7 +12,7 @@ import torch
 from datasets import Dataset
 from trl import GRPOTrainer
 
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 from helpers.data.tasks import load_task
 from helpers.rewards.structure import format_reward
 from helpers.training.policy import freeze_reference

@@ -1,5 +1,5 @@
-"""The command line and the pipeline around papermill: what reaches a notebook, what is printed,
-what is refused.
+"""The command `run`: what is typed as values, what reaches a notebook, what is printed, what is
+refused, and how a run goes on.
 """
 
 import json
@@ -12,7 +12,8 @@ import pytest
 from filelock import FileLock
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers import commands
+from helpers.commands.run import is_interrupted
 from helpers.presets import PRESETS
 from helpers.rewards.own import own_rewards
 from helpers.runs import Run, write_json
@@ -20,6 +21,44 @@ from helpers.tags import THINK_ANSWER
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
+
+
+# --- What is typed --------------------------------------------------------------------------------
+
+LITERALS = {
+    "20": 20,
+    "1e-3": 1e-3,
+    "[1, 2]": [1, 2],
+    "True": True,
+    "true": True,
+    "null": None,
+    '"20"': "20",
+    "'text'": "text",
+    "{'a': 'b'}": {"a": "b"},
+}
+TEXTS = ["text", "arithmetic/sums", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", ""]
+TEXTS += ["{x", "{[1]: 2}", "long? " * 1000]  # keys that cannot be hashed, a name too long
+
+
+@pytest.mark.parametrize(("text", "value"), [*LITERALS.items(), *((text, text) for text in TEXTS)])
+def test_a_value_is_a_literal_where_it_is_one_and_else_the_text_itself(text, value):
+    read = commands.value(text)
+    assert read == value and type(read) is type(value)
+
+
+def test_a_file_or_functions_in_files_are_found_again_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.py", "yours.py"):
+        (tmp_path / name).touch()
+    assert commands.value("mine.py") == f"{tmp_path}/mine.py"
+    listed = f"{tmp_path}/mine.py:one*0.5,correctness,{tmp_path}/yours.py:two"
+    assert commands.value("mine.py:one*0.5, correctness, yours.py:two") == listed
+
+
+def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
+    given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
+    expected = {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
+    assert commands.parameters(given) == expected
 
 
 # --- Notebooks ------------------------------------------------------------------------------------
@@ -142,8 +181,8 @@ ONE_RUN = """
 import sys
 from pathlib import Path
 from helpers.__main__ import main
-from helpers.commands import pipeline
-pipeline.NOTEBOOKS = Path(sys.argv[1])
+from helpers.commands import run
+run.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
 
@@ -188,14 +227,11 @@ def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(no
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
     path = notebook("01", "print(1)\n1 / 0")
-    made = nbformat.read(path, as_version=4)
-    made.cells.insert(1, nbformat.v4.new_markdown_cell("## Dividing\n\nBy nothing."))
-    nbformat.write(made, path)
     command = [python, "-c", ONE_RUN, str(path.parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     copy = Run("a").folder / "notebooks" / "01_tiny.ipynb"
     assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
-    assert "\n01_tiny.ipynb, cell 3 (Dividing): ZeroDivisionError: division" in done.stderr
+    assert "\n01_tiny.ipynb, In [3]: ZeroDivisionError: division" in done.stderr
     *_, last = nbformat.read(copy, as_version=4).cells
     assert [output.get("ename") for output in last.outputs] == [None, "ZeroDivisionError"]
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
@@ -240,12 +276,12 @@ def test_a_call_that_would_give_up_an_interrupted_training_needs_fresh(
     code, _, err = cli("run", "--run", "a", *call)
     assert (code == 0) == executed == bool(executions)
     goes_on = checkpoints.last_checkpoint(interrupted.folder / "checkpoints")
-    assert goes_on.name == "checkpoint-20" and pipeline.is_interrupted(interrupted)
+    assert goes_on.name == "checkpoint-20" and is_interrupted(interrupted)
     if not executed:
         assert "has a training that was interrupted, which this call would give up" in err
         assert "--run a --resume`" in err and "--fresh" in err and interrupted.manifest == before
         assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executions
-        assert pipeline.is_interrupted(interrupted) == ("03" not in dict(executions))
+        assert is_interrupted(interrupted) == ("03" not in dict(executions))
 
 
 def test_a_training_that_is_given_up_is_set_aside_by_notebook_03(cli, executions, interrupted):
