@@ -227,12 +227,6 @@ def test_beside_a_gpu_no_torch_without_cuda_is_taken(versions, pip, build):
     assert all("!=" not in command for command in pip()[3:])
 
 
-def test_where_all_is_well_nothing_is_run(versions, pip):
-    versions()
-    install(CPU)
-    assert pip() == []
-
-
 def test_a_failed_install_raises(versions, pip, monkeypatch):
     versions(**{"grpo-notebooks": None})  # which alone makes it run
     listed = {name: name for name in ("trackio", *WITHOUT_DEPENDENCIES)}
@@ -330,12 +324,6 @@ def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, sai
     versions(**installed)
     obstacle = vllm_obstacle(machine)
     assert obstacle is None if said is None else re.search(said, obstacle)
-
-
-def test_make_gpu_check_takes_vllm_of_any_version(versions, monkeypatch):
-    versions(vllm="0.25.1")
-    monkeypatch.setenv("GRPO_ANY_VERSIONS", "1")
-    assert vllm_obstacle(GPU) is None
 
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------

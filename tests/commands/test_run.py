@@ -11,8 +11,7 @@ import nbformat
 import pytest
 from filelock import FileLock
 
-from helpers import PROJECT
-from helpers import commands
+from helpers import PROJECT, commands
 from helpers.commands.run import is_interrupted
 from helpers.presets import PRESETS
 from helpers.rewards.own import own_rewards
@@ -98,6 +97,8 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
     assert executions[-1][0] == at, "after it none is run"
     asked = dict(executions)[at]
+    call = Run("a").section("call")
+    assert list(call["given"]) == call["done"] and call["notebooks"] == [*call["done"], *left]
     executions.clear()
     executions.outcomes.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
@@ -106,17 +107,6 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     executions.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and executions == [] and "run 'a' is finished" in out
-
-
-def test_the_manifest_says_what_was_called_and_what_each_notebook_was_given(cli, executions):
-    executions.outcomes["03"] = KeyboardInterrupt
-    cli("run", "--run", "a", "--only", "02,03", "-p", "seed=5", "-p", "beta=0")
-    call = Run("a").section("call")
-    assert (call["notebooks"], call["done"]) == (["02", "03"], ["02"])
-    assert call["parameters"] == {"seed": 5, "beta": 0} and call["given"] == {"02": {"seed": 5}}
-    executions.outcomes.clear()
-    cli("run", "--run", "a", "--only", "04")
-    assert Run("a").section("call")["given"] == {"02": {"seed": 5}, "04": {}}
 
 
 def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
@@ -139,12 +129,6 @@ def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
     assert copy.read_text("utf-8") == reward
 
 
-def test_notebook_05_does_not_merge_a_policy_that_sees(cli, executions):
-    Run("a").record("data", settings=asdict(PRESETS["pocket"]), notebook="11")
-    code, _, err = cli("run", "--run", "a", "--only", "05")
-    assert code == 2 and "run 'a' is notebook 11's" in err and executions == []
-
-
 def test_what_is_asked_for_once_is_done_once(cli, executions):
     call = ("run", "--once", "--fresh", "--run", "a", "--only", "01,03", "-p", "seed=1")
     executions.outcomes["03"] = False
@@ -156,12 +140,20 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
     assert cli(*call, "-p", "beta=0")[0] == 0 and len(executions) == 3, "another call"
 
 
-def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executions):
-    Run("a").record("data", settings=asdict(PRESETS["h200"]))
-    code, _, err = cli("run", "--run", "a", "--only", "04")
-    assert (code, err) == (0, "") and executions == [("04", {"run": "a"})]
-    code, _, err = cli("run", "--run", "a", "--only", "03")
-    assert code == 2 and "needs an NVIDIA GPU" in err
+@pytest.mark.parametrize(
+    ("preset", "maker", "only", "said"),
+    [
+        ("h200", "01", "04", ""),  # the metrics of a run from a GPU can be looked at without one
+        ("h200", "01", "03", "needs an NVIDIA GPU"),
+        ("pocket", "11", "05", "run 'a' is notebook 11's"),  # 05 merges no policy that sees
+    ],
+)
+def test_what_a_run_was_made_for_decides_what_can_be_run_here(
+    cli, executions, preset, maker, only, said
+):
+    Run("a").record("data", settings=asdict(PRESETS[preset]), notebook=maker)
+    code, _, err = cli("run", "--run", "a", "--only", only)
+    assert (code, bool(executions)) == ((2, False) if said else (0, True)) and said in err
 
 
 def test_an_evaluation_is_printed_at_the_end(cli, executions):

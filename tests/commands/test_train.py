@@ -52,13 +52,6 @@ def test_what_a_cell_raises_is_shown_with_its_line_of_the_script(tiny, runs, pyt
     assert places[-2:] == [("03_tiny.py", "fails(0)"), ("03_tiny.py", "return 1 / x")]
 
 
-def test_what_the_notebook_would_refuse_is_refused_before_it_starts(tiny, capsys):
-    tiny("print('started')")
-    assert main(["train", "a", "-p", "nonsense=1"]) == 2
-    out, err = capsys.readouterr()
-    assert "no chosen notebook has a parameter 'nonsense'" in err and "started" not in out
-
-
 def prepared(executed: Run, folder: Path) -> None:
     """Put a run `a` that 01 and 02 have prepared into a runs folder."""
     (folder / "a").mkdir(parents=True)
@@ -83,30 +76,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
 
 
 # --- Two processes --------------------------------------------------------------------------------
-
-# `train` with other notebooks
-PROGRAM = """
-import sys
-from pathlib import Path
-from helpers.__main__ import main
-from helpers.commands import run
-run.NOTEBOOKS = Path(sys.argv[1])
-sys.exit(main(["train", "a"]))
-"""
-
-
-@pytest.mark.slow
-def test_a_process_that_raises_ends_the_others(tiny, tmp_path):
-    """The first waits for the second just then, as in every step of a training."""
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    tiny(
-        "from helpers.training import processes\nprint('said by the first')\nprocesses.gathered(0)",
-        "if not processes.is_first():\n    raise KeyError('mine')\nprocesses.gathered(1)",
-    )
-    code, out, err = together(str(program), str(tmp_path), seconds=300)
-    assert code == 1 and "KeyError: 'mine'" in err and "ChildFailedError" in err
-    assert out.splitlines()[0] == "processes: 2" and out.count("said by the first") == 1
 
 
 # `train`, and each process says what its weights are before the first keeps them
