@@ -1,18 +1,5 @@
-"""Small sweeps: a grid of settings and seeds becomes runs, and one table with a row for each point.
-
-A grid is a YAML file:
-
-    name: knobs                 # the runs are called <name>-<point>-seed-<seed>
-    preset: pocket              # optional, like `run --preset`
-    notebooks: [01, 03]         # optional; 05 adds the accuracies
-    seeds: [1, 2, 3]
-    fixed: {max_steps: 25}      # optional: parameters of every run
-    one_at_a_time:              # each knob alone; all share the base point, which is run once
-      learning_rate: [3.0e-4, 1.0e-3]
-      num_generations: [4, 8, 16]
-
-or, in place of `one_at_a_time`, `product: {beta: [0, 0.02], lora_rank: [8, 16]}`, every
-combination.
+"""`python -m helpers sweep`: a grid of settings and seeds becomes runs, and one table with a row for
+each point. docs/batches.md says what a grid file holds.
 
 Every run is an ordinary one, as of `python -m helpers run --once`, which knows what is done. A
 sweep keeps only its tables, in `runs/sweeps/<name>/`. Several at a time on one machine:
