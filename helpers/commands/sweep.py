@@ -1,5 +1,5 @@
-"""`python -m helpers sweep`: a grid of settings and seeds becomes runs, and one table with a row for
-each point. docs/batches.md says what a grid file holds.
+"""`python -m helpers sweep`: a grid of settings and seeds becomes runs, and one table with a row
+for each point. docs/batches.md says what a grid file holds.
 
 Every run is an ordinary one, as of `python -m helpers run --once`, which knows what is done. A
 sweep keeps only its tables, in `runs/sweeps/<name>/`. Several at a time on one machine:
