@@ -125,6 +125,7 @@ def main(parsed: argparse.Namespace) -> int:
     model, tokenizer = policy.load(settings, merged=True)
 
     # the answers, a batch at a time
+    silent = 0
     tags = TagFormat.parse(run.section("data")["tags"])
     for start in range(done, len(rows), _BATCH):
         asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
@@ -133,13 +134,15 @@ def main(parsed: argparse.Namespace) -> int:
         with target.open("a", encoding="utf-8") as file:
             for row, prompt in zip(rows[start:], prompts[start : start + _BATCH], strict=False):
                 text = next(texts) if prompt else ""
-                answer = {"completion": text, "answer": tags.extract_answer(text)}
-                line = row | answer | {"model": model_name}
+                answer = tags.extract_answer(text)
+                silent += prompt is not None and answer is None
+                line = row | {"completion": text, "answer": answer, "model": model_name}
                 file.write(json.dumps(line, default=str) + "\n")
         print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
     print(
-        f"{len(rows) - done} answers written to {parsed.output}; blank or too long: "
-        f"{prompts.count(None)} of {len(rows)} questions"
+        f"{len(rows) - done} answers written to {parsed.output}, {silent} of them null, as the "
+        f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
+        "questions"
     )
     return 0
 

@@ -353,7 +353,12 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
     # this machine; 02 loads no model for stored completions
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if settings and not elsewhere and loading & set(numbers):
-        memory.check(presets.check_machine(settings, machine), machine)
+        settings = presets.check_machine(settings, machine)
+        if machine.gpu:
+            from helpers.training import policy  # imports torch
+
+            settings = policy.for_model(settings, machine)
+        memory.check(settings, machine)
 
 
 def _check_environment(value: object) -> None:
@@ -480,9 +485,9 @@ def _execute(path: Path, run: Run, parameters: dict) -> bool:
 
 def _print_result(run: Run, numbers: list[str]) -> None:
     """Print where everything is, and what of it is older than what it was made from; the accuracies
-    if 05 has measured them now.
+    if one of these notebooks has measured them now.
     """
-    if "05" in numbers and run.evaluation:
+    if run.evaluation and {"05", *LESSONS} & set(numbers):
         from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))

@@ -4,7 +4,9 @@ model, and the first part of the page that `python -m helpers report` writes.
 The text is `card.md.j2`.
 """
 
+import json
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -18,7 +20,8 @@ from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
 from helpers.presets import EMBEDDED
 from helpers.runs import Run, atomic_write
-from helpers.tags import TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.templates import template_options
 from helpers.training.base import told
 
 MODELS = {
@@ -115,11 +118,12 @@ def verdict(facts: Facts) -> list[str]:
     # Did training help, by McNemar's test?
     before = facts.evaluation.get("baseline")
     after = facts.evaluation.get("trained")
-    compared = facts.comparison.get("sampled")
+    how = "sampled" if "sampled" in facts.comparison else "greedy"
+    compared = facts.comparison.get(how)
     if before and after and compared:
         p = compared["p_value"]
         named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        what = f"sampled accuracy on {after['n']:,} held-out questions"
+        what = f"{how} accuracy on {after['n']:,} held-out questions"
         if p >= 0.05:
             change = f"Whether training changed {what} cannot be told from chance. It went"
         elif after["accuracy"] > before["accuracy"]:
@@ -243,16 +247,29 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
     """
     data = facts.manifest["data"]
     training = facts.manifest["training"]
+    settings = training["settings"]
     # the settings, with the seed and where the training ended
-    recorded = {"preset": training["settings"].get("name")} | training["settings"]
+    recorded = {"preset": settings.get("name")} | settings
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
+    # What makes the same run again: what the notebooks were given, if they were executed by `run`;
+    # else the settings above have to be compared with the preset's.
+    given = {"tags": data["tags"], "columns": facts.data.get("columns")}
+    calls = facts.manifest.get("call", {}).get("given", {})
+    for number in ("01", "03", training.get("notebook")):
+        given |= calls.get(number, {})
+    given |= {"seed": training["seed"], "rewards": training.get("own_rewards"), "preset": None}
+    texts = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in given.items()
+        if value not in (None, THINK_ANSWER.spec)
+    ]
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
     return environment.get_template("card.md.j2").render(
         facts=facts,
         verdict=verdict(facts),
-        pocket=training["settings"]["model"] in EMBEDDED,
+        pocket=settings["model"] in EMBEDDED,
         system_prompt=facts.data.get("system_prompt")
         or TagFormat.parse(data["tags"]).system_prompt,
         rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
@@ -264,6 +281,10 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
         figures=figures,
         models=MODELS,
         is_file=_is_file(data["source"]),
+        parameters="".join(f" -p {shlex.quote(text)}" for text in texts),
+        own_rewards=training.get("own_rewards"),
+        as_called=bool(calls),
+        options=template_options(settings.get("thinking")),
         beside_model=beside_model,
         text=_escaped,
         plain=plain,
@@ -315,4 +336,6 @@ def _escaped(text: object) -> str:
     text = " ".join(str(text).split())
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
-    return re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
+    text = re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
+    # a bare address would become a link, to wherever a completion says
+    return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)", "<!-- -->", text)
