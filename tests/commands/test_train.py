@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from executions import SMALL, ended, ranks_of, start, together
+from executions import SMALL, ended, processes_of, start, together
 
 from helpers import PROJECT, presets
 from helpers.__main__ import main
@@ -152,7 +152,7 @@ def test_two_processes_of_unsloth_end_with_one_of_them_and_go_on_where_they_were
     while not (runs / "a/checkpoints/checkpoint-2/trainer_state.json").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
-    ranks_of(process)[1].kill()
+    processes_of(process)[1].kill()
     code, _, err = ended(process)
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
