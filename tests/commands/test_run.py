@@ -164,6 +164,8 @@ def test_an_evaluation_is_printed_at_the_end(cli, executions):
     assert re.search(r"baseline +50\.0% +40\.0% to 60\.0% +25\.0% +100 *\n", out)
     _, out, _ = cli("run", "--run", "a", "--only", "04")
     assert "baseline" not in out, "it was measured before, perhaps of another adapter"
+    Run("b").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
+    assert "baseline" in cli("run", "--run", "b", "--only", "00")[1]
 
 
 # --- papermill ------------------------------------------------------------------------------------
