@@ -53,6 +53,7 @@ def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
     assert not set(train[column]) & set(holdout[column])
     completions = pd.read_parquet(run.require("completions.parquet"))
     assert set(completions) >= {"step", "question", "answer", "completion"}
+    assert ("trained" in run.evaluation) is (number != "09"), "for `compare` and `report`"
     assert run_notebooks(run.name, None, "04", []) == 0
 
 
