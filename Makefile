@@ -24,7 +24,7 @@ run: $(READY)
 test: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# Everything: the lessons whole, two ranks, vLLM, browsers, the long batteries. What needs `make optional` or `make book`
+# Everything: the lessons whole, two processes, vLLM, browsers, the long batteries. What needs `make optional` or `make book`
 # is skipped without it, which says so.
 test-all: $(READY)
 	@$(BIN)/python -m pytest -m "" -n 2 --dist loadfile --no-loadscope-reorder

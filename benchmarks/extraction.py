@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
@@ -139,7 +139,7 @@ def seed_row(seed: int) -> str:
     """Run notebook 07 with one seed; returns its row of the table."""
     run = Run(f"extraction-seed-{seed}")
     shutil.rmtree(run.folder, ignore_errors=True)
-    if pipeline.run(run.name, None, "07", [f"seed={seed}"]):
+    if run_notebooks(run.name, None, "07", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     cells = []
     for name in ("baseline", "trained"):

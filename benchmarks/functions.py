@@ -17,7 +17,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
@@ -150,7 +150,7 @@ def seed_rows(seed: int) -> list[str]:
     run = Run(f"functions-seed-{seed}")
     for folder in (run, Run(f"{run.name}-visible")):
         shutil.rmtree(folder.folder, ignore_errors=True)
-    if pipeline.run(run.name, None, "09", [f"seed={seed}"]):
+    if run_notebooks(run.name, None, "09", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
     against = {

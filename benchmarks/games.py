@@ -19,7 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, episodes
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.presets import PRESETS, override
 from helpers.results.intervals import wilson_interval
 from helpers.runs import Run
@@ -149,7 +149,7 @@ def seed_rows(seed: int) -> list[str]:
     """Run notebook 10 with one seed; returns its rows of the table, one a policy."""
     run = Run(f"games-seed-{seed}")
     shutil.rmtree(run.folder, ignore_errors=True)
-    if pipeline.run(run.name, None, "10", [f"seed={seed}"]):
+    if run_notebooks(run.name, None, "10", [f"seed={seed}"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
     low, high = found["difference_ci95"]

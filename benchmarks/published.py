@@ -19,7 +19,7 @@ from pathlib import Path
 import yaml
 
 from helpers import PROJECT, presets
-from helpers.commands import pipeline
+from helpers.commands.run import defaults, execute
 from helpers.environment import Machine, this_machine
 from helpers.runs import Run
 from helpers.training import memory
@@ -49,7 +49,7 @@ class Recipe:
     @property
     def parameters(self) -> dict:
         """What the notebooks are given: all that they take."""
-        known = pipeline.defaults(self.notebooks)
+        known = defaults(self.notebooks)
         given = {name: value for name, value in (self.stated | self.ours).items() if name in known}
         return given | {"preset": self.preset}
 
@@ -161,7 +161,7 @@ def main() -> None:
     if chosen.data:
         raise SystemExit(f"error: {chosen.name} needs --data with {chosen.data}")
     finished = Run(f"published-{chosen.name}")
-    if pipeline.execute(finished.name, chosen.notebooks, chosen.parameters):
+    if execute(finished.name, chosen.notebooks, chosen.parameters):
         raise SystemExit(f"error: {chosen.name} failed; see {finished.show('notebooks')}")
     print("", row(chosen, finished.evaluation, this_machine().gpu), sep="\n")
 

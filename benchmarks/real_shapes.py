@@ -28,18 +28,18 @@ def main() -> int:
     os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch
 
     from benchmarks.gpu import common
-    from helpers.commands import pipeline
+    from helpers.commands.run import run_notebooks
     from helpers.metrics.history import read_metrics
     from helpers.runs import Run, runs_folder
 
     model, run = runs_folder() / "gpu-check" / NAME, Run(NAME)
     shutil.rmtree(model, ignore_errors=True)
     common.speaking_model(replace(common.REAL, num_hidden_layers=layers), model)
-    if pipeline.run(NAME, "pocket", "01", [f"model={model}", *SIZES], fresh=True):
+    if run_notebooks(NAME, "pocket", "01", [f"model={model}", *SIZES], fresh=True):
         return 1
-    pipeline.run(NAME, None, "02", ["groups=4"])  # no go, and rightly: random weights say nothing
+    run_notebooks(NAME, None, "02", ["groups=4"])  # no go, and rightly: random weights say nothing
     print(run.read_object("reward_report.json")["verdict"])
-    if pipeline.run(NAME, None, "03,04,05", [*SHORT, "samples=2", "sampled_questions=2"]):
+    if run_notebooks(NAME, None, "03,04,05", [*SHORT, "samples=2", "sampled_questions=2"]):
         return 1
     history = read_metrics(run.require("metrics.csv"))
     print(history[["step", "reward", "grad_norm", "step_time"]].to_string(index=False))

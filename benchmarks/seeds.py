@@ -17,7 +17,7 @@ import nbformat
 import pandas as pd
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.data.arithmetic import is_careful
 from helpers.runs import Run
 
@@ -29,7 +29,7 @@ def trained(seed: int) -> Run:
     run = Run(f"benchmark-seed-{seed}")
     shutil.rmtree(run.folder, ignore_errors=True)
     options = [f"seed={seed}", "sampled_questions=64"]
-    if pipeline.run(run.name, "pocket", "01,03,05", options):
+    if run_notebooks(run.name, "pocket", "01,03,05", options):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     return run
 

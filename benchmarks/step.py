@@ -15,7 +15,7 @@ import tempfile
 import numpy as np
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.environment import installed_version
 from helpers.presets import PRESETS
 from helpers.runs import Run
@@ -92,7 +92,7 @@ def main() -> None:
     found = {"bare": [], "ours": []}
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"GRPO_RUNS_DIR": folder, "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
-        assert pipeline.run("prepared", "pocket", "01", []) == 0
+        assert run_notebooks("prepared", "pocket", "01", []) == 0
         for number in range(args.pairs):
             for kind in ("bare", "ours") if number % 2 else ("ours", "bare"):
                 found[kind].append(measured(kind, number, args.steps))

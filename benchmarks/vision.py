@@ -12,7 +12,7 @@ import platform
 import shutil
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.results.looking import CONDITIONS, blind_floor
 from helpers.runs import Run
 
@@ -39,7 +39,7 @@ def measured(seed: int) -> tuple[list[str], list[str]]:
     """Run notebook 11 with one seed; its rows of the table, one a model, and what fails."""
     run = Run(f"vision-seed-{seed}")
     shutil.rmtree(run.folder, ignore_errors=True)
-    if pipeline.run(run.name, None, "11", [f"seed={seed}", "shortcut_steps=0"]):
+    if run_notebooks(run.name, None, "11", [f"seed={seed}", "shortcut_steps=0"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
     floor = blind_floor(run.table("data/train.parquet"), run.table("data/holdout.parquet"))
     lines = []

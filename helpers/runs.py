@@ -5,7 +5,6 @@ so a crash or a Ctrl-C leaves what was there before.
 """
 
 import contextlib
-import itertools
 import json
 import os
 import platform
@@ -179,30 +178,18 @@ class Run:
         if not path.exists():
             return {}
         try:
-            found = json.loads(path.read_bytes())
-        except ValueError as error:
-            raise ValueError(self._damaged(relative, str(error))) from None
-        if not isinstance(found, dict):
-            raise ValueError(self._damaged(relative, "no JSON object"))
-        return found
+            return dict(json.loads(path.read_bytes()))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{self.show(relative)} is no JSON object: {error}.") from None
 
     def table(self, relative: str):
         """Return a Parquet file of the run as a DataFrame.
 
-        Raise FileNotFoundError as `require` does, and ValueError, with the file's name, if it
-        cannot be read.
+        Raise FileNotFoundError as `require` does.
         """
         import pandas as pd
 
-        path = self.require(relative)
-        try:
-            return pd.read_parquet(path)
-        except (ValueError, OSError) as error:
-            raise ValueError(self._damaged(relative, str(error).splitlines()[0])) from None
-
-    def _damaged(self, relative: str, why: str) -> str:
-        again = self._make(relative, "again")
-        return f"{self.show(relative)} is damaged ({why}). Delete that file. {again}"
+        return pd.read_parquet(self.require(relative))
 
     def made_by(self, notebook: str) -> "Run":
         """Return this run, for a notebook that writes its data or its training: 01, 03 or a lesson.
@@ -210,31 +197,14 @@ class Run:
         What it records carries the notebook's number. Raise ValueError, before anything is written,
         if another lesson made the data that the run holds.
         """
-        if not self.is_for(notebook):
-            only = "01,03" if notebook == "03" else notebook
+        if "data" in self.manifest and self._maker() != notebook.replace("03", "01"):
             raise ValueError(
                 f"{self.show()} holds data and a training that notebook {self._maker()} made, and "
-                f"notebook {notebook} would replace them. Take another run name, or start anew: "
-                f"`python -m helpers run --run {self.name} --only {only} --fresh` keeps what is "
-                "there under another name."
+                f"notebook {notebook} would replace them. Take another run name, or rename or "
+                "delete that folder."
             )
         self.notebook = notebook
         return self
-
-    def is_for(self, notebook: str) -> bool:
-        """Return whether a notebook that writes data or a training may write here: the run holds no
-        data yet, or those of the same lesson.
-        """
-        return "data" not in self.manifest or self._maker() == notebook.replace("03", "01")
-
-    def move_away(self) -> str:
-        """Move all that the run holds to a run `<name>-before-<n>`; return how to print that."""
-        runs = (Run(f"{self.name[:50]}-before-{number}") for number in itertools.count(1))
-        before = next(run for run in runs if not run.folder.exists())
-        for path in list(self.folder.iterdir()):
-            if path.name not in (_LOCK, TRAINING_LOCK):  # this process may hold them
-                os.replace(path, before.path(path.name))
-        return before.show()
 
     def outdated(self, relative: str) -> str | None:
         """Say in a sentence why a file or folder is older than what it was made from; else None.
@@ -244,11 +214,9 @@ class Run:
         """
         section = FILES[relative]
         source = PARTS[section].made_from
-        manifest = self.manifest
-        made = manifest.get(section, {}).get(source)
-        now = manifest.get(source, {}).get("fingerprint" if source == "data" else "written")
-        known = made is not None and now is not None
-        if not known or made == now or not (self.folder / relative).exists():
+        made = self.manifest.get(section, {}).get(source)
+        now = self.manifest.get(source, {}).get("fingerprint" if source == "data" else "written")
+        if None in (made, now) or made == now or not (self.folder / relative).exists():
             return None
         earlier = "earlier data" if source == "data" else "an earlier training"
         return (

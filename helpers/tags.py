@@ -176,23 +176,23 @@ def completion_text(completion: object) -> str:
 
 
 def transcript(said: list[dict]) -> str:
-    """Return a completion for people: what the policy said, each of its calls on a line of its own,
-    and what came back, indented.
+    """Return a completion for people: what the policy said, its calls, and what came back. Each
+    line begins with who speaks, so that no text looks like a call or a reply.
 
     >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
     >>> word = {"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}
     >>> print(transcript([word, {"role": "tool", "content": "Yes."}]))
-    5 to 7.
-    guess(number=5)
-        Yes.
+    policy: 5 to 7.
+    call: guess(number=5)
+    tool: Yes.
     """
-    lines = []
+    spoken = []
     for message in said:
         content = message.get("content") or ""
         if message["role"] == "tool":
-            lines.append(f"    {content}")
+            spoken.append(("tool", content))
         elif content:
-            lines.append(content)
+            spoken.append(("policy", content))
         calls = message.get("tool_calls")
         # a message read from a Parquet file has an array of them, or None
         for call in () if calls is None else calls:
@@ -204,5 +204,6 @@ def transcript(said: list[dict]) -> str:
             shown = repr(arguments)
             if isinstance(arguments, dict):
                 shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            lines.append(f"{call['function'].get('name', '')}({shown})")
+            spoken.append(("call", f"{call['function'].get('name', '')}({shown})"))
+    lines = [f"{who}: {line}" for who, text in spoken for line in str(text).splitlines() or [""]]
     return "\n".join(lines)

@@ -54,7 +54,7 @@ def executed(tmp_path_factory):
     from executions import SMALL
     from filelock import FileLock
 
-    from helpers.commands import pipeline
+    from helpers.commands.run import run_notebooks
     from helpers.runs import Run
 
     own = tmp_path_factory.mktemp("runs")
@@ -64,7 +64,7 @@ def executed(tmp_path_factory):
         with FileLock(f"{together}.lock"):
             if not together.exists():
                 patch.setenv("GRPO_RUNS_DIR", str(together))
-                assert pipeline.run("suite", "pocket", None, SMALL) == 0
+                assert run_notebooks("suite", "pocket", None, SMALL) == 0
         shutil.copytree(together / "suite", own / "suite")
         patch.setenv("GRPO_RUNS_DIR", str(own))
         yield Run("suite")
@@ -119,10 +119,10 @@ def executions(monkeypatch):
     """In place of execution: what each notebook was given, and `outcomes` to say which fail."""
     from executions import Executions
 
-    from helpers.commands import pipeline
+    from helpers.commands import run
 
-    monkeypatch.setattr(pipeline, "_execute", Executions())
-    return pipeline._execute
+    monkeypatch.setattr(run, "_execute", Executions())
+    return run._execute
 
 
 @pytest.fixture(scope="module")

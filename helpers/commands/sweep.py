@@ -1,22 +1,9 @@
-"""Small sweeps: a grid of settings and seeds becomes runs, and one table with a row for each point.
+"""`python -m helpers sweep`: a grid of settings and seeds becomes runs, and one table with a row
+for each point. docs/batches.md says what a grid file holds.
 
-A grid is a YAML file:
-
-    name: knobs                 # the runs are called <name>-<point>-seed-<seed>
-    preset: pocket              # optional, like `run --preset`
-    notebooks: [01, 03]         # optional; 05 adds the accuracies
-    seeds: [1, 2, 3]
-    fixed: {max_steps: 25}      # optional: parameters of every run
-    one_at_a_time:              # each knob alone; all share the base point, which is run once
-      learning_rate: [3.0e-4, 1.0e-3]
-      num_generations: [4, 8, 16]
-
-or, in place of `one_at_a_time`, `product: {beta: [0, 0.02], lora_rank: [8, 16]}`, every
-combination.
-
-Every run is an ordinary one, as of `python -m helpers run`. A sweep keeps only its tables, in
-`runs/sweeps/<name>/`. Which runs are done is read from the runs themselves: from what each was
-asked for, not from its name. Several at a time on one machine: `--emit commands`, and xargs.
+Every run is an ordinary one, as of `python -m helpers run --once`, which knows what is done. A
+sweep keeps only its tables, in `runs/sweeps/<name>/`. Several at a time on one machine:
+`--emit commands`, and xargs.
 """
 
 import argparse
@@ -32,8 +19,8 @@ import pandas as pd
 import yaml
 from pydantic import BaseModel
 
-from helpers import presets
-from helpers.commands import arguments, pipeline
+from helpers import commands, presets
+from helpers.commands import run as notebooks
 from helpers.environment import this_machine
 from helpers.metrics.history import read_metrics
 from helpers.results.intervals import student_interval
@@ -56,13 +43,17 @@ class Grid(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True)
 class Task:
-    """One run of a sweep: a point of the grid with one seed."""
+    """One run of a sweep: a point of the grid with one seed.
 
-    run: str  # its name
+    knobs: the value that each knob of the sweep has here, given or not. parameters: what `run` is
+    given, seed and preset among them.
+    """
+
+    run: str
     point: str
-    knobs: dict  # the value that each knob of the sweep has here, given or not
+    knobs: dict
     seed: int
-    parameters: dict  # what `run` is given, seed and preset among them
+    parameters: dict
     notebooks: list[str]
 
     @property
@@ -72,8 +63,8 @@ class Task:
 
     def is_done(self) -> bool:
         """Return whether the run has finished as the grid asks for it now."""
-        asked = pipeline.is_last_call(self.run, self.notebooks, self.parameters)
-        return asked and not pipeline.notebooks_left(pipeline.last_call(Run(self.run)))
+        asked = notebooks.is_last_call(self.run, self.notebooks, self.parameters)
+        return asked and not notebooks.notebooks_left(notebooks.last_call(Run(self.run)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -119,10 +110,9 @@ def main(parsed: argparse.Namespace) -> int:
     print(f"sweep {grid.name}: {len(tasks) - len(left)} runs done, {len(left)} to run", flush=True)
     for number, task in enumerate([] if parsed.collect else left, start=1):
         print(f"\n{number}/{len(left)}  {task.run}", flush=True)
+        only = ",".join(task.notebooks)
         try:
-            pipeline.run(
-                task.run, None, ",".join(task.notebooks), task.texts, fresh=True, once=True
-            )
+            notebooks.run_notebooks(task.run, None, only, task.texts, fresh=True, once=True)
         except (ValueError, OSError) as error:
             print(f"error: {error}")
     unfinished = [task.run for task in left if not task.is_done()]
@@ -134,14 +124,14 @@ def main(parsed: argparse.Namespace) -> int:
     runs.to_csv(folder / "runs.csv", index=False)
     points = means(tasks, runs)
     points.to_csv(folder / "table.csv", index=False)
-    print(f"\n{shown(points)}\n\nmeans over the seeds, with 95 % intervals")
+    shown = points.dropna(axis="columns", how="all").to_string(
+        index=False, float_format="{:.4g}".format
+    )
+    print(f"\n{shown}\n\nmeans over the seeds, with 95 % intervals")
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}")
     print(f"table.csv and runs.csv: {show_in_runs(f'{SWEEPS}/{grid.name}')}")
     return int(bool(unfinished) and not parsed.collect)
-
-
-# --- The grid -------------------------------------------------------------------------------------
 
 
 def read_grid(path: Path, elsewhere: bool = False) -> tuple[Grid, list[Task]]:
@@ -162,63 +152,49 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     """Return the runs of a grid; see `read_grid`."""
     if bool(grid.one_at_a_time) == bool(grid.product):
         raise ValueError("give the knobs under one_at_a_time or under product: one of the two.")
-    notebooks = [f"{number:02}" for number in sorted(set(grid.notebooks))]
+
+    # values as `run -p` takes them: 1e-3, in which YAML sees a text, is a number
+    def literal(value: object) -> object:
+        return commands.value(value) if isinstance(value, str) else value
+
+    numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     fixed = {name: literal(value) for name, value in grid.fixed.items()}
     if grid.preset is not None:
         fixed["preset"] = grid.preset
     knobs = grid.one_at_a_time or grid.product
     knobs = {knob: [literal(value) for value in values] for knob, values in knobs.items()}
+
     if "seed" in knobs:
         raise ValueError("seed: give the seeds under seeds.")
 
-    # the points
-    base = pipeline.defaults(notebooks)
+    # the points; a value that the base point has already is no other point
+    base = notebooks.defaults(numbers)
     base |= asdict(presets.resolve(grid.preset or "auto", this_machine())) | fixed
     if grid.product:
         points = [dict(zip(knobs, one, strict=True)) for one in itertools.product(*knobs.values())]
-    else:  # a value that the base point has already is no other point
+    else:
         points = [{}]
         points += [{k: one} for k, values in knobs.items() for one in values if one != base.get(k)]
 
     # each with every seed
-    tasks = []
+    tasks = {}
     for chosen in points:
         point = "-".join(f"{knob}-{value}" for knob, value in chosen.items()) or "base"
         try:
-            pipeline.check("sweep", notebooks, fixed | chosen, elsewhere=elsewhere)
+            notebooks.check("sweep", numbers, fixed | chosen, elsewhere=elsewhere)
         except (ValueError, OSError) as error:
             raise ValueError(f"point {point}: {error}") from None
         values = {knob: (base | chosen).get(knob) for knob in knobs}
+        slug = re.sub(r"[^A-Za-z0-9_.]+", "-", point)
+        if len(slug) > 40:  # a run name has room for 64 characters
+            slug = hashlib.sha256(point.encode()).hexdigest()[:12]
         for seed in grid.seeds:
-            run = run_name(grid.name, point, seed)
+            name = Run(f"{grid.name}-{slug}-seed-{seed}").name
+            if name in tasks:
+                raise ValueError(f"two runs are called {name}.")
             given = fixed | chosen | {"seed": seed}
-            tasks.append(Task(run, point, values, seed, given, notebooks))
-    names = [task.run for task in tasks]
-    if len(set(names)) < len(names):
-        raise ValueError(f"two runs are called {max(names, key=names.count)}.")
-    return tasks
-
-
-def literal(value: object) -> object:
-    """Return a value as `run -p` takes it: 1e-3, in which YAML sees a text, as a number, and a file
-    as an absolute path.
-    """
-    return arguments.value(value) if isinstance(value, str) else value
-
-
-def run_name(grid: str, point: str, seed: int) -> str:
-    """Return `<grid>-<point>-seed-<seed>`; a point that does not fit, or is no part of a run name,
-    ends in a hash.
-    """
-    whole = f"{grid}-{point}-seed-{seed}"
-    if len(whole) > 64 or not re.fullmatch(r"[\w-]+(\.[\w-]+)*", whole, re.ASCII):
-        end = f"-{hashlib.sha256(point.encode()).hexdigest()[:8]}-seed-{seed}"
-        start = f"{grid}-{re.sub('[^A-Za-z0-9_]+', '-', point)}"
-        whole = start[: 64 - len(end)].rstrip("-") + end
-    return Run(whole).name
-
-
-# --- The tables -----------------------------------------------------------------------------------
+            tasks[name] = Task(name, point, values, seed, given, numbers)
+    return list(tasks.values())
 
 
 def measured(tasks: list[Task]) -> pd.DataFrame:
@@ -267,15 +243,3 @@ def means(tasks: list[Task], runs: pd.DataFrame) -> pd.DataFrame:
             row |= {f"{measure}_low": low, f"{measure}_high": high}
         rows.append(row)
     return pd.DataFrame(rows)
-
-
-def shown(points: pd.DataFrame) -> str:
-    """Return the table of `means` as text, a cell for each measure that any point has."""
-    bounds = [f"{measure}_{end}" for measure in MEASURES for end in ("low", "high")]
-    text = points.drop(columns=bounds).dropna(axis="columns", how="all")
-    for measure in text.columns.intersection(MEASURES):
-        columns = points[[measure, f"{measure}_low", f"{measure}_high"]]
-        text[measure] = [
-            f"{mean:.4g} ({low:.3g} to {high:.3g})" for mean, low, high in columns.to_numpy()
-        ]
-    return text.to_string(index=False)

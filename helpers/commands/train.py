@@ -11,8 +11,11 @@ import os
 import sys
 
 import pandas as pd
+from papermill.iorw import load_notebook_node
+from papermill.parameterize import parameterize_notebook
 
-from helpers.commands import arguments, pipeline
+from helpers import commands
+from helpers.commands import run as notebooks
 from helpers.runs import Run
 from helpers.training import processes
 
@@ -28,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="the run that 01 has prepared (default: demo)",
     )
-    arguments.add_parameters(
+    commands.add_parameters(
         parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
     )
 
@@ -42,19 +45,20 @@ def main(parsed: argparse.Namespace) -> int:
     """
     processes.join()
     run = Run(parsed.name)
-    given = arguments.parameters(parsed.parameters)
+    given = commands.parameters(parsed.parameters)
     # of several processes only the first prints
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     print(f"processes: {processes.count()}")
-    pipeline.check(run.name, ["03"], given)
+    notebooks.check(run.name, ["03"], given)
     run.section("data")  # FileNotFoundError if 01 has not prepared the run
 
     # export the notebook, in place of an earlier copy, which shows another training
-    (notebook,) = pipeline.NOTEBOOKS.glob("03_*.ipynb")
+    (notebook,) = notebooks.NOTEBOOKS.glob("03_*.ipynb")
+    whole = parameterize_notebook(load_notebook_node(str(notebook)), {"run": run.name} | given)
     cells = [
         cell.source
-        for cell in pipeline.parameterized(notebook, {"run": run.name} | given)
+        for cell in whole.cells
         if cell.cell_type == "code" and not _NOT_TRAINING & set(cell.metadata.get("tags", []))
     ]
     script = run.folder / "notebooks" / f"{notebook.stem}.py"

@@ -198,6 +198,8 @@ def load_task(
         report["rows_measured"] = len(lengths)
     if columns_dropped:
         report["columns_dropped"] = columns_dropped
+    if columns:
+        report["columns"] = columns
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 

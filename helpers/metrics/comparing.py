@@ -31,6 +31,7 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
         columns[run.name] = settings | {
             "seed": training["seed"],
             "source": data.get("source", settings.get("source")),
+            "tags": data.get("tags"),
             "data": training.get("data", "")[:12],
             "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
         }
@@ -61,7 +62,8 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
             rows[run.name][model] = "not measured"
             if entry := evaluation.get(model):
                 low, high = entry["ci95"]
-                rows[run.name][model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
+                how = ", greedy" if entry.get("temperature") == 0 else ""
+                rows[run.name][model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%}){how}"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
 
 

@@ -45,10 +45,7 @@ def _panel(
     """
     if axes is None:
         _, axes = _figure(1, 1, (7.0, 3.6))
-    axes.set_title(title, loc="left", fontsize=10)
-    axes.set(xlabel=xlabel, ylabel=ylabel)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
     if xlabel == "step":
         axes.xaxis.get_major_locator().set_params(integer=True)
     if history is not None and "stage" in history:
@@ -87,22 +84,19 @@ def _with_shares(
     left: the column and its label; shares: labels by column.
     """
     right = axes.twinx()
-    right.spines["top"].set_visible(False)
+    right.spines["right"].set_visible(True)
+    right.grid(False)
     _line(axes, history, left[0], f"{left[1]} (left)", LOOKS[0][0])
     for (color, stroke), (column, label) in zip(LOOKS[1:], shares.items(), strict=False):
         _line(right, history, column, f"{label} (right)", color, stroke)
-    # room above all curves, for the legend
-    top = axes.get_ylim()[1]
-    axes.set_ylim(-0.02 * top, 1.4 * top)
-    right.set(ylabel=ylabel, ylim=(-0.02, 1.4), yticks=(0, 0.25, 0.5, 0.75, 1))
     lines = [*axes.get_lines(), *right.get_lines()]
-    axes.legend(
-        handles=[line for line in lines if not line.get_label().startswith("_")],
-        loc="upper right",
-        framealpha=0.85,
-        edgecolor="none",
-        handlelength=2.8,
-    )
+    named = [line for line in lines if not line.get_label().startswith("_")]
+    # room above all curves, for the legend
+    room = 1.1 + 0.2 * len(named)
+    top = axes.get_ylim()[1]
+    axes.set_ylim(-0.02 * top, room * top)
+    right.set(ylabel=ylabel, ylim=(-0.02, room), yticks=(0, 0.25, 0.5, 0.75, 1))
+    axes.legend(handles=named, loc="upper right")
     return axes.figure
 
 
@@ -125,7 +119,7 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         label="± reward_std",
     )
     _line(axes, history, "reward", "reward", BLUE)
-    axes.legend(frameon=False, loc="lower right")
+    axes.legend(loc="lower right")
     return axes.figure
 
 
@@ -149,8 +143,8 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     axes = _panel(title, "nats per token", axes, history=history)
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "running median", GREEN)
-        axes.legend(frameon=False, loc="upper left")
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.25 * axes.get_ylim()[1])  # with room for the legend
+        axes.legend(loc="upper left")
     else:
         note = "no KL: beta is 0"
         axes.text(0.5, 0.5, note, ha="center", transform=axes.transAxes, color=GREY)
@@ -170,7 +164,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         low, high = axes.get_ylim()
         ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
         axes.set(ylim=(low - 0.17 * len(names) * (high - low), high), yticks=ticks)
-        axes.legend(frameon=False, loc="lower right", handlelength=2.8)
+        axes.legend(loc="lower right")
     return axes.figure
 
 
@@ -233,7 +227,7 @@ def dashboard(history: pd.DataFrame) -> Figure:
     for draw in (reward, each_reward, spread, completion_length, kl, loss, tools)[: len(grid)]:
         axes = grid[draw.__name__]
         draw(history, axes)
-        axes.set_title(axes.get_title(loc="left").partition(":")[0], loc="left", fontsize=10)
+        axes.set_title(axes.get_title(loc="left").partition(":")[0])
     return figure
 
 
@@ -252,7 +246,8 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
         _panel(label, "", axes)
         for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
-    grid.flat[0].legend(framealpha=0.85, edgecolor="none", handlelength=2.8)
+    named = grid.flat[0].get_legend_handles_labels()
+    figure.legend(*named, loc="outside upper center", ncols=min(4, len(histories)))
     return figure
 
 
@@ -286,13 +281,7 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
             name, fontsize=11, weight="bold", rotation=0, ha="right", va="center"
         )
     for axes in grid[-1, :2]:  # the others have one line each
-        axes.legend(
-            fontsize=9,
-            frameon=False,
-            loc="upper center",
-            bbox_to_anchor=(0.5, -0.28),
-            handlelength=2.8,
-        )
+        axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.28))
     return figure
 
 
@@ -312,7 +301,7 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     )
     left.set_ylim(-0.02, 1.05)
     left.yaxis.set_major_formatter("{x:.0%}")
-    left.legend(frameon=False, loc="lower right", handlelength=2.8)
+    left.legend(loc="lower right")
     _panel("Length of a completion", "tokens", right)
     _line(right, history, "completions/mean_length", "mean length", PURPLE)
     right.set_ylim(bottom=0)
@@ -340,7 +329,7 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
         axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
-    axes.legend(frameon=False, loc="upper left")
+    axes.legend(loc="upper left")
     return axes.figure
 
 
@@ -370,13 +359,14 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     axes.set_xticks(list(before), list(before))
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.legend(frameon=False, loc="lower center", fontsize=9)
+    axes.legend(loc="lower center", fontsize=9)
     return axes.figure
 
 
 def stored_changes(change, stored: dict) -> Figure:
     """The change of each weight that training asked for, and the change that is left once a number
-    format has stored the matrix: a panel for each format.
+    format has stored the matrix: a panel for each format. On the dashed diagonal, both are the
+    same.
 
     change: a matrix. stored: for each format the matrix of changes read back.
     """
@@ -385,8 +375,12 @@ def stored_changes(change, stored: dict) -> Figure:
         _panel(name, "", axes, xlabel="change by training")
         dots = {"s": 2, "alpha": 0.4, "color": BLUE, "linewidths": 0, "rasterized": True}
         axes.scatter(change.flatten(), read_back.flatten(), **dots)
+        axes.axline(
+            (0, 0), slope=1, color="black", linestyle="--", linewidth=1, label="as asked for"
+        )
         axes.locator_params(axis="x", nbins=5)
     panels[0].set_ylabel("change stored")
+    panels[0].legend(loc="upper left")
     return figure
 
 
@@ -428,5 +422,6 @@ def reward_signal(signal: dict) -> Figure:
             ranks.text(x, y, "–" if value is None else f"{value:.2f}", color=color, **centred)
     ranks.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
     ranks.set_yticks(range(len(names)), labels, fontsize=9)
-    ranks.set_title("Rank correlation\n(Spearman)", loc="left", fontsize=10)
+    ranks.set_title("Rank correlation\n(Spearman)")
+    ranks.grid(False)
     return figure

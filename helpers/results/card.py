@@ -4,7 +4,9 @@ model, and the first part of the page that `python -m helpers report` writes.
 The text is `card.md.j2`.
 """
 
+import json
 import re
+import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -18,7 +20,8 @@ from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
 from helpers.presets import EMBEDDED
 from helpers.runs import Run, atomic_write
-from helpers.tags import TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.templates import template_options
 from helpers.training.base import told
 
 MODELS = {
@@ -71,27 +74,21 @@ def read_facts(run: Run) -> Facts:
     run.section("data")
     run.section("training")
     # What is older than what it was made from is left out, and the reason is kept.
-    outdated = {}
-    files = {}
     reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
-    for name in (*reports, "metrics.csv", "merged"):
-        reason = run.outdated(name)
-        if reason:
-            outdated[name] = reason
-        elif name in reports:
-            files[name] = portable(run.read_object(name))
-    findings = []
-    if "metrics.csv" not in outdated and (run.folder / "metrics.csv").exists():
-        findings = diagnose(read_metrics(run.folder / "metrics.csv"))
+    reasons = {name: run.outdated(name) for name in (*reports, "metrics.csv", "merged")}
+    data, rewards, evaluation, comparison = (
+        {} if reasons[name] else portable(run.read_object(name)) for name in reports
+    )
+    current = not reasons["metrics.csv"] and (run.folder / "metrics.csv").exists()
     return Facts(
         name=run.name,
         manifest=portable(run.manifest),
-        data=files.get("data_report.json", {}),
-        rewards=files.get("reward_report.json", {}),
-        evaluation=files.get("evaluation.json", {}),
-        comparison=files.get("comparison.json", {}),
-        findings=findings,
-        outdated=outdated,
+        data=data,
+        rewards=rewards,
+        evaluation=evaluation,
+        comparison=comparison,
+        findings=diagnose(read_metrics(run.folder / "metrics.csv")) if current else [],
+        outdated={name: reason for name, reason in reasons.items() if reason},
     )
 
 
@@ -121,11 +118,12 @@ def verdict(facts: Facts) -> list[str]:
     # Did training help, by McNemar's test?
     before = facts.evaluation.get("baseline")
     after = facts.evaluation.get("trained")
-    compared = facts.comparison.get("sampled")
+    how = "sampled" if "sampled" in facts.comparison else "greedy"
+    compared = facts.comparison.get(how)
     if before and after and compared:
         p = compared["p_value"]
         named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        what = f"sampled accuracy on {after['n']:,} held-out questions"
+        what = f"{how} accuracy on {after['n']:,} held-out questions"
         if p >= 0.05:
             change = f"Whether training changed {what} cannot be told from chance. It went"
         elif after["accuracy"] > before["accuracy"]:
@@ -198,18 +196,16 @@ def metadata(facts: Facts) -> ModelCardData:
     source = facts.manifest["data"]["source"]
     data_set, _, configuration = source.partition(":")
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
-    tags = ["grpo", "trl", "unsloth", "lora"]
-    if settings.get("backend") == "transformers":
-        tags.remove("unsloth")
-    # the hub takes `owner/name` or `name` for a data set's type
-    slug = re.sub(r"[^\w.-]+", "-", data_set).strip("-") or "data"
+    tags = ["grpo", "trl", "lora"]
+    if settings.get("backend") != "transformers":
+        tags.append("unsloth")
     results = []
     sampled = facts.evaluation.get("merged", {})
     for decoding, entry in (("sampled", sampled), ("greedy", sampled.get("greedy"))):
         if entry:
             result = EvalResult(
                 task_type="text-generation",
-                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else slug,
+                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else "own-data",
                 dataset_name=f"{source}, held-out questions",
                 dataset_config=configuration or None,
                 metric_type="accuracy",
@@ -221,22 +217,19 @@ def metadata(facts: Facts) -> ModelCardData:
                 },
             )
             results.append(result)
-    on_hub = _is_hub_id(data_set) and not generated and not _is_file(source)
+    on_hub = _HUB_ID.fullmatch(data_set) and not generated and not _is_file(source)
+    model = settings["model"]
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=tags,
-        base_model=settings["model"] if _is_hub_id(settings["model"]) else None,
+        base_model=model if _HUB_ID.fullmatch(model) and not Path(model).exists() else None,
         datasets=[data_set] if on_hub else None,
-        license="apache-2.0" if settings["model"] in EMBEDDED else None,
+        license="apache-2.0" if model in EMBEDDED else None,
         metrics=["accuracy"] if results else None,
         model_name=facts.name,
         eval_results=results or None,
     )
-
-
-def _is_hub_id(name: str) -> bool:
-    return bool(_HUB_ID.fullmatch(name)) and not Path(name).exists()
 
 
 def _is_file(source: str) -> bool:
@@ -254,16 +247,29 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
     """
     data = facts.manifest["data"]
     training = facts.manifest["training"]
+    settings = training["settings"]
     # the settings, with the seed and where the training ended
-    recorded = {"preset": training["settings"].get("name")} | training["settings"]
+    recorded = {"preset": settings.get("name")} | settings
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
+    # What makes the same run again: what the notebooks were given, if they were executed by `run`;
+    # else the settings above have to be compared with the preset's.
+    given = {"tags": data["tags"], "columns": facts.data.get("columns")}
+    calls = facts.manifest.get("call", {}).get("given", {})
+    for number in ("01", "03", training.get("notebook")):
+        given |= calls.get(number, {})
+    given |= {"seed": training["seed"], "rewards": training.get("own_rewards"), "preset": None}
+    texts = [
+        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
+        for name, value in given.items()
+        if value not in (None, THINK_ANSWER.spec)
+    ]
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
     return environment.get_template("card.md.j2").render(
         facts=facts,
         verdict=verdict(facts),
-        pocket=training["settings"]["model"] in EMBEDDED,
+        pocket=settings["model"] in EMBEDDED,
         system_prompt=facts.data.get("system_prompt")
         or TagFormat.parse(data["tags"]).system_prompt,
         rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
@@ -275,6 +281,10 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
         figures=figures,
         models=MODELS,
         is_file=_is_file(data["source"]),
+        parameters="".join(f" -p {shlex.quote(text)}" for text in texts),
+        own_rewards=training.get("own_rewards"),
+        as_called=bool(calls),
+        options=template_options(settings.get("thinking")),
         beside_model=beside_model,
         text=_escaped,
         plain=plain,
@@ -326,4 +336,6 @@ def _escaped(text: object) -> str:
     text = " ".join(str(text).split())
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
-    return re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
+    text = re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
+    # a bare address would become a link, to wherever a completion says
+    return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)", "<!-- -->", text)

@@ -256,7 +256,8 @@ def summary(evaluation: dict[str, dict]) -> list[str]:
     for name, entry in evaluation.items():
         low, high = entry["ci95"]
         rows[name] = {
-            "sampled": f"{entry['accuracy']:.1%}",
+            # notebook 00 measures at temperature 0 alone
+            "sampled": "" if entry.get("temperature") == 0 else f"{entry['accuracy']:.1%}",
             "95 % interval": f"{low:.1%} to {high:.1%}",
             "greedy": f"{entry['greedy']['accuracy']:.1%}" if "greedy" in entry else "",
             "in format": f"{entry['in_format']:.1%}",

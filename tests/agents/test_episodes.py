@@ -288,7 +288,7 @@ def test_what_was_forced_came_about(forced, beginner):
     assert sorted(cut) == ["cut call", "cut turn", "just fits"]
     assert [len(played[name].ids) for name in cut] == [ROOM] * 3
     assert log["completions/clipped_ratio"] == pytest.approx(3 / len(FORCED))
-    assert "    ['Lower than 99.']" in transcript(played["a list"].said)
+    assert "tool: ['Lower than 99.']" in transcript(played["a list"].said)
     # The last call stays the last word. After the last turn it is not made; without room it is.
     for name, length, made in (("turns", 7, False), ("no room", 3, True), ("long prompt", 3, True)):
         one = played[name]
@@ -328,7 +328,7 @@ def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp
     read = pd.read_parquet(tmp_path / "a.parquet")["completion"]
     assert finished(list(read)) == [1.0] * len(calls)
     for said in map(transcript, read):
-        assert said.startswith(("guess(", "(5)")) and said.endswith(")\nDone.")
+        assert said.startswith(("call: guess(", "call: (5)")) and said.endswith(")\npolicy: Done.")
 
 
 @pytest.mark.parametrize(
@@ -345,8 +345,11 @@ def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp
     ],
 )
 def test_whatever_arguments_a_policy_wrote_can_be_shown(arguments, shown):
-    assert transcript(calling({"name": "guess", "arguments": arguments})) == shown + "\nDone."
-    assert transcript([*calling({})[:1], {"role": "tool"}]) == "(None)\n    "
+    assert (
+        transcript(calling({"name": "guess", "arguments": arguments}))
+        == f"call: {shown}\npolicy: Done."
+    )
+    assert transcript([*calling({})[:1], {"role": "tool"}]) == "call: (None)\ntool: "
 
 
 # --- Many at a time -------------------------------------------------------------------------------

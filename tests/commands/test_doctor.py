@@ -88,17 +88,13 @@ def test_it_starts_without_any_package():
 
 @pytest.fixture
 def card(tmp_path, monkeypatch):
-    """A machine with an L4, a gcc and Python.h, each in this folder, and no other program."""
+    """A machine with an L4, and a Python whose imports all work."""
     program(tmp_path / "nvidia-smi", "echo 'GPU-0, NVIDIA L4, 23034, 8.9'")
-    program(tmp_path / "gcc", "")
-    (headers := tmp_path / "python3.12").mkdir()
-    (headers / "Python.h").touch()
-    monkeypatch.setattr(environment.sysconfig, "get_path", lambda *names: str(headers))
+    program(tmp_path / "python", "")
+    monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CC", raising=False)
     environment.this_machine.cache_clear()
-    return tmp_path
 
 
 def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, card):
@@ -110,38 +106,11 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, 
     assert code == 1 and "138 GB" in out and "all well" not in out
 
 
-@pytest.mark.parametrize(
-    ("cc", "lacks", "said"),
-    [
-        (None, [], []),
-        (None, ["gcc"], [r"no C compiler was found.*: sudo apt install gcc\n"]),
-        (None, ["python3.12/Python.h"], [r"3.12/Python.h is missing.* install python3.12-dev\n"]),
-        (None, ["gcc", "python3.12/Python.h"], ["no C compiler was found", "is missing"]),
-        ("gcc", [], []),
-        ("icc", [], ["CC=icc is not a program"]),
-    ],
-)
-def test_beside_a_card_what_triton_compiles_with_must_be_there(
-    cli, lists, card, monkeypatch, cc, lacks, said
-):
-    if cc:
-        monkeypatch.setenv("CC", cc)
-    for name in lacks:
-        (card / name).unlink()
-    code, out, _ = cli("doctor", "--preset", "l4")
-    assert code == bool(said) and ("all well" in out) is not bool(said)
-    assert all(re.search(each, out) for each in said) and out.count("sudo apt") == len(said)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    environment.this_machine.cache_clear()
-    assert "all well" in cli("doctor", "--preset", "pocket")[1], "without a card nothing compiles"
-
-
 @pytest.mark.parametrize("asked", [True, False])
 def test_what_is_installed_is_imported_where_it_is_asked_for(
     cli, lists, tmp_path, monkeypatch, asked
 ):
     program(tmp_path / "python", "echo 'ImportError: libtorch.so: no such file' >&2; exit 1")
     monkeypatch.setattr(environment.sys, "executable", str(tmp_path / "python"))
-    lists(f"torch=={environment.installed_version('torch').split('+')[0]}\n")
     code, out, _ = cli("doctor", *(["--import"] if asked else []))
     assert code == asked and ("ImportError: libtorch.so" in out) is asked

@@ -77,16 +77,6 @@ def answer(cli, run, questions, tmp_path):
     return call
 
 
-def test_every_question_is_answered_in_order_with_its_own_columns(answer, tmp_path):
-    target = tmp_path / "deep" / "answers.jsonl"
-    code, out, _ = answer(target=target)
-    assert code == 0 and out.splitlines()[-1].startswith("5 answers written")
-    answered = lines(target)
-    assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
-    assert answered[1]["completion"] == alone(QUESTIONS[1])
-    assert set(answered[0]) == {"question", "id", "completion", "answer"}
-
-
 @pytest.mark.slow
 def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(answer, tmp_path):
     target = tmp_path / "answers.jsonl"
@@ -100,25 +90,30 @@ def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(answer, tmp_pat
         ]
 
 
-def test_an_interrupted_run_goes_on_with_the_line_that_was_cut_off(answer, tmp_path, monkeypatch):
-    monkeypatch.setattr(generate, "_BATCH", 2)
-    target = tmp_path / "answers.jsonl"
-    assert "5 answers written" in answer()[1]
-    content = target.read_bytes()
-    lines = content.splitlines(keepends=True)
-    target.write_bytes(b"".join(lines[:2]) + lines[2][:20])
-    assert "3 answers written" in answer()[1]
-    assert target.read_bytes() == content, "as if it had never stopped"
-    assert "holds the answers already" in answer()[1]
-
-
-def test_a_rows_own_columns_and_missing_values_survive_an_interruption(
+def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(
     answer, tmp_path, monkeypatch
 ):
+    monkeypatch.setattr(generate, "_BATCH", 2)
+    target = tmp_path / "deep" / "answers.jsonl"
+    code, out, _ = answer(target=target)
+    assert code == 0 and out.splitlines()[-1].startswith("5 answers written")
+    answered = lines(target)
+    assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
+    assert answered[1]["completion"] == alone(QUESTIONS[1])
+    assert set(answered[0]) == {"question", "id", "completion", "answer", "model"}
+    # killed while it wrote the third line
+    content = target.read_bytes()
+    written = content.splitlines(keepends=True)
+    target.write_bytes(b"".join(written[:2]) + written[2][:20])
+    assert "3 answers written" in answer(target=target)[1]
+    assert target.read_bytes() == content, "as if it had never stopped"
+    assert "holds the answers already" in answer(target=target)[1]
+
+
+def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
     """Also a gold answer, and the output of an earlier call; blank and endless questions are left
     without an answer.
     """
-    monkeypatch.setattr(generate, "_BATCH", 2)
     source, target = tmp_path / "q.parquet", tmp_path / "answers.jsonl"
     asked = [QUESTIONS[0], None, QUESTIONS[1], "1 + " * 2000, QUESTIONS[2]]
     pd.DataFrame(
@@ -133,7 +128,7 @@ def test_a_rows_own_columns_and_missing_values_survive_an_interruption(
     columns = ("--columns", '{"question": "problem"}')
     code, out, err = answer(*columns, source=source, target=target)
     assert code == 0 and "5 answers written" in out
-    assert "blank or too long: 2 of 5 questions" in out
+    assert ", 0 of them null" in out and "blank or too long: 2 of 5 questions" in out
     assert err.count("note: ") == 1 and "row 4 is not answered: the prompt has " in err
     rows, content = lines(target), target.read_bytes()
     assert [row["question"] for row in rows] == ["" if one is None else one for one in asked]
@@ -142,37 +137,30 @@ def test_a_rows_own_columns_and_missing_values_survive_an_interruption(
     assert rows[1]["answer"] is None and rows[1]["weight"] is None and b"NaN" not in content
     kept = [(row["source_answer"], row["source_source_answer"]) for row in rows]
     assert kept[0] == ("3", "a") and rows[0]["source_completion"] == "mine"
-    target.write_bytes(b"".join(content.splitlines(keepends=True)[:3]))
-    assert "2 answers written" in answer(*columns, source=source, target=target)[1]
-    assert target.read_bytes() == content
 
 
-def test_answers_of_another_run_model_or_prompt_are_not_mixed(answer, run, tmp_path):
+def test_answers_without_a_block_are_counted(answer, run):
+    change(run, "manifest.json", lambda manifest: manifest["data"].update(tags="work/result"))
+    assert "5 answers written" in (out := answer()[1]) and ", 5 of them null, as " in out
+
+
+def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
     target = tmp_path / "answers.jsonl"
     assert answer()[0] == 0
     before = target.read_bytes()
 
-    def refused(*more) -> bool:
-        code, _, err = answer(*more)
-        said = "other than answers to the first questions of the input by this run"
-        return code == 2 and said in err and target.read_bytes() == before
-
-    write_json(run.folder / "data_report.json", {"system_prompt": "Be brief."})
-    assert refused()
-    write_json(run.folder / "data_report.json", {"system_prompt": "Think step by step."})
     shutil.copytree(run.folder, run.folder.parent / "b")
-    assert refused("--run", "b")
     run.record("merge", dtype="torch.float32")
-    assert refused()
-    target.unlink()
-    assert "5 answers written" in answer()[1], "what made a file that is gone does not matter"
+    for other in ([], ["--run", "b"]):
+        code, _, err = answer(*other)
+        assert code == 2 and "other than answers to the first questions" in err
+        assert target.read_bytes() == before
 
 
-@pytest.mark.parametrize(("notebook", "needs"), [("10", "calls tools"), ("11", "reads pictures")])
-def test_a_run_of_agents_or_pictures_answers_no_file_of_questions(answer, run, notebook, needs):
-    change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook=notebook))
+def test_a_run_of_agents_answers_no_file_of_questions(answer, run):
+    change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook="10"))
     code, _, err = answer()
-    assert code == 2 and f"run 'a' is notebook {notebook}'s: its policy {needs}" in err
+    assert code == 2 and "run 'a' is notebook 10's: its policy calls tools" in err
 
 
 @pytest.mark.parametrize(

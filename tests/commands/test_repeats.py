@@ -8,7 +8,7 @@ import pytest
 from executions import SMALL
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.runs import Run
 
 BLOCK = re.compile(r"^## The same run again.*?^python -c '\n(.*?)'\n```", re.MULTILINE | re.DOTALL)
@@ -38,7 +38,7 @@ def test_a_digit_that_differs_is_named_and_a_time_is_none(python, tmp_path):
 @pytest.mark.slow
 def test_the_same_seed_gives_the_same_numbers(executed):
     taken = [given for given in SMALL if not given.startswith("sampled_questions")]
-    assert pipeline.run("again", "pocket", "01,03", taken) == 0
+    assert run_notebooks("again", "pocket", "01,03", taken) == 0
     tables = [
         pd.read_csv(Run(name).folder / "metrics.csv", dtype=str) for name in ("suite", "again")
     ]

@@ -87,23 +87,18 @@ def test_points_are_every_combination_or_each_value_that_is_not_the_base(
     assert [task.point for task in tasks if task.seed == grid.seeds[0]] == points
 
 
-def test_names_stay_run_names_and_tell_points_apart(grid_file, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for file in ("a/b.csv", "a b.csv"):
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).write_text("question,answer\nWhat is 1 + 1?,2\n")
-    product = {"source": ["a/b.csv", "a b.csv"], "per_device_train_batch_size": [32, 64]}
-    changes = {"name": "x" * 32, "one_at_a_time": None, "product": product, "seeds": [2**32 - 1]}
-    _, tasks = read_grid(grid_file(**changes))
-    found = {Run(task.run).name for task in tasks}
-    assert len(found) == 4 and all(name.startswith(f"{'x' * 32}-source-") for name in found)
-    assert tasks[0].parameters["source"] == str(tmp_path / "a/b.csv"), "as it holds from elsewhere"
+def test_names_stay_run_names_and_tell_points_apart(grid_file):
+    changes = {"name": "x" * 32, "one_at_a_time": None, "seeds": [2**32 - 1]}
+    long = {
+        "temperature": [0.123456789012, 0.123456789013],
+        "per_device_train_batch_size": [32, 64],
+    }
+    _, tasks = read_grid(grid_file(**changes, product=long))
+    assert len({Run(task.run).name for task in tasks}) == 4
 
 
 REFUSED = {
-    "a list": ("[1, 2]", "Input should be a valid dictionary"),
     "syntax": ("name: x\nseeds: [1, 2\nfixed: {}\n", "line 3, column 6"),
-    "an object": ("name: !!python/object:os.system x\n", "could not determine a constructor"),
     "key": ({"seed": [1]}, "seed\n.*Extra inputs are not permitted"),
     "no name": ({"name": None}, "name\n.*Field required"),
     "name": ({"name": "../x"}, "'../x.*' is not a run name"),
@@ -143,6 +138,12 @@ def test_the_grid_that_is_shipped_is_accepted(cli):
     assert not runs_folder().exists()
 
 
+def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
+    gpu = {"preset": "h200", "seeds": [1, 2], "one_at_a_time": {"beta": [0.1]}}
+    code, out, _ = cli("sweep", "--grid", str(grid_file(**gpu)), "--emit", "commands")
+    assert code == 0 and out.count('preset="h200"') == out.count("\n") == 4
+
+
 # --- Running --------------------------------------------------------------------------------------
 
 
@@ -169,22 +170,10 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
     command = ["sweep", "--grid", str(two_sources)]
     code, out, err = cli(*command)
     assert code == 1 and f"1/2  {good}" in out and f"not finished: {bad}" in out
-    assert re.search(r"01_data_preparation.ipynb, cell \d+ \(.*\): ValueError: .*few.csv", err)
+    assert re.search(r"01_data_preparation.ipynb, In \[\d+\]: ValueError: .*few.csv", err)
     assert list(table_of("tiny")["seeds"]) == [1, 0]
     code, out, _ = cli(*command)
     assert code == 1 and "1 runs done, 1 to run" in out and f"1/1  {bad}" in out
-    two_sources.write_text(two_sources.read_text().replace("max_steps: 2", "max_steps: 3"))
-    _, out, _ = cli(*command, "--collect")
-    assert "0 runs done, 2 to run" in out and good in out, "the same name, other parameters"
-
-
-# --- Elsewhere ------------------------------------------------------------------------------------
-
-
-def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
-    gpu = {"preset": "h200", "seeds": [1, 2], "one_at_a_time": {"beta": [0.1]}}
-    code, out, _ = cli("sweep", "--grid", str(grid_file(**gpu)), "--emit", "commands")
-    assert code == 0 and out.count('preset="h200"') == out.count("\n") == 4
 
 
 # --- The table ------------------------------------------------------------------------------------
@@ -253,14 +242,14 @@ def test_the_table_is_written_and_shown_whatever_fails(cli, finished, table, tmp
             raise ValueError("preset 'x' is not known")
         return 0
 
-    monkeypatch.setattr(sweep.pipeline, "run", quick)
+    monkeypatch.setattr(sweep.notebooks, "run_notebooks", quick)
     code, out, err = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
     assert (code, err) == (1, "") and "6 runs done, 6 to run" in out
     assert f"1/6  {first}\nerror: preset 'x' is not known" in out and "6/6" in out
     written = table_of("tiny").set_index("point")
     pd.testing.assert_frame_equal(written, table, check_dtype=False)
     code, shown, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"), "--collect")
-    assert code == 0 and "0.9 (0.652 to 1.15)" in shown
+    assert code == 0 and re.search(r"base .* 0.9 +0.6516 +1.148 ", shown)
     left = "beta-0-seed-1, tiny-beta-0-seed-3, tiny-beta-0.1-seed-3, tiny-lora_rank-8-seed-1"
     assert f"not finished: tiny-{left}" in shown
     runs = pd.read_csv(runs_folder() / "sweeps/tiny/runs.csv")

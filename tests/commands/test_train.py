@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from executions import SMALL, ended, ranks_of, start, together
+from executions import SMALL, ended, processes_of, start, together
 
-from helpers import presets
+from helpers import PROJECT, presets
 from helpers.__main__ import main
-from helpers.commands import pipeline
+from helpers.commands import run as notebooks
 from helpers.runs import Run
 
 OF_03 = [
@@ -25,7 +25,7 @@ OF_03 = [
 @pytest.fixture
 def tiny(notebook, monkeypatch, tmp_path, runs):
     """A function that writes a notebook 03 of these cells, for a run `a` whose data is prepared."""
-    monkeypatch.setattr(pipeline, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(notebooks, "NOTEBOOKS", tmp_path)
     Run("a").record("data", fingerprint="f00d", settings=asdict(presets.PRESETS["pocket"]))
     return lambda *cells: notebook("03", *cells)
 
@@ -52,13 +52,6 @@ def test_what_a_cell_raises_is_shown_with_its_line_of_the_script(tiny, runs, pyt
     assert places[-2:] == [("03_tiny.py", "fails(0)"), ("03_tiny.py", "return 1 / x")]
 
 
-def test_what_the_notebook_would_refuse_is_refused_before_it_starts(tiny, capsys):
-    tiny("print('started')")
-    assert main(["train", "a", "-p", "nonsense=1"]) == 2
-    out, err = capsys.readouterr()
-    assert "no chosen notebook has a parameter 'nonsense'" in err and "started" not in out
-
-
 def prepared(executed: Run, folder: Path) -> None:
     """Put a run `a` that 01 and 02 have prepared into a runs folder."""
     (folder / "a").mkdir(parents=True)
@@ -73,7 +66,7 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
     run = Run("a")
     prepared(executed, runs)
     train_alone = [python, "-m", "helpers", "train", run.name, *OF_03]
-    done = subprocess.run(train_alone, capture_output=True, text=True, cwd=pipeline.PROJECT)
+    done = subprocess.run(train_alone, capture_output=True, text=True, cwd=PROJECT)
     assert done.returncode == 0, done.stderr
     mine, notebooks = (
         pd.read_csv(one.require("metrics.csv")).drop(columns="step_time") for one in (run, executed)
@@ -83,30 +76,6 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
 
 
 # --- Two processes --------------------------------------------------------------------------------
-
-# `train` with other notebooks
-PROGRAM = """
-import sys
-from pathlib import Path
-from helpers.__main__ import main
-from helpers.commands import pipeline
-pipeline.NOTEBOOKS = Path(sys.argv[1])
-sys.exit(main(["train", "a"]))
-"""
-
-
-@pytest.mark.slow
-def test_a_process_that_raises_ends_the_others(tiny, tmp_path):
-    """The first waits for the second just then, as in every step of a training."""
-    program = tmp_path / "program.py"
-    program.write_text(PROGRAM)
-    tiny(
-        "from helpers.training import processes\nprint('said by the first')\nprocesses.gathered(0)",
-        "if not processes.is_first():\n    raise KeyError('mine')\nprocesses.gathered(1)",
-    )
-    code, out, err = together(str(program), str(tmp_path), seconds=300)
-    assert code == 1 and "KeyError: 'mine'" in err and "ChildFailedError" in err
-    assert out.splitlines()[0] == "processes: 2" and out.count("said by the first") == 1
 
 
 # `train`, and each process says what its weights are before the first keeps them
@@ -183,7 +152,7 @@ def test_two_processes_of_unsloth_end_with_one_of_them_and_go_on_where_they_were
     while not (runs / "a/checkpoints/checkpoint-2/trainer_state.json").exists():
         assert process.poll() is None, process.stderr.read()
         time.sleep(0.05)
-    ranks_of(process)[1].kill()
+    processes_of(process)[1].kill()
     code, _, err = ended(process)
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err
     assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were

@@ -11,7 +11,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.agents import Guessing
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.runs import Run
 
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
@@ -86,7 +86,7 @@ def test_notebook_10_trains_on_it_as_at_home_step_by_step(served, monkeypatch):
     remote = PROJECT / "examples" / "openenv_environment.py"
     metrics = []
     for name, environment in (("served", [f"environment={remote}:RemoteGuessing"]), ("local", [])):
-        assert pipeline.run(name, None, "10", [*given, *environment]) == 0
+        assert run_notebooks(name, None, "10", [*given, *environment]) == 0
         metrics.append(pd.read_csv(Run(name).require("metrics.csv")))
     assert metrics[0]["reward"].nunique() > 1
     columns = ["step", "reward", "reward_std", "loss", "kl", "completions/mean_length"]

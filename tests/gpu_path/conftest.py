@@ -10,7 +10,7 @@ import papermill
 import pytest
 
 from helpers import PROJECT
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 
 # The last cell of each copy.
 TRAINED_BY = "import trl; print('trained by', trl.GRPOTrainer.__module__)"

@@ -161,7 +161,8 @@ def test_the_band_is_one_reward_std_to_each_side():
     ],
 )
 def test_one_legend_names_every_line_its_colour_and_its_stroke(figure, labels):
-    (legend,) = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    inside = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
+    (legend,) = inside + figure.legends
     assert [text.get_text() for text in legend.get_texts()] == labels
     lines = [line for axes in figure.axes for line in axes.get_lines()]
     drawn = {line.get_label(): (line.get_color(), line.get_linestyle()) for line in lines}

@@ -4,7 +4,7 @@ import papermill
 import pytest
 from reading import cells, notebook
 
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 from helpers.runs import Run
 
 # the few steps of a lesson, unless a test asks for others

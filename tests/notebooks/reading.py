@@ -4,7 +4,7 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 
 
 def notebook(number: str) -> Path:

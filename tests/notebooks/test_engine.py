@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 from executions import SMALL
 
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.runs import Run
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
 def sampled_by_vllm(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GRPO_RUNS_DIR", str(tmp_path_factory.mktemp("runs")))
-        assert pipeline.run("vllm", "pocket", "01,02,03,05", [*SMALL, "engine=vllm"]) == 0
+        assert run_notebooks("vllm", "pocket", "01,02,03,05", [*SMALL, "engine=vllm"]) == 0
         yield Run("vllm")
 
 

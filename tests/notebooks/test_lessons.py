@@ -10,7 +10,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.runs import Run, write_json
 from tools.pocket import functions
 
@@ -51,7 +51,10 @@ def test_a_lesson_leaves_what_the_other_notebooks_read(lesson, number):
     )
     assert (len(train), len(holdout)) == sizes
     assert not set(train[column]) & set(holdout[column])
-    assert pipeline.run(run.name, None, "04", []) == 0
+    completions = pd.read_parquet(run.require("completions.parquet"))
+    assert set(completions) >= {"step", "question", "answer", "completion"}
+    assert ("trained" in run.evaluation) is (number != "09"), "for `compare` and `report`"
+    assert run_notebooks(run.name, None, "04", []) == 0
 
 
 def orders(*answers: str) -> list[dict]:

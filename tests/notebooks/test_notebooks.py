@@ -15,7 +15,7 @@ from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
 from helpers import PROJECT, presets
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
 

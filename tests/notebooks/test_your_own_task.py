@@ -15,7 +15,7 @@ import pytest
 from reading import defined, notebook
 
 from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.data.tasks import load_task
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER, completion_text
@@ -78,7 +78,7 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     recorded = run.section("training")
     assert recorded["own_rewards"] == recorded["judge"] == "rewards/mine.py:my_reward*1"
     small = ["samples=2", "sampled_questions=8"]
-    assert pipeline.run("mine", None, "04,05", small) == 0
+    assert run_notebooks("mine", None, "04,05", small) == 0
     assert run.evaluation["merged"]["n"] == 29
 
 

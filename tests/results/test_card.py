@@ -3,15 +3,18 @@ that is not known, and how such a model is made again.
 """
 
 import re
+import shlex
 import shutil
 
 import pytest
-from finished import change, compared, entry, finished_run
+from finished import change, compared, entry, finished_run, proportion
 from huggingface_hub import ModelCard
 
+from helpers.metrics import comparing
 from helpers.metrics.signals import Finding
 from helpers.results import card
 from helpers.results.card import Facts, portable, read_facts, verdict
+from helpers.results.evaluation import summary
 from helpers.runs import Run
 
 # what the hub's own check demands of a data set's type
@@ -104,7 +107,7 @@ def test_the_metadata_is_what_the_hub_reads(run):
         "library_name": "transformers",
         "pipeline_tag": "text-generation",
         "license": "apache-2.0",
-        "tags": ["grpo", "trl", "unsloth", "lora"],
+        "tags": ["grpo", "trl", "lora", "unsloth"],
         "metrics": ["accuracy"],
     }
     assert data.model_name == results[0]["name"] == "told"
@@ -236,3 +239,50 @@ def test_what_is_missing_or_outdated_is_named(run):
     shutil.rmtree(run.folder / "merged")
     with pytest.raises(FileNotFoundError, match="Run notebook 05_merge_and_inference first"):
         card.write(run)
+
+
+def test_the_command_repeats_what_the_notebooks_were_given(run):
+    given = {
+        "01": {"preset": "pocket", "columns": {"question": "it's asked"}, "tags": "a/b"},
+        "03": {"max_steps": 5, "seed": 7},
+        "05": {"samples": 2},
+    }
+    own = "rewards/mine.py:brevity*0.5"
+    change(run, "manifest.json", lambda m: m.update(call={"given": given}))
+    change(run, "manifest.json", lambda m: m["training"].update(own_rewards=own, seed=7))
+    text = written(run).text
+    (command,) = re.findall(r"^python -m helpers run (.*)$", text, re.MULTILINE)
+    words = shlex.split(command)
+    assert words[:4] == ["--run", "told", "--preset", "pocket"]
+    assert sorted(word for word in words[4:] if word != "-p") == [
+        'columns={"question": "it\'s asked"}',
+        "max_steps=5",
+        f"rewards={own}",
+        "seed=7",
+        "tags=a/b",
+    ]
+    assert "Add what the settings above" not in text and "kept in the run's folder" in text
+
+
+def test_an_address_in_a_text_is_no_link_and_a_model_that_may_think_is_told_not_to(machine):
+    run = finished_run(thinking=False)
+    note = "HTTPS://evil.example/a and www.evil.example pay"
+    change(run, "reward_report.json", lambda report: report["verdict"].update(stops=[note]))
+    text = written(run).text
+    assert "HTTPS<!-- -->://evil.example/a and www<!-- -->.evil.example pay" in text
+    assert "tokenizer_encode_kwargs={'enable_thinking': False}" in text
+
+
+def test_what_was_measured_greedily_alone_is_called_so(run, cli):
+    """As notebook 00 leaves it."""
+    scores = {name: proportion(correct) for name, correct in (("baseline", 100), ("trained", 400))}
+    scores = {
+        name: one | {"in_format": 1.0, "temperature": 0.0, "greedy": one}
+        for name, one in scores.items()
+    }
+    run.record_evaluation(run.section("training"), scores, {"greedy": compared()})
+    text = written(run).text
+    assert "Training raised greedy accuracy on 512 held-out questions from 19.5 %" in text
+    assert "| – | 78.1 % (74.3 to 81.5) |" in text
+    assert "78.1% (74.3% to 81.5%), greedy" in comparing.outcomes([run]).to_string()
+    assert [line.split()[1] for line in summary(run.evaluation)[1:]] == ["16.3%", "74.3%"]

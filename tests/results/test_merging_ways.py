@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from helpers.commands import pipeline
+from helpers.commands.run import run_notebooks
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ def run(executed, tmp_path, monkeypatch) -> Run:
 def test_every_way_to_merge_is_measured(run, merge):
     shutil.rmtree(run.path("merged"))
     given = [f"merge={merge}", "samples=2", "sampled_questions=8"]
-    assert pipeline.run(run.name, None, "05", given) == 0
+    assert run_notebooks(run.name, None, "05", given) == 0
     evaluation = json.loads(run.require("evaluation.json").read_text())
     name = "adapter" if merge == "adapter" else "merged"
     assert list(evaluation) == ["baseline", "trained", name]

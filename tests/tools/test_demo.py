@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pytest
 
 from helpers import PROJECT
-from helpers.commands import arguments, pipeline
+from helpers.commands.run import PIPELINE, check, defaults
 from helpers.presets import PRESETS, completed
 from helpers.runs import FILES, Run, runs_folder, written_by
 from helpers.training.base import base_of
@@ -72,7 +72,7 @@ def test_everything_that_the_notebooks_leave_is_kept_or_known_to_be_left_out(exe
 
 def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
     """Where 01 or 03 has got another default, `make demo` is due."""
-    known = pipeline.defaults(list(arguments.PIPELINE))
+    known = defaults(list(PIPELINE))
     manifest = json.loads(stored["demo/manifest.json"])
     assert manifest["training"]["seed"] == manifest["data"]["seed"] == known["seed"]
     settings = manifest["training"]["settings"]
@@ -89,7 +89,7 @@ def test_it_is_a_run_like_any_other_and_names_the_model_of_this_checkout(install
     settings = PRESETS["pocket"]
     assert named.resolve().samefile(base_of(installed, settings).name)
     assert len(installed.table("completions.parquet")) > 1000
-    pipeline.check("demo", ["03", "04", "05", "06", "08"], {})
+    check("demo", ["03", "04", "05", "06", "08"], {})
     assert cli("report", "--run", "demo")[0] == 0
 
 

@@ -16,7 +16,7 @@ import nbformat
 import pytest
 
 from helpers import PROJECT
-from helpers.commands.pipeline import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, rest
 from helpers.training import policy

@@ -1,5 +1,5 @@
-"""The command line and the pipeline around papermill: what reaches a notebook, what is printed,
-what is refused.
+"""The command `run`: what is typed as values, what reaches a notebook, what is printed, what is
+refused, and how a run goes on.
 """
 
 import json
@@ -11,8 +11,8 @@ import nbformat
 import pytest
 from filelock import FileLock
 
-from helpers import PROJECT
-from helpers.commands import pipeline
+from helpers import PROJECT, commands
+from helpers.commands.run import is_interrupted
 from helpers.presets import PRESETS
 from helpers.rewards.own import own_rewards
 from helpers.runs import Run, write_json
@@ -20,6 +20,44 @@ from helpers.tags import THINK_ANSWER
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
+
+
+# --- What is typed --------------------------------------------------------------------------------
+
+LITERALS = {
+    "20": 20,
+    "1e-3": 1e-3,
+    "[1, 2]": [1, 2],
+    "True": True,
+    "true": True,
+    "null": None,
+    '"20"': "20",
+    "'text'": "text",
+    "{'a': 'b'}": {"a": "b"},
+}
+TEXTS = ["text", "arithmetic/sums", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", ""]
+TEXTS += ["{x", "{[1]: 2}", "long? " * 1000]  # keys that cannot be hashed, a name too long
+
+
+@pytest.mark.parametrize(("text", "value"), [*LITERALS.items(), *((text, text) for text in TEXTS)])
+def test_a_value_is_a_literal_where_it_is_one_and_else_the_text_itself(text, value):
+    read = commands.value(text)
+    assert read == value and type(read) is type(value)
+
+
+def test_a_file_or_functions_in_files_are_found_again_from_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.py", "yours.py"):
+        (tmp_path / name).touch()
+    assert commands.value("mine.py") == f"{tmp_path}/mine.py"
+    listed = f"{tmp_path}/mine.py:one*0.5,correctness,{tmp_path}/yours.py:two"
+    assert commands.value("mine.py:one*0.5, correctness, yours.py:two") == listed
+
+
+def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
+    given = ["max_steps=20", " beta = 0.1 ", "question=1 + 1 = ?", "source=", "max_steps=30"]
+    expected = {"max_steps": 30, "beta": 0.1, "question": "1 + 1 = ?", "source": ""}
+    assert commands.parameters(given) == expected
 
 
 # --- Notebooks ------------------------------------------------------------------------------------
@@ -59,6 +97,8 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
     assert executions[-1][0] == at, "after it none is run"
     asked = dict(executions)[at]
+    call = Run("a").section("call")
+    assert list(call["given"]) == call["done"] and call["notebooks"] == [*call["done"], *left]
     executions.clear()
     executions.outcomes.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
@@ -67,17 +107,6 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     executions.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and executions == [] and "run 'a' is finished" in out
-
-
-def test_the_manifest_says_what_was_called_and_what_each_notebook_was_given(cli, executions):
-    executions.outcomes["03"] = KeyboardInterrupt
-    cli("run", "--run", "a", "--only", "02,03", "-p", "seed=5", "-p", "beta=0")
-    call = Run("a").section("call")
-    assert (call["notebooks"], call["done"]) == (["02", "03"], ["02"])
-    assert call["parameters"] == {"seed": 5, "beta": 0} and call["given"] == {"02": {"seed": 5}}
-    executions.outcomes.clear()
-    cli("run", "--run", "a", "--only", "04")
-    assert Run("a").section("call")["given"] == {"02": {"seed": 5}, "04": {}}
 
 
 def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
@@ -100,12 +129,6 @@ def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
     assert copy.read_text("utf-8") == reward
 
 
-def test_notebook_05_does_not_merge_a_policy_that_sees(cli, executions):
-    Run("a").record("data", settings=asdict(PRESETS["pocket"]), notebook="11")
-    code, _, err = cli("run", "--run", "a", "--only", "05")
-    assert code == 2 and "run 'a' is notebook 11's" in err and executions == []
-
-
 def test_what_is_asked_for_once_is_done_once(cli, executions):
     call = ("run", "--once", "--fresh", "--run", "a", "--only", "01,03", "-p", "seed=1")
     executions.outcomes["03"] = False
@@ -117,12 +140,20 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
     assert cli(*call, "-p", "beta=0")[0] == 0 and len(executions) == 3, "another call"
 
 
-def test_the_metrics_of_a_run_from_a_gpu_can_be_looked_at_without_one(cli, executions):
-    Run("a").record("data", settings=asdict(PRESETS["h200"]))
-    code, _, err = cli("run", "--run", "a", "--only", "04")
-    assert (code, err) == (0, "") and executions == [("04", {"run": "a"})]
-    code, _, err = cli("run", "--run", "a", "--only", "03")
-    assert code == 2 and "needs an NVIDIA GPU" in err
+@pytest.mark.parametrize(
+    ("preset", "maker", "only", "said"),
+    [
+        ("h200", "01", "04", ""),  # the metrics of a run from a GPU can be looked at without one
+        ("h200", "01", "03", "needs an NVIDIA GPU"),
+        ("pocket", "11", "05", "run 'a' is notebook 11's"),  # 05 merges no policy that sees
+    ],
+)
+def test_what_a_run_was_made_for_decides_what_can_be_run_here(
+    cli, executions, preset, maker, only, said
+):
+    Run("a").record("data", settings=asdict(PRESETS[preset]), notebook=maker)
+    code, _, err = cli("run", "--run", "a", "--only", only)
+    assert (code, bool(executions)) == ((2, False) if said else (0, True)) and said in err
 
 
 def test_an_evaluation_is_printed_at_the_end(cli, executions):
@@ -133,6 +164,8 @@ def test_an_evaluation_is_printed_at_the_end(cli, executions):
     assert re.search(r"baseline +50\.0% +40\.0% to 60\.0% +25\.0% +100 *\n", out)
     _, out, _ = cli("run", "--run", "a", "--only", "04")
     assert "baseline" not in out, "it was measured before, perhaps of another adapter"
+    Run("b").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
+    assert "baseline" in cli("run", "--run", "b", "--only", "00")[1]
 
 
 # --- papermill ------------------------------------------------------------------------------------
@@ -142,8 +175,8 @@ ONE_RUN = """
 import sys
 from pathlib import Path
 from helpers.__main__ import main
-from helpers.commands import pipeline
-pipeline.NOTEBOOKS = Path(sys.argv[1])
+from helpers.commands import run
+run.NOTEBOOKS = Path(sys.argv[1])
 sys.exit(main(["run", "--only", "01", "--run", *sys.argv[2:]]))
 """
 
@@ -188,14 +221,11 @@ def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(no
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
     path = notebook("01", "print(1)\n1 / 0")
-    made = nbformat.read(path, as_version=4)
-    made.cells.insert(1, nbformat.v4.new_markdown_cell("## Dividing\n\nBy nothing."))
-    nbformat.write(made, path)
     command = [python, "-c", ONE_RUN, str(path.parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
     copy = Run("a").folder / "notebooks" / "01_tiny.ipynb"
     assert done.returncode == 1 and f"The whole traceback is in {copy}" in done.stderr
-    assert "\n01_tiny.ipynb, cell 3 (Dividing): ZeroDivisionError: division" in done.stderr
+    assert "\n01_tiny.ipynb, In [3]: ZeroDivisionError: division" in done.stderr
     *_, last = nbformat.read(copy, as_version=4).cells
     assert [output.get("ename") for output in last.outputs] == [None, "ZeroDivisionError"]
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
@@ -240,12 +270,12 @@ def test_a_call_that_would_give_up_an_interrupted_training_needs_fresh(
     code, _, err = cli("run", "--run", "a", *call)
     assert (code == 0) == executed == bool(executions)
     goes_on = checkpoints.last_checkpoint(interrupted.folder / "checkpoints")
-    assert goes_on.name == "checkpoint-20" and pipeline.is_interrupted(interrupted)
+    assert goes_on.name == "checkpoint-20" and is_interrupted(interrupted)
     if not executed:
         assert "has a training that was interrupted, which this call would give up" in err
         assert "--run a --resume`" in err and "--fresh" in err and interrupted.manifest == before
         assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executions
-        assert pipeline.is_interrupted(interrupted) == ("03" not in dict(executions))
+        assert is_interrupted(interrupted) == ("03" not in dict(executions))
 
 
 def test_a_training_that_is_given_up_is_set_aside_by_notebook_03(cli, executions, interrupted):
