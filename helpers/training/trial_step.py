@@ -8,7 +8,6 @@ seconds.
 import copy
 import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from transformers import PrinterCallback
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.rewards.faults import constant
 from helpers.runs import Run, write_json
 from helpers.training import policy, processes, vllm_cpu
 from helpers.training.memory import WHAT_HELPS, card_of, size
@@ -32,14 +30,13 @@ from helpers.training.reward_guard import watched
 class Trial:
     """What was measured: the seconds of the first step, with what is done once (compiling, checks),
     and of one after it; how many of the latter were spent sampling; the most bytes of the card that
-    torch held (None without a GPU), to which vLLM's are to be added; and each reward's scores.
+    torch held (None without a GPU), to which vLLM's are to be added.
     """
 
     first: float
     seconds: float
     sampling: float
     peak: int | None
-    scores: dict[str, list[float | None]]
 
 
 def trial_step(
@@ -80,12 +77,8 @@ def trial_step(
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
     longest = pd.concat([longest] * -(-count // len(longest)))[:count]
 
-    # rewards that keep their scores here
-    scores = defaultdict(list)
-    watching = [
-        watched(function, lambda name, given, _: scores[name].extend(given))
-        for function in reward_functions
-    ]
+    # rewards that do not raise; what they give a text that was cut off says nothing of them
+    watching = [watched(function, lambda *batch: None) for function in reward_functions]
 
     # train, timing what is sampled
     on_gpu = model.device.type == "cuda"
@@ -120,7 +113,7 @@ def trial_step(
         trainer = None
         policy.release()
     # the longest is one that samples
-    return Trial(first, max(later), sampling[-1], peak, scores)
+    return Trial(first, max(later), sampling[-1], peak)
 
 
 def _timed(trainer, method: str) -> list[float]:
@@ -180,9 +173,7 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     if trial.peak is not None:
         beside = " beside vLLM's" if settings.engine == "vllm" else ""
         lines.append(f"memory in use at its height{beside}: {size(trial.peak)}")
-    # a constant 0 may be right here: no completion comes to its end
-    alike = [constant(name, given) for name, given in trial.scores.items() if any(given)]
-    return lines + [f"note: {said}" for said in alike if said]
+    return lines
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------

@@ -16,7 +16,7 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward, exact_match_reward
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG, Attack, with_wrong_answers
+from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
 from helpers.rewards.length import target_length_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward, incremental_format_reward
@@ -70,8 +70,8 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     for rows in (sums, *(rows_of(*answers) for answers in ANSWERS)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
-        assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
-        assert lab.faults == [] and table["total"].is_monotonic_decreasing
+        assert {attack.name for attack in BATTERY} | {RIGHT, WRONG} <= set(table.index)
+        assert lab.faults == [] and table["total"].dropna().is_monotonic_decreasing
         right = table.loc[RIGHT, "total"]
         assert table[table["total"] > right + 1e-6].index.tolist() == []
         assert table.loc[WRONG, "total"] < right - 0.5
@@ -166,7 +166,7 @@ def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, re
         (["Paris", "Bonn", "Paris"], ["Bonn", "Paris", "Bonn"]),
         # what is the same in another spelling is not wrong
         (["Paris", "paris"], ["something else altogether"] * 2),
-        (["1/2", "0.5"], ["something else altogether"] * 2),
+        (["1/2", "0.5"], ["11"] * 2),
         (["50%", "1/2", "2.5"], ["2.5", "2.5", "50%"]),
         (["x + 1", "1 + x"], ["something else altogether"] * 2),
     ],
@@ -174,6 +174,10 @@ def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, re
 def test_a_wrong_answer_is_plausible_and_surely_wrong(answers, wrong):
     rows = with_wrong_answers([{"answer": answer} for answer in answers])
     assert [row[WRONG] for row in rows] == wrong
+    assert all(
+        correctness_reward([f"<answer>{row[FAR]}</answer>"], [row["answer"]]) == [0.0]
+        for row in rows
+    )
 
 
 def test_the_examples_are_what_was_scored(sums):
@@ -200,7 +204,10 @@ def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
     rewards = [correctness_reward, partial(min_length_reward, minimum=90)]
     for chosen, wins in ((rewards[:1], 0), (rewards, 1)):
         table = Lab(chosen, [1.0] * len(chosen)).attacks(sums, battery=[generous])
-        assert table["wins"].to_dict() == {RIGHT: 0, WRONG: 0, "right and long": wins}
+        assert (
+            table.loc["right and long", "wins"] == wins
+            and table.loc[[RIGHT, WRONG], "wins"].sum() == 0
+        )
 
 
 def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
@@ -211,7 +218,7 @@ def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
         return [1.0] * len(completions)
 
     Lab([counting_reward], [1.0]).attacks(sums)
-    assert seen == [(16, 16, sums.iloc[0]["question"])] * (len(BATTERY) + 2)
+    assert set(seen) == {(16, 16, sums.iloc[0]["question"])}
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

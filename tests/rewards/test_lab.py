@@ -245,7 +245,8 @@ def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray
 
 def test_signal_by_hand():
     groups = [["1 0.5", "1 0.5", "0 0.5", "0 0"], ["1 1", "1 1", "1 1", "1 1"]]
-    others = {"zero_spread": 0.5, "constant": None, "advantage_share": ANY, "rank_correlation": ANY}
+    others = {"zero_spread": 0.5, "scored": 1.0, "constant": None}
+    others |= {"advantage_share": ANY, "rank_correlation": ANY}
     a = {"weight": 1.0, "mean": 0.75, "within_group_std": pytest.approx(math.sqrt(1 / 3) / 2)}
     b = {"weight": 2.0, "mean": 0.6875, "within_group_std": pytest.approx(0.125)}
     assert signal_of(groups, 1.0, 2.0) == {
@@ -255,6 +256,9 @@ def test_signal_by_hand():
         "rewards": {"first": a | others, "second": b | others},
         "total": {"mean": 2.125, "zero_spread": 0.5},
         "pass_rate": [0.5, 1.0],
+        "answered": 0.0,
+        "unopened": False,
+        "one_text": 1.0,
     }
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
 
@@ -434,7 +438,7 @@ def test_a_rounded_expectation_is_met_and_a_missing_score_differs(tmp_path, scor
 # --- Go -------------------------------------------------------------------------------------------
 
 
-STATISTICS = {"mean", "within_group_std", "zero_spread", "constant"}
+STATISTICS = {"mean", "within_group_std", "zero_spread", "scored", "constant"}
 STATISTICS |= {"advantage_share", "rank_correlation"}
 
 
@@ -465,7 +469,7 @@ def test_what_was_left_out_is_said():
 # --- No go ----------------------------------------------------------------------------------------
 
 
-def test_a_fault_stops(sums):
+def test_a_fault_on_the_users_rows_stops(sums):
     def fragile_reward(completions, **columns):
         return [
             float(completion_text(completion).split()[0] == "<think>") for completion in completions
@@ -473,10 +477,17 @@ def test_a_fault_stops(sums):
 
     lab = Lab([correctness_reward, fragile_reward], [1.0, 0.5])
     lab.cases()
-    (stop,) = lab.verdict().stops
-    assert "fragile_reward raised IndexError" in stop and "''" in stop
+    verdict = lab.verdict()
+    assert verdict.go and "fragile_reward raised IndexError" in verdict.notes[0], (
+        "not your rows yet"
+    )
     lab.attacks(sums)
-    assert f"(faults in all: {len(lab.faults)})" in stops(lab) and len(lab.faults) > 1
+    stop = lab.verdict().stops[0]
+    assert (
+        "fragile_reward raised IndexError in test_lab.py, line" in stop
+        and "for the completion ''" in stop
+    )
+    assert f"(faults in all: {len(lab.faults)}). A reward scores whatever text comes" in stop
 
 
 @pytest.mark.parametrize(
@@ -486,7 +497,7 @@ def test_a_fault_stops(sums):
             [correctness_reward, format_reward, reasoning_steps_reward],
             [1.0, 0.5, 0.25],
             r"\A'words that please' earns 0.25 more than an honest wrong answer would, on 100% of "
-            r"the rows; reasoning_steps_reward pays for it.*\Z",
+            r"the rows; reasoning_steps_reward pays for it. Lower its weight.*\n'the words that a",
         ),
         # it wins on few rows only
         (
@@ -498,7 +509,7 @@ def test_a_fault_stops(sums):
         (
             [correctness_reward, partial(min_length_reward, minimum=150)],
             [1.0, 0.5],
-            r"\A('.*min_length_reward pays for it.*\n){3}'chatter behind .* win too\.\Z",
+            r"\A('.*min_length_reward pays for it.*\n){3}'.*'chatter behind .* win too\.\Z",
         ),
         (
             [format_reward],
@@ -531,15 +542,16 @@ def judged(right: int, of: int) -> list[str]:
     [
         # half of the groups may be flat
         ([SQUARE, ["1 1"] * 4], (1.0, 0.5), None),
-        ([["1 1"] * 4] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it has not mastered"),
-        ([["0 1"] * 4] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it sometimes gets right"),
+        ([["1 1"] * 4] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*raise the temperature"),
+        ([["1 1", "1 1 "]] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it has not mastered"),
+        ([["0 1", "0 1 "]] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it sometimes gets"),
         # never or always right, or never judged
-        ([judged(0, 64)], (5.0, 1.0), "earns `first` on 0.0% of its .*nothing to reinforce"),
-        ([judged(1, 50)], (5.0, 1.0), "earns `first` on 2.0% of its .*nothing to reinforce"),
+        ([judged(0, 64)], (5.0, 1.0), "earns `first` on 0.0% of its .*othing to reinforce"),
+        ([judged(1, 50)], (5.0, 1.0), "earns `first` on 2.0% of its .*othing to reinforce"),
         ([judged(2, 64)], (5.0, 1.0), None),
         ([judged(18, 20)], (5.0, 1.0), None),
         ([judged(19, 20)], (5.0, 1.0), "already earns `first` on 95% of .*Take harder questions"),
-        ([["- 0", "- 1"] * 9], (5.0, 1.0), "`first` judged none of the completions"),
+        ([["- 0", "- 1"] * 9], (5.0, 1.0), "first never speaks: it gave no completion a score"),
         # an answer that hardly counts
         ([SQUARE] * 2, (1.0, 2.9), None),
         ([SQUARE] * 2, (1.0, 4.0), r"`first` drives 6% of the adv.* what `second` wants \(94%\)"),
@@ -557,7 +569,11 @@ def test_groups_from_which_the_policy_would_not_learn_to_be_right_stop(groups, w
     ("groups", "milliseconds", "notes"),
     [
         ([["1 1", "0 1"], ["1 0", "0 0"]], 900.0, ["second never differs inside a group"]),
-        ([["1 1", "0 1"], ["0 1", "1 1"]], 900.0, ["second gave 1.0 to each of 4 completions"]),
+        (
+            [["1 1", "0 1"], ["0 1", "1 1"]],
+            900.0,
+            ["second gave 1 to each of the completions .* teaches nothing here"],
+        ),
         ([["0 0.1", "0.4 0.5", "1 0.6"]], 900.0, ["first and second rank .* alike \\(1.00\\)"]),
         ([SQUARE], 2500.0, ["second takes 2.5 s for 1,000 completions"]),
         ([SQUARE], 900.0, []),
