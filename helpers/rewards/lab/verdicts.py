@@ -166,7 +166,7 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
             f"{in_cases[0]}, one of the laboratory's own cases (faults in all: {len(in_cases)}). "
             "It does not matter if your rows have no such answer or columns."
         )
-    elif lab.results and not _given(lab, name):
+    elif lab.results.keys() & {"attacks", "signal"} and not _given(lab, name):
         verdict.stops.append(
             f"{name} never speaks: it gave no completion a score. Does it judge a task, or read a "
             "column, that these rows do not have?"
