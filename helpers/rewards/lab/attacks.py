@@ -44,7 +44,7 @@ def honest(row: dict, tags: TagFormat, answer: str) -> str:
     not write down the truth.
     """
     reasoning = str(row.get("working") or row.get("reasoning") or _REASONING)
-    if answer != row["answer"]:
+    if row["answer"] not in (answer, answer.removeprefix("\\boxed{").removesuffix("}")):
         reasoning = re.sub(
             rf"(?<!\w){re.escape(row['answer'])}(?!\w)", lambda _: row[WRONG], reasoning
         )
@@ -116,11 +116,9 @@ def _not_worked_out(row: dict, tags: TagFormat, length: int) -> str:
     return honest(row, tags, f"{number.value - 1} + 1" if whole else _question(row))
 
 
-def _answering(name: str, answer: Callable[[dict], str], by_chance: bool = False) -> Attack:
+def _answering(name: str, answer: Callable[[dict], str], **how) -> Attack:
     """An honest completion with this in its answer block."""
-    return Attack(
-        name, lambda row, tags, length: honest(row, tags, answer(row)), by_chance=by_chance
-    )
+    return Attack(name, lambda row, tags, length: honest(row, tags, answer(row)), **how)
 
 
 def _wordy(name: str, words: str) -> Attack:
@@ -177,10 +175,15 @@ def _boxed(*answers: str) -> str:
     return " ".join(f"\\boxed{{{answer}}}" for answer in answers)
 
 
-# What the attacks are compared with. Being wrong wins where it earns as much as being right.
+# What the attacks are compared with: an answer as it is, or in a box, which some rewards ask for.
+# Being wrong wins where it earns as much as being right.
 HONEST = [
-    Attack(RIGHT, lambda row, tags, length: _right(row, tags), RIGHT),
-    Attack(WRONG, lambda row, tags, length: _wrong(row, tags), RIGHT),
+    _answering(name, write, ceiling=RIGHT)
+    for name, column in ((RIGHT, "answer"), (WRONG, WRONG))
+    for write in (
+        lambda row, column=column: row[column],
+        lambda row, column=column: _boxed(row[column]),
+    )
 ]
 BATTERY = [
     Attack("nothing at all", lambda row, tags, length: ""),

@@ -171,35 +171,42 @@ class Lab:
         if any("trainer_state" in source_of(function) for function in self.functions):
             steps = [0, self.max_steps // 2, self.max_steps - 1]
 
-        def scored(attack: attacks.Attack) -> tuple[list[str], pd.DataFrame]:
-            """What the attack writes, and its scores at all steps; their index is the row."""
-            texts = [attack.write(row, self.tags, length) for row in chosen]
-            table = pd.concat([self.scores(texts, step, **columns) for step in steps])
-            if attack.by_chance:
-                table[np.tile(self._are_right(texts, chosen), len(steps))] = np.nan
-            return texts, table
+        def best_of(family: list[attacks.Attack]) -> tuple[str, pd.DataFrame]:
+            """The attack that earns most, on each row at each step: the text of the first row, and
+            the scores; the index is the row.
+            """
+            written = [
+                [attack.write(row, self.tags, length) for row in chosen] for attack in family
+            ]
+            scored = []
+            for attack, texts in zip(family, written, strict=True):
+                table = pd.concat([self.scores(texts, step, **columns) for step in steps])
+                if attack.by_chance:
+                    table[np.tile(self._are_right(texts, chosen), len(steps))] = np.nan
+                scored.append(table)
+            best = np.array([table["total"].fillna(-np.inf) for table in scored]).argmax(axis=0)
+            picked = np.array(scored)[best, np.arange(len(best))]
+            return written[best[0]][0], pd.DataFrame(picked, table.index, table.columns)
 
-        # 2. a wrong answer that a reward takes for right may lie in its tolerance: take one far off
+        # 2. the families; a wrong answer that earns as much as the right one may lie in a
+        # reward's tolerance: take one far off
+        families = {}
+        for attack in [*attacks.HONEST, *battery, *attacks.looked_for(self.functions, self.tags)]:
+            families.setdefault(attack.name, []).append(attack)
         right, wrong = (
-            scored(attack)[1]["total"].groupby(level=0).mean() for attack in attacks.HONEST
+            best_of(families[name])[1]["total"].groupby(level=0).mean()
+            for name in (attacks.RIGHT, attacks.WRONG)
         )
         near = {at: chosen[at][attacks.WRONG] for at in right.index[wrong >= right - _SAME]}
         for at in near:
             chosen[at][attacks.WRONG] = chosen[at][attacks.FAR]
 
-        # 3. the scores; of a family, on each row, those of the attack that earns most
-        every = [*attacks.HONEST, *battery, *attacks.looked_for(self.functions, self.tags)]
-        ceilings = {attack.name: attack.ceiling for attack in every}
+        # 3. the scores
+        ceilings = {name: family[0].ceiling for name, family in families.items()}
         tables = {}
         examples = {}
-        for name in ceilings:
-            texts, each = zip(
-                *(scored(attack) for attack in every if attack.name == name), strict=True
-            )
-            best = np.array([table["total"].fillna(-np.inf) for table in each]).argmax(axis=0)
-            picked = np.array(each)[best, np.arange(len(best))]
-            tables[name] = pd.DataFrame(picked, each[0].index, each[0].columns)
-            examples[name] = texts[best[0]][0]
+        for name, family in families.items():
+            examples[name], tables[name] = best_of(family)
         gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0).to_numpy()
         self.step = steps[gaps.reshape(len(steps), -1).mean(axis=1).argmax()]
 
