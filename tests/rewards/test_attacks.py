@@ -1,5 +1,6 @@
 """The battery of attacks: naive rewards are broken by it, sound ones are not."""
 
+import re
 from functools import partial
 
 import pandas as pd
@@ -14,7 +15,13 @@ from examples.more_rewards import (
 )
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards.correctness import correctness_reward, exact_match_reward
+from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.correctness import (
+    correctness_reward,
+    exact_match_reward,
+    judged_answer,
+    numeric_reward,
+)
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
 from helpers.rewards.length import target_length_reward
@@ -94,6 +101,84 @@ def test_a_judge_with_a_shape_holds(sums, judge, shape):
     assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
 
 
+def near_reward(completions, answer, **columns):
+    """1.0 within 5 of the answer."""
+    given = [parse_number(judged_answer(each) or "") for each in completions]
+    pairs = zip(given, answer, strict=True)
+    return [
+        float(number is not None and abs(number.value - int(gold)) <= 5) for number, gold in pairs
+    ]
+
+
+def strict_integer_reward(completions, answer, difficulty, question, **columns):
+    """Takes columns of the data, and raises on an answer that is no integer."""
+    return [
+        float(judged_answer(each) == str(int(gold)))
+        for each, gold in zip(completions, answer, strict=True)
+    ]
+
+
+def growing_reward(completions, answer, trainer_state, **columns):
+    """Nothing before the training's second half."""
+    late = trainer_state.global_step >= trainer_state.max_steps / 2
+    return [late * score for score in correctness_reward(completions, answer=answer)]
+
+
+def fading_format_reward(completions, trainer_state, **columns):
+    share = 1 - trainer_state.global_step / trainer_state.max_steps
+    return [share * score for score in format_reward(completions)]
+
+
+def only(*families):
+    """A reward for the rows of some tasks; None for the others."""
+
+    def task_reward(completions, answer, family, **columns):
+        scores = correctness_reward(completions, answer=answer)
+        return [
+            score if one in families else None for score, one in zip(scores, family, strict=True)
+        ]
+
+    task_reward.__name__ = families[0]
+    return task_reward
+
+
+SOUND = {
+    "its own columns": ([strict_integer_reward], None),
+    "a tolerance": ([near_reward], None),
+    "a relative tolerance": ([numeric_reward], [str(10**6 + at) for at in range(24)]),
+    "infinity": ([correctness_reward], ["\\infty", "4"] * 12),
+    "the question unchanged": ([correctness_reward], "question"),
+    "the text unchanged": (
+        [exact_match_reward],
+        [f"The cat {at} sat." for at in "abcdefghijklmnopqrstuvwx"],
+    ),
+    "a schedule": ([growing_reward], None),
+    "a schedule of the format": ([correctness_reward, fading_format_reward], None),
+    "a reward for each task": ([only("sums"), only("differences")], None),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*have no answer")
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_set_may_train(sums, name):
+    rewards, answers = SOUND[name]
+    rows = sums.assign(difficulty=1, family=["sums"] * 20 + ["differences"] * 4)
+    if answers == "question":
+        rows = rows.assign(question=rows["answer"])
+    elif answers:
+        rows = rows.assign(answer=answers, question=answers, working=None)
+    lab = Lab([*rewards, format_reward], [1.0] * len(rewards) + [0.25])
+    lab.cases()
+    lab.attacks(rows)
+    right = [THINK_ANSWER.render("so", answer) for answer in rows["answer"]]
+    lab.signal(rows, [[text, "no", THINK_ANSWER.render("so", "?")] for text in right])
+    verdict = lab.verdict()
+    assert verdict.go, verdict
+    assert any("Is such a tolerance meant?" in note for note in verdict.notes) == (
+        "tolerance" in name
+    )
+
+
 # --- Naive rewards --------------------------------------------------------------------------------
 
 
@@ -105,6 +190,72 @@ def counts_tags_reward(completions, **columns):
 def any_block_reward(completions, answer, **columns):
     blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
     return [float(gold in found) for found, gold in zip(blocks, answer, strict=True)]
+
+
+def of_block(rule):
+    """A reward that applies a rule to the last answer block and the row's answer."""
+
+    def some_reward(completions, answer, **columns):
+        blocks = [
+            (THINK_ANSWER.answer_blocks(completion_text(each)) or [""])[-1] for each in completions
+        ]
+        return [float(rule(block, gold)) for block, gold in zip(blocks, answer, strict=True)]
+
+    return some_reward
+
+
+def of_words(pattern):
+    """A reward that counts what a pattern finds."""
+
+    def some_reward(completions, **columns):
+        return [min(1.0, len(re.findall(pattern, completion_text(c))) / 4) for c in completions]
+
+    return some_reward
+
+
+def quokka_reward(completions, **columns):
+    return [min(1.0, completion_text(c).lower().count("quokka") / 4) for c in completions]
+
+
+TWO, BOXES, PART = "two answers in one block", "a box for every answer", "a part of the answer"
+PLEASE = "words that please"
+
+
+@pytest.mark.parametrize(
+    ("attack", "reward"),
+    [
+        *((TWO, of_block(lambda block, gold, by=by: gold in block.split(by))) for by in ",;/|\n"),
+        (TWO, of_block(lambda block, gold: re.findall(r"\d+", block)[-1:] == [gold])),
+        (
+            BOXES,
+            of_block(
+                lambda block, gold: gold in re.findall(r"\\boxed\{(.*?)\}", block) or block == gold
+            ),
+        ),
+        (PART, of_block(lambda block, gold: block[:1] == gold[:1])),
+        (PART, of_block(lambda block, gold: gold.startswith(block or "?"))),
+        (PART, of_block(lambda block, gold: gold.endswith(block or "?"))),
+        *(
+            (PLEASE, of_words(pattern))
+            for pattern in (r"\b[Ww]ait\b", "erified", r"(?m)^## ", r"(?m)^- ")
+        ),
+        ("the words that a reward looks for", quokka_reward),
+    ],
+)
+def test_each_family_finds_what_pays_for_it(sums, attack, reward):
+    assert attack in winners(
+        sums, *([reward] if attack in (TWO, BOXES, PART) else [correctness_reward, reward])
+    )
+
+
+@pytest.mark.parametrize("operation", ["+", "-"])
+def test_an_expression_of_the_question_is_an_attack_where_it_is_not_the_answer(operation):
+    asked = pd.DataFrame({"question": [f"Work out $6 {operation} 4$."] * 4, "answer": ["10"] * 4})
+    eager = of_block(lambda block, gold: block in (gold, f"6 {operation} 4"))
+    assert "an expression of the question" in winners(asked, eager)
+    assert "an expression of the question" not in winners(
+        asked.assign(answer=f"6 {operation} 4"), eager
+    )
 
 
 HEDGED = {"wrong block, then right block", "right block, then wrong block"}

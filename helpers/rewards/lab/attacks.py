@@ -159,7 +159,7 @@ def looked_for(functions: list[Callable], tags: TagFormat) -> list[Attack]:
     return found
 
 
-_SEPARATORS = (" or ", ", ", " ", "\n", "; ", " / ", " | ", " and ")
+_SEPARATORS = (" or ", " and ", ", ", ",", " ", "\n", "\t", "; ", ";", " / ", "/", " | ", "|")
 _PARTS = (
     lambda answer: answer[:1],
     lambda answer: answer[-1:],
