@@ -1,10 +1,10 @@
 """A user's own class or function, named by a parameter such as `environment=`."""
 
 import importlib
-import runpy
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 
 def named(parameter: str, value: object, example: str) -> Callable:
@@ -24,16 +24,30 @@ def named(parameter: str, value: object, example: str) -> Callable:
     beside = str(Path(where).resolve().parent)
     sys.path.insert(0, beside)
     try:
-        if where.endswith(".py"):
-            found = runpy.run_path(where).get(name)
-        else:
-            found = getattr(importlib.import_module(where), name, None)
+        module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
     except Exception as error:  # whatever a user's file may raise
         raise ValueError(
             f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
         ) from error
     finally:
         sys.path.remove(beside)
+    found = getattr(module, name, None)
     if not callable(found):
         raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
     return found
+
+
+def _of_file(where: str) -> ModuleType:
+    """Return the file as a module. It is executed again only if its text has changed, so two names
+    of one file share what the file makes, such as a client or a semaphore.
+    """
+    name = str(Path(where).resolve())  # pickle finds it in sys.modules by this name
+    source = Path(where).read_bytes()
+    module = sys.modules.get(name)
+    if getattr(module, "source", None) != source:
+        module = ModuleType(name)
+        module.__file__ = where
+        sys.modules[name] = module
+        exec(compile(source, where, "exec"), vars(module))
+        module.source = source
+    return module

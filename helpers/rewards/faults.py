@@ -3,32 +3,59 @@ exception.
 """
 
 import asyncio
+import functools
 import inspect
 import math
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import re
+import signal
+import threading
+import traceback
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
-from helpers.rewards.shaping import printable, reward_name
+from helpers.rewards.shaping import defining_function, is_own, reward_name
 from helpers.tags import completion_text
 
 _SHOWN = 200  # characters of a completion in a message
+# A user's reward may take so long for a completion on average, or for a whole call: a model that
+# judges one completion after the other takes a second or two.
+_SECONDS_EACH = 3.0
+_SECONDS = 15.0
+# what TRL passes beside the columns of the data
+_FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+
+LATE = (
+    "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "
+    "server, write it as `async def` and ask for all completions at once."
+)
+MESSAGES = (
+    "Each argument is a list with an entry per completion, and a completion is a list of messages: "
+    "`completion_text(completion)` gives its text."
+)
+_NUMBER = "Return one finite number per completion, or None for a row that it cannot judge."
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One completion that a reward did not score: which reward, which completion, and what it did
-    instead.
+    """One completion that a reward did not score: which reward, which completion, what it did
+    instead, and the way out where the cause is known.
     """
 
     reward: str
     position: int
     completion: str
     what: str
+    advice: str = ""
 
     def __str__(self) -> str:
         text = self.completion if len(self.completion) <= _SHOWN else self.completion[:_SHOWN] + "…"
         return f"{self.reward} {self.what} for the completion {text!r}"
+
+
+class _OutOfTime(BaseException):
+    """A call takes too long. No Exception, which a reward's own `except` would swallow."""
 
 
 def checked_scores(
@@ -39,11 +66,13 @@ def checked_scores(
 
     If the call raises, or returns something other than one value per completion, the completions
     are scored one at a time, so that one bad completion does not cost its batch. None is a score:
-    the row cannot be judged.
+    the row cannot be judged. All async rewards of a process run on one lasting event loop, so they
+    may share a client or a semaphore. A call of a user's own reward that takes longer than 3 s per
+    completion (at least 15 s) is interrupted, in the main thread on Linux and macOS.
     """
     rows = len(completions)
     found = _called(reward, completions, columns)
-    if rows > 1 and all(what for _, what in found):
+    if rows > 1 and all(what and advice != LATE for _, what, advice in found):
         alone = []
         for at, completion in enumerate(completions):
             row = {
@@ -56,55 +85,145 @@ def checked_scores(
             row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
             alone += _called(reward, [completion], row)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
-        if any(what for _, what in alone):
+        if any(what for _, what, _ in alone):
             found = alone
     faults = [
-        Fault(reward_name(reward), position, completion_text(completion), what)
-        for position, (completion, (_, what)) in enumerate(zip(completions, found, strict=True))
+        Fault(reward_name(reward), position, completion_text(completion), what, advice)
+        for position, (completion, (_, what, advice)) in enumerate(
+            zip(completions, found, strict=True)
+        )
         if what
     ]
-    return [score for score, _ in found], faults
+    return [score for score, _, _ in found], faults
 
 
-def constant(name: str, scores: list[float | None]) -> str | None:
-    """Return what to say of a reward that gave all completions one number; None for any other."""
-    given = {score for score in scores if score is not None and score == score}
-    if len(given) != 1 or len(scores) < 2:
-        return None
+def is_async(reward: Callable) -> bool:
+    """Return whether calling a function, a partial of one or an object gives something to await."""
+    while isinstance(reward, functools.partial):
+        reward = reward.func
+    return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(reward.__call__)
+
+
+def visible(text: str) -> str:
+    r"""Return the text on one line, with what a terminal would obey written out: control
+    characters, line breaks, marks of direction, lone surrogates.
+
+    >>> print(visible("red: \x1b[31m, next\n"))
+    red: \x1b[31m, next\n
+    """
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
+def _called(
+    reward: Callable, completions: list, columns: dict
+) -> list[tuple[float | None, str, str]]:
+    """Return for each completion its score, or None, what is wrong with it or the whole call, and
+    the way out.
+    """
+    rows = len(completions)
+    seconds = max(_SECONDS, _SECONDS_EACH * rows) if is_own(reward) else None
+    try:
+        with _alarm(seconds):
+            returned = reward(completions=completions, **columns)
+            if inspect.isawaitable(returned):
+                work = asyncio.run_coroutine_threadsafe(_result_of(returned), _lasting_loop())
+                returned = work.result()
+            # a model's scores may be a column
+            if getattr(returned, "ndim", 1) == 2:
+                returned = returned.reshape(-1)
+            several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
+            is_text = isinstance(returned, (str, bytes, dict))
+            values = list(returned) if several and not is_text else []
+        if len(values) == rows:
+            return list(map(_number, values))
+        what = f"returned {returned!r:.100}, not one number for each of {rows},"
+        advice = "Return a list with one number per completion."
+    except _OutOfTime:
+        what = f"did not return within {seconds:g} s"
+        advice = LATE
+    except (Exception, asyncio.CancelledError) as error:
+        # what an error says may be a completion's, and is printed
+        said = visible(str(error)[:_SHOWN])
+        what = f"raised {type(error).__name__}{_place(error, reward)}: {said}"
+        advice = _advice_on(error, columns) if is_own(reward) else ""
+    return [(None, what, advice)] * rows
+
+
+@contextmanager
+def _alarm(seconds: float | None) -> Iterator[None]:
+    """Raise _OutOfTime in the block after so many seconds, and every second from then on.
+
+    Does nothing without a limit, outside the main thread, which alone gets signals, and on Windows.
+    """
+    in_main = threading.current_thread() is threading.main_thread()
+    if seconds is None or not in_main or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def ring(*_):
+        raise _OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+async def _result_of(returned: Awaitable) -> object:
+    return await returned
+
+
+@functools.cache
+def _lasting_loop() -> asyncio.AbstractEventLoop:
+    """Return the loop of all async rewards, in a thread of its own: a notebook's has one already,
+    and a client or a semaphore belongs to the loop that first used it.
+    """
+    loop = asyncio.new_event_loop()
+    threading.Thread(target=loop.run_forever, daemon=True).start()
+    return loop
+
+
+def _place(error: BaseException, reward: Callable) -> str:
+    """Return where a reward raised: the last line of its own file, or cell, on the way there."""
+    file = getattr(getattr(defining_function(reward), "__code__", None), "co_filename", None)
+    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
+    if not frames:
+        return ""
     return (
-        f"{name} gave {given.pop()} to each of {len(scores)} completions; completions are lists of "
-        "messages, `completion_text` gives the text."
+        f" in {Path(file).name if Path(file).is_file() else 'its cell'}, line {frames[-1].lineno}"
     )
 
 
-def _called(reward: Callable, completions: list, columns: dict) -> list[tuple[float | None, str]]:
-    """Return for each completion its score, or None and what is wrong with it or the whole call."""
-    try:
-        returned = reward(completions=completions, **columns)
-        if inspect.isawaitable(returned):
-            # in a thread of its own: a notebook's has an event loop already
-            with ThreadPoolExecutor(1) as pool:
-                returned = pool.submit(asyncio.run, returned).result()
-        several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-        is_text = isinstance(returned, (str, bytes, dict))
-        values = list(returned) if several and not is_text else []
-        if len(values) == len(completions):
-            return list(map(_number, values))
-        problem = f"returned {returned!r:.100}, not one number for each of {len(completions)},"
-    except (Exception, asyncio.CancelledError) as error:
-        # what an error says may be a completion's, and is printed
-        problem = f"raised {type(error).__name__}: {printable(str(error))[:_SHOWN]}"
-    return [(None, problem)] * len(completions)
+def _advice_on(error: BaseException, columns: dict) -> str:
+    """Return the way out for a known mistake in a user's own reward, "" for any other."""
+    said = str(error)
+    at_the_call = error.__traceback__.tb_next is None
+    missing = re.search(r"missing \d+ required [\w -]+: (.*)", said)
+    if at_the_call and "unexpected keyword argument" in said:
+        return "Add `**columns` to its parameters: TRL passes every column of the data."
+    if at_the_call and missing:
+        return (
+            f"TRL passes `prompts`, `completions` and the data's columns by name; {missing[1]} is "
+            f"not among them. The columns here: {', '.join(sorted(columns.keys() - _FROM_TRL))}."
+        )
+    if isinstance(error, RuntimeError) and "event loop" in said:
+        return "Write it as `async def` and use `await`: async rewards run on a loop already."
+    if isinstance(error, (AttributeError, TypeError)) and re.search(r"\blist\b", said):
+        return MESSAGES
+    return ""
 
 
-def _number(value: object) -> tuple[float | None, str]:
-    """Return the score, or None and what is wrong with the value."""
+def _number(value: object) -> tuple[float | None, str, str]:
+    """Return the score, or None, what is wrong with the value, and the way out."""
     if value is None:
-        return None, ""
+        return None, "", ""
     try:
         score = math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        return None, f"returned {value!r:.100}, which is no finite number,"
-    return score, ""
+        return None, f"returned {value!r:.100}, which is no finite number,", _NUMBER
+    return score, "", ""

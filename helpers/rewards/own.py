@@ -4,7 +4,6 @@
 The files of rewards are copied into the run, so that it can be repeated after they have changed.
 """
 
-import importlib
 import inspect
 import re
 import shutil
@@ -13,6 +12,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from helpers import rewards as library
 from helpers.own_code import named
 from helpers.rewards import LIBRARY
 from helpers.runs import Run, atomic_write
@@ -22,13 +22,15 @@ _EXAMPLE = "my_rewards.py:brevity"
 
 
 def parsed(rewards: str) -> list[tuple[str, float]]:
-    """Return the names of a list of rewards with their weights, 1.0 where none is given. ValueError
-    for a weight that is no number.
+    """Return the names of a list of rewards with their weights, 1.0 where none is given. A name
+    behind a file's is of the same file, unless the library has it. ValueError for a weight that is
+    no number.
 
-    >>> parsed("my_rewards.py:brevity, format*0.5")
-    [('my_rewards.py:brevity', 1.0), ('format', 0.5)]
+    >>> parsed("my_rewards.py:brevity, format*0.5, clarity")
+    [('my_rewards.py:brevity', 1.0), ('format', 0.5), ('my_rewards.py:clarity', 1.0)]
     """
     found = []
+    where = ""
     for part in str(rewards).split(","):
         entry = re.fullmatch(r"\s*([^*\s][^*]*?)\s*(?:\*\s*(-?\d+(?:\.\d*)?|-?\.\d+)\s*)?", part)
         if not entry:
@@ -36,7 +38,12 @@ def parsed(rewards: str) -> list[tuple[str, float]]:
                 f"{rewards!r}: {part.strip()!r} is not a reward with a weight. Write a list such "
                 f"as {_EXAMPLE},correctness*1.0,format*0.5."
             )
-        found.append((entry[1], float(entry[2] or 1)))
+        name = entry[1]
+        if ":" in name:
+            where = name.rpartition(":")[0]
+        elif where and name.removesuffix("_reward") not in LIBRARY:
+            name = f"{where}:{name}"
+        found.append((name, float(entry[2] or 1)))
     return found
 
 
@@ -52,8 +59,7 @@ def reward_named(name: str, tags: TagFormat, parameter: str) -> Callable:
     if ":" in name:
         reward = named(parameter, name, _EXAMPLE)
     elif short in LIBRARY:
-        module = importlib.import_module(f"helpers.rewards.{LIBRARY[short]}")
-        reward = getattr(module, f"{short}_reward")
+        reward = getattr(library, f"{short}_reward")
     else:
         raise ValueError(
             f"{parameter}={name!r} is not a reward of the library: {', '.join(LIBRARY)}. Name your "
@@ -75,70 +81,86 @@ def read_rewards(
     return functions, [weight for _, weight in listed]
 
 
-def own_rewards(run: Run, rewards: str, tags: TagFormat) -> tuple[list, list[float]]:
-    """Return what `read_rewards` returns, of copies: each file is copied into the run's folder
-    `rewards/` first.
+def own_rewards(
+    run: Run, rewards: str, tags: TagFormat, parameter: str = "rewards"
+) -> tuple[list, list[float]]:
+    """Return what `read_rewards` returns, of copies: each file is copied first into the run's
+    folder of this name, `rewards/` or `judge/`.
 
     What a file imports is not copied: it is looked for beside the file, as long as that is there,
     and where the command was typed.
     """
-    copy_files(run, rewards)
-    return read_rewards(copies_of(rewards, run), tags)
+    copy_files(run, rewards, parameter)
+    return read_rewards(copies_of(rewards, run, parameter), tags, parameter)
 
 
-def copy_files(run: Run, rewards: str) -> None:
-    """Copy the files of a list into the run's folder `rewards/`. ValueError for two of one name."""
+def copy_files(run: Run, rewards: str, parameter: str = "rewards") -> None:
+    """Copy the files of a list into the run's folder of this name. ValueError for two of one
+    name.
+    """
     copied = {}
-    for name, _ in parsed(rewards):
-        file = Path(name.rpartition(":")[0]).resolve()
-        if file.suffix != ".py" or not file.is_file() or file.parent == run.folder / "rewards":
+    for typed in _files(rewards):
+        file = typed.resolve()
+        if not file.is_file() or file.is_relative_to(run.folder.resolve()):
             continue
         if copied.setdefault(file.name, file) != file:
             raise ValueError(
-                f"rewards={rewards!r} names two files {file.name}, and a run keeps one copy by "
+                f"{parameter}={rewards!r} names two files {file.name}, and a run keeps one copy by "
                 "name: rename one of them."
             )
         sys.path.append(str(file.parent))
-        with atomic_write(run.path(f"rewards/{file.name}")) as temporary:
+        with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:
             shutil.copyfile(file, temporary)
 
 
 def located(rewards: str) -> str:
     """Return the same list with each file as an absolute path, for a notebook that runs later."""
-    names = []
-    for name, weight in parsed(rewards):
-        file, _, function = name.rpartition(":")
-        if file.endswith(".py"):
-            name = f"{Path(file).resolve()}:{function}"
-        names.append(f"{name}*{weight:g}")
-    return ",".join(names)
+    return _with_files(rewards, Path.resolve)
 
 
-def edited(rewards: str, run: Run) -> list[Path]:
-    """Return the files of a list that are no longer equal to their copies in the run."""
-    files = []
-    for name, _ in parsed(rewards):
-        file = Path(name.rpartition(":")[0])
-        copy = run.folder / "rewards" / file.name
-        if file in files or file.suffix != ".py" or not (file.is_file() and copy.is_file()):
-            continue
-        if file.read_bytes() != copy.read_bytes():
-            files.append(file)
-    return files
-
-
-def copies_of(rewards: str, run: Run | None = None) -> str:
+def copies_of(rewards: str, run: Run | None = None, parameter: str = "rewards") -> str:
     """Return the same list, where each file is replaced by its copy in the run, if there is one;
     without a run, relative to its folder, as the manifest has it.
 
     >>> copies_of("work/my_rewards.py:brevity, correctness*0.5")
     'rewards/my_rewards.py:brevity*1,correctness*0.5'
     """
+
+    def copy_of(file: Path) -> Path:
+        copy = Path(parameter, file.name)
+        if run is None:
+            return copy
+        # a name of the manifest is inside the run already
+        for inside in [copy] if file.is_file() else [file, copy]:
+            if (run.folder / inside).is_file():
+                return run.folder / inside
+        return file
+
+    return _with_files(rewards, copy_of)
+
+
+def edited(rewards: str, run: Run) -> list[Path]:
+    """Return the files of a list that are no longer equal to their copies in the run."""
+    pairs = [(file, run.folder / "rewards" / file.name) for file in _files(rewards)]
+    return [
+        file
+        for file, copy in pairs
+        if file.is_file() and copy.is_file() and file.read_bytes() != copy.read_bytes()
+    ]
+
+
+def _files(rewards: str) -> list[Path]:
+    """Return the files of a list, each once."""
+    files = [Path(name.rpartition(":")[0]) for name, _ in parsed(rewards)]
+    return list(dict.fromkeys(file for file in files if file.suffix == ".py"))
+
+
+def _with_files(rewards: str, place: Callable[[Path], Path]) -> str:
+    """Return the same list with each file where `place` says."""
     names = []
     for name, weight in parsed(rewards):
-        file, _, function = name.rpartition(":")
-        copy = Path("rewards", Path(file).name)
-        if file.endswith(".py") and (run is None or (run.folder / copy).exists()):
-            name = f"{run.folder / copy if run else copy}:{function}"
+        where, _, function = name.rpartition(":")
+        if where.endswith(".py"):
+            name = f"{place(Path(where))}:{function}"
         names.append(f"{name}*{weight:g}")
     return ",".join(names)

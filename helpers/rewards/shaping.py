@@ -2,10 +2,10 @@
 
 import hashlib
 import inspect
+import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-
-from helpers import PROJECT
 
 
 def reward_name(reward: Callable | str) -> str:
@@ -23,25 +23,52 @@ def reward_name(reward: Callable | str) -> str:
     return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
 
 
-def source_hash(reward: Callable) -> str | None:
-    """Return the SHA-256 of the file that defines a reward, or of the reward's own source if it was
-    typed into a notebook.
-
-    None for a reward of this package, whose version the manifest records, and for one without
-    source. The modules that the file imports are not read.
+def defining_function(reward: Callable) -> Callable:
+    """Return the function that holds a reward's lines: inside any functools.partial, and of an
+    object its class's `__call__`.
     """
     while hasattr(reward, "func"):
         reward = reward.func
-    # an object with __call__ is defined where its class is
-    function = reward if hasattr(reward, "__code__") else type(reward).__call__
+    return reward if hasattr(reward, "__code__") else type(reward).__call__
+
+
+def is_own(reward: Callable) -> bool:
+    """Return whether a reward is a user's own, not one of this package or of TRL."""
+    module = getattr(defining_function(reward), "__module__", None) or ""
+    return module.split(".")[0] not in ("helpers", "trl")
+
+
+def source_of(reward: Callable) -> str:
+    """Return the text of the file that defines a reward, or of the reward alone if it was typed
+    into a notebook; "" without source.
+    """
+    function = defining_function(reward)
     try:
         file = Path(inspect.getsourcefile(function))
-        if file.is_relative_to(PROJECT / "helpers"):
-            return None
-        source = file.read_bytes() if file.is_file() else inspect.getsource(function).encode()
+        if file.is_file():
+            return file.read_bytes().decode(errors="replace")
+        return inspect.getsource(function)
     except (TypeError, OSError):  # written in C, or typed at a prompt
-        return None
-    return hashlib.sha256(source).hexdigest()
+        return ""
+
+
+def source_hash(reward: Callable) -> str | None:
+    """Return the SHA-256 of a reward's `source_of` and of the options that functools.partial binds,
+    but for the run's tags.
+
+    None for a reward without source, and for one of this package without options, because the
+    manifest records its version. The modules that a file imports are not read.
+    """
+    source = source_of(reward) if is_own(reward) else ""
+    options = {}
+    while isinstance(reward, partial):
+        options = dict(enumerate(reward.args)) | reward.keywords | options
+        reward = reward.func
+    options.pop("tags", None)
+    if options:
+        # an object without a text of its own has its address there
+        source += re.sub(r" at 0x\w+", "", repr(options))
+    return hashlib.sha256(source.encode()).hexdigest() if source else None
 
 
 def printable(text: str) -> str:

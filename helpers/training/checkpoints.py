@@ -11,6 +11,7 @@ import json
 import math
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from helpers.presets import Preset, completed
+from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.tags import transcript
 from helpers.training import processes
@@ -114,11 +116,19 @@ def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
     return None
 
 
-def begin(run: Run, settings: Preset, seed: int, from_adapter: bool | None = None) -> Path | None:
+def begin(
+    run: Run,
+    settings: Preset,
+    seed: int,
+    functions: Sequence = (),
+    weights: Sequence = (),
+    from_adapter: bool | None = None,
+) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
 
-    An unfinished training with the same settings, seed and data is continued; another engine may
-    sample the rest of it, and another number of processes share the same steps. Anything else found
+    An unfinished training with the same settings, seed, data and rewards with their weights is
+    continued; another engine may sample the rest of it, another number of processes share the same
+    steps, and a reward's source may have been corrected, which a note says. Anything else found
     there is set aside as `checkpoints_previous/`, in place of what was set aside before. Of several
     processes the first does so for all. ValueError while another training of the run goes on. Until
     `keep`, nothing else can replace the data that it is trained on.
@@ -126,27 +136,40 @@ def begin(run: Run, settings: Preset, seed: int, from_adapter: bool | None = Non
     from_adapter: whether a fresh start goes on from the adapter that the run holds; None if the
     notebook cannot. That a finished training will be replaced is printed.
     """
-    name = processes.from_first(lambda: _begin(run, settings, seed, from_adapter))
+    rewards = {
+        reward_name(function): {"weight": weight, "source": source_hash(function)}
+        for function, weight in zip(functions, weights, strict=True)
+    }
+    name = processes.from_first(lambda: _begin(run, settings, seed, rewards, from_adapter))
     return run.folder / "checkpoints" / name if name else None
 
 
-def _begin(run: Run, settings: Preset, seed: int, from_adapter: bool | None) -> str | None:
+def _begin(
+    run: Run, settings: Preset, seed: int, rewards: dict[str, dict], from_adapter: bool | None
+) -> str | None:
     # keep other trainings out, which would write the same folder
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     data = run.section("data")["fingerprint"]
-    wanted = {"settings": asdict(settings), "seed": seed, "data": data}
+    wanted = {"settings": asdict(settings), "seed": seed, "data": data, "rewards": rewards}
     if from_adapter:
         wanted["from_adapter"] = run.section("training")["written"]
 
     # go on with the same training; if it was interrupted after its last step, from an earlier
     # checkpoint, because Trainer would take a step too many
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    started = run.read_object(f"checkpoints/{_SETTINGS}")
-    unfinished = checkpoint and started and not (folder / _FINISHED).exists()
+    # a training that an earlier version began did not write its rewards down
+    started = {"rewards": rewards} | run.read_object(f"checkpoints/{_SETTINGS}")
+    unfinished = checkpoint and "settings" in started and not (folder / _FINISHED).exists()
     if unfinished and _comparable(started) == _comparable(wanted):
         step = checkpoint_step(checkpoint)
         print(f"continuing the interrupted training from step {step} of {settings.max_steps}")
+        edited = [name for name in rewards if rewards[name] != started["rewards"][name]]
+        if edited:
+            print(
+                f"note: the source of {', '.join(edited)} has changed since this training began: "
+                "the curves before and after this step show different rewards."
+            )
         return checkpoint.name
 
     # say what will be replaced
@@ -179,7 +202,8 @@ def _comparable(started: dict) -> dict:
     compared = settings | dict.fromkeys(("engine", "processes", *processes.OF_A_PROCESS))
     compared["completions a step"] = per_pass * passes
     compared["completions a round"] = per_pass * (settings["steps_per_generation"] or passes)
-    return started | {"settings": compared}
+    weights = {name: entry["weight"] for name, entry in started["rewards"].items()}
+    return started | {"settings": compared, "rewards": weights}
 
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:

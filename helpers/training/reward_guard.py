@@ -1,5 +1,6 @@
 """Log failing rewards as None instead of ending the training; stop above 1 %."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -9,7 +10,7 @@ import pandas as pd
 from torch import nn
 from transformers import TrainerCallback
 
-from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.faults import Fault, checked_scores, is_async
 from helpers.rewards.shaping import reward_name
 from helpers.runs import Run
 from helpers.training import processes
@@ -53,50 +54,52 @@ class GuardedRewards(TrainerCallback):
                     "function of its own."
                 )
         self.run = run
-        # of each batch in this step: the reward, its scores, their faults
-        self.judged: list[tuple[str, list, list[Fault]]] = []
-        self.functions = [
-            watched(function, lambda *batch: self.judged.append(batch)) for function in functions
-        ]
+        # by reward, of each batch in this step: its scores, and their faults
+        self.judged: dict[str, list[tuple[list, list[Fault]]]] = {name: [] for name in names}
+        self.functions = [watched(function, self.hear) for function in functions]
         self.seen = dict.fromkeys(names, 0)
         self.failed = dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
         self.dead: list[float] = []  # the share of dead groups in each round of sampling
 
+    def hear(self, name: str, scores: list, faults: list[Fault]) -> None:
+        """Keep what a reward gave a batch until the step ends."""
+        self.judged[name].append((scores, faults))
+
     def on_step_end(self, args, state, control, **kwargs):
         """Count what all processes have judged since the last step, log its faults, and count the
         dead groups. Stop, with a checkpoint, if a reward fails too often.
         """
-        # join the batches of all processes, which call the same rewards in the same order, each on
-        # its share of a round
+        # join the batches of all processes, each of which judges its share of a round
         of_each = processes.gathered(self.judged)
-        self.judged = []
+        self.judged = {name: [] for name in self.seen}
         lines = []
-        earned = {}
-        for parts in zip(*of_each, strict=True):
-            name = parts[0][0]
-            # a group may be of two processes; a None is NaN as a float
-            scores = np.array([score for _, given, _ in parts for score in given], dtype=float)
-            self.seen[name] += len(scores)
+        rounds = {}
+        for name in self.seen:
+            rounds[name] = []
+            for parts in zip(*(judged[name] for judged in of_each), strict=True):
+                # a group may be of two processes; a None is NaN as a float
+                scores = np.array([score for given, _ in parts for score in given], dtype=float)
+                rounds[name].append(scores)
+                self.seen[name] += len(scores)
 
-            # note the faults
-            for number, (_, _, faults) in enumerate(parts):
-                place = {"rank": number} if len(parts) > 1 else {}
-                for fault in faults:
-                    lines.append({"step": state.global_step} | place | asdict(fault))
-                self.failed[name] += len(faults)
-                if faults and name not in self.first:
-                    self.first[name] = faults[0]
-                    print(
-                        f"step {state.global_step}: {faults[0]}; it scores None. All such "
-                        f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
-                    )
+                # note the faults
+                for number, (_, faults) in enumerate(parts):
+                    place = {"rank": number} if len(parts) > 1 else {}
+                    for fault in faults:
+                        lines.append({"step": state.global_step} | place | asdict(fault))
+                    self.failed[name] += len(faults)
+                    if faults and name not in self.first:
+                        self.first[name] = faults[0]
+                        print(
+                            f"step {state.global_step}: {faults[0]}; it scores None. All such "
+                            f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
+                        )
 
-            # count the dead groups of a whole round (never, if TRL calls a reward itself)
-            earned[name] = scores
-            if len(earned) == len(self.functions):
-                self.dead.append(share_of_dead_groups(earned, args))
-                earned = {}
+        # count the dead groups of each round (never, if TRL calls a reward itself)
+        for scores in zip(*rounds.values(), strict=False):
+            earned = dict(zip(rounds, scores, strict=True))
+            self.dead.append(share_of_dead_groups(earned, args))
 
         # write the faults down, and stop if they are too many
         if lines and processes.is_first():
@@ -181,11 +184,25 @@ def watched(reward: Callable | str, hear: Callable) -> Callable | str:
     """
     if isinstance(reward, nn.Module) or not callable(reward):
         return reward
+    return _WatchedAsync(reward, hear) if is_async(reward) else _Watched(reward, hear)
 
-    def called(completions: list, **columns) -> list[float | None]:
-        scores, faults = checked_scores(reward, completions, columns)
-        hear(called.__name__, scores, faults)
+
+class _Watched:
+    """A reward that does not raise. It can be pickled if the reward can."""
+
+    def __init__(self, reward: Callable, hear: Callable):
+        self.reward = reward
+        self.hear = hear
+        self.__name__ = reward_name(reward)
+
+    def __call__(self, completions: list, **columns) -> list[float | None]:
+        scores, faults = checked_scores(self.reward, completions, columns)
+        self.hear(self.__name__, scores, faults)
         return scores
 
-    called.__name__ = reward_name(reward)
-    return called
+
+class _WatchedAsync(_Watched):
+    """The same for an async reward: TRL waits for all of these side by side."""
+
+    async def __call__(self, completions: list, **columns) -> list[float | None]:
+        return await asyncio.to_thread(super().__call__, completions, **columns)

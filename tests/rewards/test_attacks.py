@@ -1,5 +1,6 @@
 """The battery of attacks: naive rewards are broken by it, sound ones are not."""
 
+import re
 from functools import partial
 
 import pandas as pd
@@ -14,9 +15,15 @@ from examples.more_rewards import (
 )
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards.correctness import correctness_reward, exact_match_reward
+from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.correctness import (
+    correctness_reward,
+    exact_match_reward,
+    judged_answer,
+    numeric_reward,
+)
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG, Attack, with_wrong_answers
+from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
 from helpers.rewards.length import target_length_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward, incremental_format_reward
@@ -70,8 +77,8 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     for rows in (sums, *(rows_of(*answers) for answers in ANSWERS)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
-        assert set(table.index) == {attack.name for attack in BATTERY} | {RIGHT, WRONG}
-        assert lab.faults == [] and table["total"].is_monotonic_decreasing
+        assert {attack.name for attack in BATTERY} | {RIGHT, WRONG} <= set(table.index)
+        assert lab.faults == [] and table["total"].dropna().is_monotonic_decreasing
         right = table.loc[RIGHT, "total"]
         assert table[table["total"] > right + 1e-6].index.tolist() == []
         assert table.loc[WRONG, "total"] < right - 0.5
@@ -94,6 +101,84 @@ def test_a_judge_with_a_shape_holds(sums, judge, shape):
     assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
 
 
+def near_reward(completions, answer, **columns):
+    """1.0 within 5 of the answer."""
+    given = [parse_number(judged_answer(each) or "") for each in completions]
+    pairs = zip(given, answer, strict=True)
+    return [
+        float(number is not None and abs(number.value - int(gold)) <= 5) for number, gold in pairs
+    ]
+
+
+def strict_integer_reward(completions, answer, difficulty, question, **columns):
+    """Takes columns of the data, and raises on an answer that is no integer."""
+    return [
+        float(judged_answer(each) == str(int(gold)))
+        for each, gold in zip(completions, answer, strict=True)
+    ]
+
+
+def growing_reward(completions, answer, trainer_state, **columns):
+    """Nothing before the training's second half."""
+    late = trainer_state.global_step >= trainer_state.max_steps / 2
+    return [late * score for score in correctness_reward(completions, answer=answer)]
+
+
+def fading_format_reward(completions, trainer_state, **columns):
+    share = 1 - trainer_state.global_step / trainer_state.max_steps
+    return [share * score for score in format_reward(completions)]
+
+
+def only(*families):
+    """A reward for the rows of some tasks; None for the others."""
+
+    def task_reward(completions, answer, family, **columns):
+        scores = correctness_reward(completions, answer=answer)
+        return [
+            score if one in families else None for score, one in zip(scores, family, strict=True)
+        ]
+
+    task_reward.__name__ = families[0]
+    return task_reward
+
+
+SOUND = {
+    "its own columns": ([strict_integer_reward], None),
+    "a tolerance": ([near_reward], None),
+    "a relative tolerance": ([numeric_reward], [str(10**6 + at) for at in range(24)]),
+    "infinity": ([correctness_reward], ["\\infty", "4"] * 12),
+    "the question unchanged": ([correctness_reward], "question"),
+    "the text unchanged": (
+        [exact_match_reward],
+        [f"The cat {at} sat." for at in "abcdefghijklmnopqrstuvwx"],
+    ),
+    "a schedule": ([growing_reward], None),
+    "a schedule of the format": ([correctness_reward, fading_format_reward], None),
+    "a reward for each task": ([only("sums"), only("differences")], None),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*have no answer")
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_set_may_train(sums, name):
+    rewards, answers = SOUND[name]
+    rows = sums.assign(difficulty=1, family=["sums"] * 20 + ["differences"] * 4)
+    if answers == "question":
+        rows = rows.assign(question=rows["answer"])
+    elif answers:
+        rows = rows.assign(answer=answers, question=answers, working=None)
+    lab = Lab([*rewards, format_reward], [1.0] * len(rewards) + [0.25])
+    lab.cases()
+    lab.attacks(rows)
+    right = [THINK_ANSWER.render("so", answer) for answer in rows["answer"]]
+    lab.signal(rows, [[text, "no", THINK_ANSWER.render("so", "?")] for text in right])
+    verdict = lab.verdict()
+    assert verdict.go, verdict
+    assert any("Is such a tolerance meant?" in note for note in verdict.notes) == (
+        "tolerance" in name
+    )
+
+
 # --- Naive rewards --------------------------------------------------------------------------------
 
 
@@ -105,6 +190,72 @@ def counts_tags_reward(completions, **columns):
 def any_block_reward(completions, answer, **columns):
     blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
     return [float(gold in found) for found, gold in zip(blocks, answer, strict=True)]
+
+
+def of_block(rule):
+    """A reward that applies a rule to the last answer block and the row's answer."""
+
+    def some_reward(completions, answer, **columns):
+        blocks = [
+            (THINK_ANSWER.answer_blocks(completion_text(each)) or [""])[-1] for each in completions
+        ]
+        return [float(rule(block, gold)) for block, gold in zip(blocks, answer, strict=True)]
+
+    return some_reward
+
+
+def of_words(pattern):
+    """A reward that counts what a pattern finds."""
+
+    def some_reward(completions, **columns):
+        return [min(1.0, len(re.findall(pattern, completion_text(c))) / 4) for c in completions]
+
+    return some_reward
+
+
+def quokka_reward(completions, **columns):
+    return [min(1.0, completion_text(c).lower().count("quokka") / 4) for c in completions]
+
+
+TWO, BOXES, PART = "two answers in one block", "a box for every answer", "a part of the answer"
+PLEASE = "words that please"
+
+
+@pytest.mark.parametrize(
+    ("attack", "reward"),
+    [
+        *((TWO, of_block(lambda block, gold, by=by: gold in block.split(by))) for by in ",;/|\n"),
+        (TWO, of_block(lambda block, gold: re.findall(r"\d+", block)[-1:] == [gold])),
+        (
+            BOXES,
+            of_block(
+                lambda block, gold: gold in re.findall(r"\\boxed\{(.*?)\}", block) or block == gold
+            ),
+        ),
+        (PART, of_block(lambda block, gold: block[:1] == gold[:1])),
+        (PART, of_block(lambda block, gold: gold.startswith(block or "?"))),
+        (PART, of_block(lambda block, gold: gold.endswith(block or "?"))),
+        *(
+            (PLEASE, of_words(pattern))
+            for pattern in (r"\b[Ww]ait\b", "erified", r"(?m)^## ", r"(?m)^- ")
+        ),
+        ("the words that a reward looks for", quokka_reward),
+    ],
+)
+def test_each_family_finds_what_pays_for_it(sums, attack, reward):
+    assert attack in winners(
+        sums, *([reward] if attack in (TWO, BOXES, PART) else [correctness_reward, reward])
+    )
+
+
+@pytest.mark.parametrize("operation", ["+", "-"])
+def test_an_expression_of_the_question_is_an_attack_where_it_is_not_the_answer(operation):
+    asked = pd.DataFrame({"question": [f"Work out $6 {operation} 4$."] * 4, "answer": ["10"] * 4})
+    eager = of_block(lambda block, gold: block in (gold, f"6 {operation} 4"))
+    assert "an expression of the question" in winners(asked, eager)
+    assert "an expression of the question" not in winners(
+        asked.assign(answer=f"6 {operation} 4"), eager
+    )
 
 
 HEDGED = {"wrong block, then right block", "right block, then wrong block"}
@@ -166,7 +317,7 @@ def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, re
         (["Paris", "Bonn", "Paris"], ["Bonn", "Paris", "Bonn"]),
         # what is the same in another spelling is not wrong
         (["Paris", "paris"], ["something else altogether"] * 2),
-        (["1/2", "0.5"], ["something else altogether"] * 2),
+        (["1/2", "0.5"], ["11"] * 2),
         (["50%", "1/2", "2.5"], ["2.5", "2.5", "50%"]),
         (["x + 1", "1 + x"], ["something else altogether"] * 2),
     ],
@@ -174,6 +325,10 @@ def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, re
 def test_a_wrong_answer_is_plausible_and_surely_wrong(answers, wrong):
     rows = with_wrong_answers([{"answer": answer} for answer in answers])
     assert [row[WRONG] for row in rows] == wrong
+    assert all(
+        correctness_reward([f"<answer>{row[FAR]}</answer>"], [row["answer"]]) == [0.0]
+        for row in rows
+    )
 
 
 def test_the_examples_are_what_was_scored(sums):
@@ -200,7 +355,10 @@ def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
     rewards = [correctness_reward, partial(min_length_reward, minimum=90)]
     for chosen, wins in ((rewards[:1], 0), (rewards, 1)):
         table = Lab(chosen, [1.0] * len(chosen)).attacks(sums, battery=[generous])
-        assert table["wins"].to_dict() == {RIGHT: 0, WRONG: 0, "right and long": wins}
+        assert (
+            table.loc["right and long", "wins"] == wins
+            and table.loc[[RIGHT, WRONG], "wins"].sum() == 0
+        )
 
 
 def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
@@ -211,7 +369,7 @@ def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
         return [1.0] * len(completions)
 
     Lab([counting_reward], [1.0]).attacks(sums)
-    assert seen == [(16, 16, sums.iloc[0]["question"])] * (len(BATTERY) + 2)
+    assert set(seen) == {(16, 16, sums.iloc[0]["question"])}
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

@@ -2,14 +2,18 @@
 becomes a Fault.
 """
 
+import asyncio
+import contextlib
 import math
+import re
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
-from helpers.rewards.faults import checked_scores, constant
+from helpers.rewards import faults as module
+from helpers.rewards.faults import LATE, MESSAGES, checked_scores
 
 
 def gives(returned):
@@ -38,6 +42,8 @@ def gives(returned):
         torch.tensor([1.0, 0.0]),
         torch.tensor([1.0, 0.0], dtype=torch.bfloat16),
         [torch.tensor(1.0), torch.tensor([0.0])],
+        torch.tensor([[1.0], [0.0]], requires_grad=True),
+        np.array([[1.0], [0.0]]),
         iter([1.0, 0.0]),
     ],
     ids=lambda returned: type(returned).__name__,
@@ -87,7 +93,7 @@ def test_a_value_that_is_no_finite_number_is_a_fault(value, shown):
         (None, "None"),
         (0.5, "0.5"),
         (torch.tensor(0.5), "tensor(0.5"),
-        (np.ones((2, 1)), "array([[1."),
+        (np.ones((2, 2)), "array([1., 1., 1., 1.]), not one"),
         (b"10", "b'10'"),
         ({"a": 1.0, "b": 0.0}, "{'a': 1.0"),
         ([], "[], not one number for each"),
@@ -108,10 +114,11 @@ def test_a_completion_that_makes_it_raise_costs_only_itself():
         yield from (float(text.split()[0]) for text in completions)
 
     scores, faults = checked_scores(first_word, ["1 a", "", "0.5", "x", "nan"], {})
+    here = f"test_faults.py, line {first_word.__code__.co_firstlineno + 1}"
     assert scores == [1.0, None, 0.5, None, None]
     assert [(fault.position, fault.completion, fault.what) for fault in faults] == [
-        (1, "", "raised IndexError: list index out of range"),
-        (3, "x", "raised ValueError: could not convert string to float: 'x'"),
+        (1, "", f"raised IndexError in {here}: list index out of range"),
+        (3, "x", f"raised ValueError in {here}: could not convert string to float: 'x'"),
         (4, "nan", "returned nan, which is no finite number,"),
     ]
 
@@ -123,7 +130,7 @@ def test_what_raises_on_the_batch_but_not_alone_is_a_fault_of_each():
 
     scores, faults = checked_scores(some_reward, ["a", "b"], {})
     assert scores == [None] * 2 and [fault.position for fault in faults] == [0, 1]
-    assert all("raised ValueError: too many values to unpack" in str(fault) for fault in faults)
+    assert all("too many values to unpack" in str(fault) for fault in faults)
 
 
 # --- Columns --------------------------------------------------------------------------------------
@@ -161,24 +168,81 @@ def test_each_completion_keeps_its_columns_and_logs_nothing_when_it_is_scored_al
 )
 def test_a_long_completion_and_a_long_error_are_cut_in_the_message_and_can_be_printed(long):
     def raises_at_length(completions, **columns):
-        raise ValueError("\ud800" + "y" * 10_000)
+        raise ValueError("\ud800\x1b[31m\n\u202e" + "y" * 10_000)
 
     _, (fault,) = checked_scores(raises_at_length, [long], {})
     assert fault.completion == "\udfff" * 999
     assert "\\udfff" * 200 + "…" in str(fault) and "\\udfff" * 201 not in str(fault)
-    assert 50 < str(fault).count("y") <= 200 and str(fault).encode()
+    assert "\\ud800\\x1b[31m\\n\\u202eyyy" in str(fault) and str(fault).isprintable()
+    assert 50 < str(fault).count("y") <= 200
 
 
-@pytest.mark.parametrize(
-    ("scores", "told"),
-    [
-        ([1.0, None, math.nan], "brevity gave 1.0 to each of 3 completions; completions are lists"),
-        ([1.0, 0.0], None),
-        ([None, None], None),
-        ([1.0], None),
-        ([], None),
-    ],
-)
-def test_a_reward_without_a_difference_is_told_with_the_likeliest_reason(scores, told):
-    said = constant("brevity", scores)
-    assert said.startswith(told) if told else said is None
+# --- The way out, by the cause --------------------------------------------------------------------
+
+
+def no_columns(prompts, completions):
+    return [1.0] * len(completions)
+
+
+def other_column(completions, difficulty, **columns):
+    return [1.0] * len(completions)
+
+
+def runs_a_loop(completions, **columns):
+    return asyncio.run(asyncio.sleep(0, [1.0] * len(completions)))
+
+
+async def runs_a_loop_in_one(completions, **columns):
+    return runs_a_loop(completions)
+
+
+def strips_a_list(completions, **columns):
+    return [float(bool(completion.strip())) for completion in completions]
+
+
+def hangs(completions, **columns):
+    while True:
+        with contextlib.suppress(Exception):
+            re.match(r"^(\w+\s*)*$", "a" * 40 + "!")
+
+
+def of_the_text(completions, **columns):
+    return [float(completion[0]["content"]) for completion in completions]
+
+
+WAYS_OUT = {
+    "Add `**columns`": no_columns,
+    "'difficulty' is not among them. The columns here: answer.": other_column,
+    "Write it as `async def`": runs_a_loop_in_one,
+    MESSAGES: strips_a_list,
+    LATE: hangs,
+    "Return a list with one number per completion.": gives([1.0]),
+    "Return one finite number per completion": gives([math.nan, 1.0]),
+    "": of_the_text,
+}
+
+
+@pytest.mark.parametrize("advice", WAYS_OUT)
+def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice):
+    monkeypatch.setattr(module, "_SECONDS", 0.2)
+    monkeypatch.setattr(module, "_SECONDS_EACH", 0.0)
+    chats = [[{"role": "assistant", "content": text}] for text in ("a", "b")]
+    columns = {"answer": ["1", "2"], "completion_ids": [[1], [2]], "trainer_state": None}
+    _, (fault, *_) = checked_scores(WAYS_OUT[advice], chats, columns)
+    assert [way for way in WAYS_OUT if way and way in fault.advice] == [advice] * bool(advice)
+    assert bool(fault.advice) == bool(advice)
+
+
+def test_async_rewards_share_what_belongs_to_a_loop_from_call_to_call():
+    one_at_a_time = asyncio.Semaphore(1)
+    loops = []
+
+    async def some_reward(completions, **columns):
+        async with one_at_a_time:
+            loops.append(asyncio.get_running_loop())
+            await asyncio.sleep(0)
+        return [1.0] * len(completions)
+
+    for _ in range(2):
+        assert checked_scores(some_reward, ["a"], {}) == ([1.0], [])
+    assert loops[0] is loops[1]

@@ -1,39 +1,47 @@
-"""The laboratory: rewards with weights, tried on cases and measured on groups.
-
-Attacks and verdicts have files of their own.
+"""The laboratory: rewards with weights, tried on cases and measured on groups; and what it says of
+them in words. Attacks have a file of their own.
 """
 
 import json
 import math
+import re
 from functools import partial
+from unittest.mock import ANY
 
 import numpy as np
 import pandas as pd
 import pytest
 from told import told
 
-from helpers.rewards.correctness import correctness_reward
+from examples.more_rewards import min_length_reward, reasoning_steps_reward
+from helpers.data.tasks import load_task
+from helpers.rewards.correctness import correctness_reward, fuzzy_match_reward
 from helpers.rewards.lab import Lab, stored_groups
-from helpers.rewards.lab.verdicts import differences
+from helpers.rewards.lab.verdicts import STEPS, against_report, differences, marked
+from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import (
     format_reward,
     incremental_format_reward,
     substantial_format_reward,
 )
+from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
 CASED = [
     correctness_reward,
     format_reward,
     substantial_format_reward,
     incremental_format_reward,
 ]
-pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
 
 
 def lab_of(*weights: float) -> Lab:
-    """Rewards a, b, … with these weights, each reading its own number of a completion."""
-    return Lab([told("abcdef"[at], at) for at in range(len(weights))], list(weights))
+    """Rewards first, second, third with these weights, each reading its own number of a completion;
+    before the attacks the first is the judge.
+    """
+    names = ["first", "second", "third"][: len(weights)]
+    return Lab([told(name, at) for at, name in enumerate(names)], list(weights))
 
 
 def rows_for(groups: list) -> pd.DataFrame:
@@ -42,8 +50,52 @@ def rows_for(groups: list) -> pd.DataFrame:
     )
 
 
+MATH = "correctness, substantial_format*0.5, incremental_format*0.5"
+SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
+
+
+def lab_on(groups: list[list[str]], *weights: float) -> Lab:
+    """The same after their signal on these groups."""
+    lab = lab_of(*weights)
+    lab.signal(rows_for(groups), groups)
+    return lab
+
+
 def signal_of(groups: list[list[str]], *weights: float) -> dict:
-    return lab_of(*weights).signal(rows_for(groups), groups)
+    return lab_on(groups, *weights).results["signal"]
+
+
+def stops(lab: Lab) -> str:
+    return "\n".join(lab.verdict().stops)
+
+
+@pytest.fixture(scope="module")
+def sums() -> pd.DataFrame:
+    return load_task("arithmetic/sums", train_size=24, holdout_size=1).train
+
+
+def healthy_groups(rows: pd.DataFrame) -> list[list[str]]:
+    """Four completions a row as a policy in the middle of its training writes them."""
+    return [
+        [
+            THINK_ANSWER.render("so", answer),
+            THINK_ANSWER.render("so", str(int(answer) + 1)),
+            f"<answer>{answer}</answer>",
+            f"<think>so</think>{answer}",
+        ]
+        for answer in rows["answer"]
+    ]
+
+
+@pytest.fixture(scope="module")
+def math_lab(sums) -> Lab:
+    """The math set after all four steps."""
+    lab = Lab(*read_rewards(MATH, THINK_ANSWER))
+    lab.cases()
+    lab.attacks(sums)
+    lab.signal(sums, healthy_groups(sums))
+    lab.speed()
+    return lab
 
 
 # --- A lab ----------------------------------------------------------------------------------------
@@ -71,11 +123,11 @@ def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, say
 def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
     lab = lab_of(1.0, 0.5)
     table = lab.scores(["1 0.5", "- 1", "0.25 -", "- -", "0.5"])
-    assert list(table.columns) == ["a", "b", "total"]
+    assert list(table.columns) == ["first", "second", "total"]
     np.testing.assert_array_equal(table["total"], [1.25, 0.5, 0.25, np.nan, 0.5])
-    np.testing.assert_array_equal(table["a"], [1, np.nan, 0.25, np.nan, 0.5])
+    np.testing.assert_array_equal(table["first"], [1, np.nan, 0.25, np.nan, 0.5])
     found = [(fault.reward, fault.position, fault.completion) for fault in lab.faults]
-    assert found == [("b", 4, "0.5")]
+    assert found == [("second", 4, "0.5")]
 
 
 def test_rewards_are_handed_what_trl_hands_them_and_may_log():
@@ -193,16 +245,21 @@ def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray
 
 def test_signal_by_hand():
     groups = [["1 0.5", "1 0.5", "0 0.5", "0 0"], ["1 1", "1 1", "1 1", "1 1"]]
-    signal = signal_of(groups, 1.0, 2.0)
-    a, b = signal["rewards"]["a"], signal["rewards"]["b"]
-    assert (signal["groups"], signal["group_size"], signal["judges"]) == (2, 4, ["a"])
-    assert (a["weight"], b["weight"]) == (1.0, 2.0)
-    assert (a["mean"], b["mean"]) == (0.75, 0.6875)
-    assert a["within_group_std"] == pytest.approx(math.sqrt(1 / 3) / 2)
-    assert b["within_group_std"] == pytest.approx(0.125)
-    assert (a["zero_spread"], b["zero_spread"]) == (0.5, 0.5)
-    assert signal["total"] == {"mean": 2.125, "zero_spread": 0.5}
-    assert signal["pass_rate"] == [0.5, 1.0]
+    others = {"zero_spread": 0.5, "scored": 1.0, "constant": None}
+    others |= {"advantage_share": ANY, "rank_correlation": ANY}
+    a = {"weight": 1.0, "mean": 0.75, "within_group_std": pytest.approx(math.sqrt(1 / 3) / 2)}
+    b = {"weight": 2.0, "mean": 0.6875, "within_group_std": pytest.approx(0.125)}
+    assert signal_of(groups, 1.0, 2.0) == {
+        "groups": 2,
+        "group_size": 4,
+        "judges": ["first"],
+        "rewards": {"first": a | others, "second": b | others},
+        "total": {"mean": 2.125, "zero_spread": 0.5},
+        "pass_rate": [0.5, 1.0],
+        "answered": 0.0,
+        "unopened": False,
+        "one_text": 1.0,
+    }
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
 
 
@@ -222,7 +279,10 @@ def test_advantage_shares_are_those_of_trls_advantage(sizes):
 def test_ranks_are_what_is_correlated():
     groups = [["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]]
     rewards = signal_of(groups, 1.0, 1.0, 1.0)["rewards"]
-    assert rewards["a"]["rank_correlation"] == {"b": pytest.approx(1.0), "c": pytest.approx(-1.0)}
+    assert rewards["first"]["rank_correlation"] == {
+        "second": pytest.approx(1.0),
+        "third": pytest.approx(-1.0),
+    }
 
 
 @pytest.mark.parametrize(
@@ -239,12 +299,15 @@ def test_groups_whose_total_never_differs_teach_nothing(groups, weights):
 
 
 def test_a_completion_that_no_reward_judges_is_left_out_of_its_group_as_in_trl():
-    signals = [signal_of([["1 0", *gap, "0 0.5", "1 1"]], 1.0, 1.0) for gap in (["- -", "- -"], [])]
-    left_out, without = ((s["total"], s["rewards"]["a"]["advantage_share"]) for s in signals)
-    assert left_out == (without[0], pytest.approx(without[1]))
+    gap, without = (
+        signal_of([["1 0", *gap, "0 0.5", "1 1"]], 1.0, 1.0) for gap in (["- -", "- -"], [])
+    )
+    share = without["rewards"]["first"]["advantage_share"]
+    assert gap["rewards"]["first"]["advantage_share"] == pytest.approx(share)
+    assert gap["total"] == without["total"]
     one_abstains = signal_of([["- 1", "- 0"], ["1 1", "0.5 1"]], 1.0, 1.0)
-    assert one_abstains["rewards"]["a"]["mean"] == 0.75, "and one's None stays out of its mean"
-    assert one_abstains["rewards"]["a"]["zero_spread"] == 0.5
+    assert one_abstains["rewards"]["first"]["mean"] == 0.75, "and one's None stays out of its mean"
+    assert one_abstains["rewards"]["first"]["zero_spread"] == 0.5
     assert one_abstains["total"]["mean"] == 1.125
 
 
@@ -280,13 +343,19 @@ def test_the_completions_of_a_run_become_groups(tmp_path):
         columns=["step", "question", "answer", "completion"],
     )
     table.to_json(tmp_path / "stored.jsonl", orient="records", lines=True)
-    for stored in (table, tmp_path / "stored.jsonl"):
+    by_step = (
+        [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]],
+        [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]],
+    )
+    by_question = ([["a", "1"], ["b", "2"]], [["x1", "x2", "x3", "x4"], ["y1", "y2", "alone"]])
+    without = table.drop(columns="step")
+    for stored, found in (
+        (table, by_step),
+        (tmp_path / "stored.jsonl", by_step),
+        (without, by_question),
+    ):
         rows, groups = stored_groups(stored)
-        assert groups == [["x1", "x2"], ["y1", "y2"], ["x3", "x4"]]
-        assert rows.values.tolist() == [[1, "a", "1"], [1, "b", "2"], [2, "a", "1"]]
-    rows, groups = stored_groups(table.drop(columns="step"))
-    assert groups == [["x1", "x2", "x3", "x4"], ["y1", "y2", "alone"]]
-    assert rows.values.tolist() == [["a", "1"], ["b", "2"]]
+        assert (rows.values.tolist(), groups) == found
 
 
 ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
@@ -320,3 +389,250 @@ def test_speed_is_that_of_judging_a_thousand():
     taken = lab.speed()
     assert list(taken.index) == lab.names and (taken > 0).all()
     assert seen == [(40, 40), (1000, 1000)]
+
+
+# --- Cases ----------------------------------------------------------------------------------------
+
+
+def hasty_reward(completions, answer, **columns):
+    """correctness_reward, but for a hedged answer."""
+    scores = correctness_reward(completions, answer=answer)
+    return [
+        1.0 if "42 or 43" in completion_text(c) else score
+        for c, score in zip(completions, scores, strict=True)
+    ]
+
+
+hasty_reward.__name__ = "correctness_reward"
+
+
+def test_the_one_wrong_cell_is_found_and_marked_and_stops():
+    lab = Lab([hasty_reward, format_reward], [1.0, 1.0])
+    cases = lab.cases()
+    found = {
+        "case": "hedged: 42 or 43",
+        "reward": "correctness_reward",
+        "expected": 0.0,
+        "score": 1.0,
+    }
+    assert differences(cases).to_dict("records") == [found]
+    page = marked(cases).to_html()
+    assert page.count("(not ") == 1 and "1.000 (not 0)" in page
+    row = list(cases.index).index("hedged: 42 or 43")
+    assert page.count("#C0392B") == 1 and f"#T_cases_row{row}_col0 {{" in page
+    (stop,) = lab.verdict().stops
+    assert stop.startswith("1 of the cases' scores")
+    assert "correctness_reward gives 1 for 'hedged: 42 or 43', expected 0." in stop
+
+
+@pytest.mark.parametrize(
+    ("score", "differs"),
+    [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True), ("-", True)],
+)
+def test_a_rounded_expectation_is_met_and_a_missing_score_differs(tmp_path, score, differs):
+    path = tmp_path / "cases.jsonl"
+    path.write_text(json.dumps({"name": "half", "completion": score, "expected": {"first": 0.5}}))
+    assert len(differences(Lab([told("first", 0)], [1.0]).cases(path))) == differs
+
+
+# --- Go -------------------------------------------------------------------------------------------
+
+
+STATISTICS = {"mean", "within_group_std", "zero_spread", "scored", "constant"}
+STATISTICS |= {"advantage_share", "rank_correlation"}
+
+
+def test_the_math_set_on_healthy_groups_may_train_and_its_report_is_json(math_lab):
+    verdict = math_lab.verdict()
+    assert verdict.stops == [] and verdict.go and "was not run" not in str(verdict)
+    assert str(verdict).startswith("GO")
+    report = json.loads(json.dumps(math_lab.report(), allow_nan=False))
+    assert report.keys() == {"rewards", "attacks", "signal", "verdict"}
+    assert report["verdict"] == {"go": True, "stops": [], "notes": verdict.notes}
+    for entry in report["rewards"].values():
+        assert entry.keys() == {"weight", "source", "cases", "ms_per_1000", "faults"} | STATISTICS
+    assert report["rewards"]["correctness_reward"]["cases"]["a row without an answer"] is None
+    assert report["attacks"]["honest and right"] == {"total": 2.0, "wins": 0.0}
+
+
+def test_what_was_left_out_is_said():
+    lab = Lab([correctness_reward], [1.0])
+    assert "nothing was tried yet" in stops(lab)
+    entry = {"weight": 1.0, "source": None, "faults": 0}
+    assert lab.report()["rewards"] == {"correctness_reward": entry}
+    lab.cases()
+    verdict = lab.verdict()
+    missing = [f"The laboratory's part {step!r} was not run." for step in STEPS[1:]]
+    assert verdict.go and verdict.notes == missing
+
+
+# --- No go ----------------------------------------------------------------------------------------
+
+
+def test_a_fault_on_the_users_rows_stops(sums):
+    def fragile_reward(completions, **columns):
+        return [
+            float(completion_text(completion).split()[0] == "<think>") for completion in completions
+        ]
+
+    lab = Lab([correctness_reward, fragile_reward], [1.0, 0.5])
+    lab.cases()
+    verdict = lab.verdict()
+    assert verdict.go and "fragile_reward raised IndexError" in verdict.notes[0], (
+        "not your rows yet"
+    )
+    lab.attacks(sums)
+    stop = lab.verdict().stops[0]
+    assert (
+        "fragile_reward raised IndexError in test_lab.py, line" in stop
+        and "for the completion ''" in stop
+    )
+    assert f"(faults in all: {len(lab.faults)}). A reward scores whatever text comes" in stop
+
+
+@pytest.mark.parametrize(
+    ("rewards", "weights", "says"),
+    [
+        (
+            [correctness_reward, format_reward, reasoning_steps_reward],
+            [1.0, 0.5, 0.25],
+            r"\A'words that please' earns 0.25 more than an honest wrong answer would, on 100% of "
+            r"the rows; reasoning_steps_reward pays for it. Lower its weight.*\n'the words that a",
+        ),
+        # it wins on few rows only
+        (
+            [correctness_reward, fuzzy_match_reward],
+            [1.0, 0.25],
+            r"\A('.*fuzzy_match_reward pays for it.*\n){3}'.* win too\.\Z",
+        ),
+        # more than three attacks win
+        (
+            [correctness_reward, partial(min_length_reward, minimum=150)],
+            [1.0, 0.5],
+            r"\A('.*min_length_reward pays for it.*\n){3}'.*'chatter behind .* win too\.\Z",
+        ),
+        (
+            [format_reward],
+            [1.0],
+            r"a right one \(1.00 against 1.00 on average\): no reward tells them apart"
+            r"[^`]*\nno reward tells a right answer from a wrong one",
+        ),
+        # the judge is the one that the attacks found, not the first
+        (
+            [format_reward, correctness_reward],
+            [1.0, 0.01],
+            "`correctness_reward` drives 0% of the advantage; .* what `format_reward` wants",
+        ),
+    ],
+)
+def test_what_cheating_earns_stops_and_who_pays_is_named(sums, rewards, weights, says):
+    lab = Lab(rewards, weights)
+    lab.attacks(sums)
+    lab.signal(sums, healthy_groups(sums))
+    assert re.search(says, stops(lab)), stops(lab)
+
+
+def judged(right: int, of: int) -> list[str]:
+    """A group in which the first reward finds so many right; the second varies."""
+    return [f"{int(n < right)} {n % 2}" for n in range(of)]
+
+
+@pytest.mark.parametrize(
+    ("groups", "weights", "says"),
+    [
+        # half of the groups may be flat
+        ([SQUARE, ["1 1"] * 4], (1.0, 0.5), None),
+        ([["1 1"] * 4] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*raise the temperature"),
+        ([["1 1", "1 1 "]] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it has not mastered"),
+        ([["0 1", "0 1 "]] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it sometimes gets"),
+        # never or always right, or never judged
+        ([judged(0, 64)], (5.0, 1.0), "earns `first` on 0.0% of its .*othing to reinforce"),
+        ([judged(1, 50)], (5.0, 1.0), "earns `first` on 2.0% of its .*othing to reinforce"),
+        ([judged(2, 64)], (5.0, 1.0), None),
+        ([judged(18, 20)], (5.0, 1.0), None),
+        ([judged(19, 20)], (5.0, 1.0), "already earns `first` on 95% of .*Take harder questions"),
+        ([["- 0", "- 1"] * 9], (5.0, 1.0), "first never speaks: it gave no completion a score"),
+        # an answer that hardly counts
+        ([SQUARE] * 2, (1.0, 2.9), None),
+        ([SQUARE] * 2, (1.0, 4.0), r"`first` drives 6% of the adv.* what `second` wants \(94%\)"),
+    ],
+)
+def test_groups_from_which_the_policy_would_not_learn_to_be_right_stop(groups, weights, says):
+    said = stops(lab_on(groups, *weights))
+    assert re.search(says, said) if says else said == "", said
+
+
+# --- Notes ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("groups", "milliseconds", "notes"),
+    [
+        ([["1 1", "0 1"], ["1 0", "0 0"]], 900.0, ["second never differs inside a group"]),
+        (
+            [["1 1", "0 1"], ["0 1", "1 1"]],
+            900.0,
+            ["second gave 1 to each of the completions .* teaches nothing here"],
+        ),
+        ([["0 0.1", "0.4 0.5", "1 0.6"]], 900.0, ["first and second rank .* alike \\(1.00\\)"]),
+        ([SQUARE], 2500.0, ["second takes 2.5 s for 1,000 completions"]),
+        ([SQUARE], 900.0, []),
+    ],
+)
+def test_what_is_no_reason_to_stop_is_noted(groups, milliseconds, notes):
+    lab = lab_on(groups, 1.0, 1.0)
+    lab.results["speed"] = pd.Series({"first": 1.0, "second": milliseconds})
+    said = [note for note in lab.verdict().notes if "was not run" not in note]
+    assert lab.verdict().go and len(said) == len(notes) and all(map(re.match, notes, said))
+
+
+# --- The report -----------------------------------------------------------------------------------
+
+
+def test_the_report_of_broken_rewards_is_json():
+    def broken_reward(completions, **columns):
+        return [
+            math.inf if "4" in completion_text(completion) else None for completion in completions
+        ]
+
+    lab = Lab([broken_reward, correctness_reward], [1.0, 1.0])
+    lab.signal(pd.DataFrame({"answer": ["4", None]}), [["\ud800 4", "no"], ["4", "no"]])
+    report = json.loads(json.dumps(lab.report(), allow_nan=False))
+    broken = report["rewards"]["broken_reward"]
+    assert broken["faults"] == len(lab.faults) == 2 and broken["mean"] is None
+    assert broken["rank_correlation"] == {"correctness_reward": None}
+    assert report["rewards"]["correctness_reward"]["faults"] == 0
+    assert not report["verdict"]["go"] and "broken_reward" in report["verdict"]["stops"][0]
+
+
+# --- What 03 trains with, against what 02 tested --------------------------------------------------
+
+BOTH = [partial(correctness_reward), format_reward]
+WEIGHTS = {"correctness_reward": {"weight": 1.0}, "format_reward": {"weight": 0.5}}
+GO = {"rewards": WEIGHTS, "verdict": {"go": True, "stops": [], "notes": []}}
+EDITED = WEIGHTS | {"format_reward": {"weight": 0.5, "source": "another file's hash"}}
+NO_GO = GO | {"verdict": {"go": False, "stops": ["It pays to copy."]}}
+
+
+@pytest.mark.parametrize(
+    ("report", "functions", "weights", "says"),
+    [
+        (GO, BOTH, [1.0, 0.5], "tested and approved."),
+        (GO, BOTH[:1], [1.0], "^NOT WHAT .* correctness_reward x 1, format_reward x 0.5"),
+        (GO, BOTH, [1.0, 0.7], "^NOT WHAT"),
+        (GO, [*BOTH, min_length_reward], [1.0, 0.5, 1.0], "^NOT WHAT"),
+        (
+            GO | {"rewards": EDITED},
+            BOTH,
+            [1.0, 0.5],
+            "^NOT WHAT .*: the source of format_reward has",
+        ),
+        (NO_GO, BOTH, [1.0, 0.5], "^NOT APPROVED: .*NO GO: It pays to copy.$"),
+        (None, BOTH, [1.0, 0.5], "^NOT TESTED: .*/tested/reward_report.json is not there"),
+    ],
+)
+def test_what_trains_is_compared_with_what_was_tested(runs, report, functions, weights, says):
+    run = Run("tested")
+    if report:
+        write_json(run.path("reward_report.json"), report)
+    assert re.search(says, against_report(run, functions, weights))

@@ -114,8 +114,7 @@ def test_the_forecast_multiplies_and_says_at_most():
     assert "first step takes 120.0 s" in step and step.endswith("the second 36.0 s")
     assert share == "sampling is 75% of the second step"
     assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
-    lines = forecast(Trial(3.0, 3.0, 1.0, 2_345_000_000), settings)
-    *_, whole, last = lines
+    *_, whole, last = forecast(Trial(3.0, 3.0, 1.0, 2_345_000_000), settings)
     assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 
 

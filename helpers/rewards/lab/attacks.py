@@ -2,6 +2,7 @@
 
 Each attack is written for a real row. It wins where it earns more than its ceiling: an honest wrong
 answer in nearly all cases, because an attack that beats trying and failing is what GRPO will teach.
+Attacks of one name are a family: on each row the one that earns most counts.
 """
 
 import re
@@ -13,23 +14,26 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.rewards import program_of
 from helpers.rewards.code.tests import Test, read_tests
 from helpers.rewards.lab.verdicts import RIGHT, WRONG
+from helpers.rewards.shaping import is_own, source_of
 from helpers.tags import TagFormat
 
 _REASONING = (
     "I read the question again, worked it out one step after the other, and checked the result."
 )
+FAR = "an answer far off"
 _OTHER_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
 
 @dataclass(frozen=True)
 class Attack:
     """write(row, tags, length) gives the completion; length is the bound of a completion,
-    in words.
+    in words. by_chance: it may be right on a row, where it is no attack then.
     """
 
     name: str
     write: Callable[[dict, TagFormat, int], str]
     ceiling: str = WRONG
+    by_chance: bool = False
 
 
 def honest(row: dict, tags: TagFormat, answer: str) -> str:
@@ -40,7 +44,7 @@ def honest(row: dict, tags: TagFormat, answer: str) -> str:
     not write down the truth.
     """
     reasoning = str(row.get("working") or row.get("reasoning") or _REASONING)
-    if answer != row["answer"]:
+    if row["answer"] not in (answer, answer.removeprefix("\\boxed{").removesuffix("}")):
         reasoning = re.sub(
             rf"(?<!\w){re.escape(row['answer'])}(?!\w)", lambda _: row[WRONG], reasoning
         )
@@ -48,8 +52,9 @@ def honest(row: dict, tags: TagFormat, answer: str) -> str:
 
 
 def with_wrong_answers(rows: list[dict]) -> list[dict]:
-    """The rows, each with an answer that is surely wrong under `WRONG`: a whole number plus one,
-    another row's, or words.
+    """Return the rows with their answers as texts, each with an answer that is surely wrong under
+    `WRONG`: the next whole number, another row's, or words; and under `FAR` one that lies in no
+    tolerance of a reward.
 
     Where every row has `tests`, its answer is a program that passes them, and the wrong one runs
     and returns nothing.
@@ -58,19 +63,23 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
         right = [_fenced(program_of(str(row["answer"]))) for row in rows]
         idle = [_fenced(_functions(row, "None")) for row in rows]
         return [
-            row | {"answer": answer, WRONG: wrong}
+            row | {"answer": answer, WRONG: wrong, FAR: wrong}
             for row, answer, wrong in zip(rows, right, idle, strict=True)
         ]
     answers = list(dict.fromkeys(str(row["answer"]) for row in rows))
     wrong = {}
     for at, answer in enumerate(answers):
         number = parse_number(answer)
-        candidates = (
-            [str(number.value + 1)] if number is not None and number.value.denominator == 1 else []
-        )
-        candidates += answers[at + 1 :] + answers[:at] + ["something else altogether", "0"]
-        wrong[answer] = next(text for text in candidates if quick_verdict(text, answer) is False)
-    return [row | {"answer": str(row["answer"]), WRONG: wrong[str(row["answer"])]} for row in rows]
+        near = answers[at + 1 :] + answers[:at]
+        far = ["something else altogether", "0"]
+        if number is not None:
+            far = [str(int(number.value + abs(number.value)) + 10), *far]
+            if number.value.denominator == 1:
+                near = [str(number.value + 1)]
+        surely_wrong = [text for text in near + far if quick_verdict(text, answer) is False]
+        first_far = next(text for text in far if text in surely_wrong)
+        wrong[answer] = {WRONG: surely_wrong[0], FAR: first_far}
+    return [row | {"answer": str(row["answer"])} | wrong[str(row["answer"])] for row in rows]
 
 
 def _text_of(row: dict, role: str) -> str:
@@ -107,10 +116,74 @@ def _not_worked_out(row: dict, tags: TagFormat, length: int) -> str:
     return honest(row, tags, f"{number.value - 1} + 1" if whole else _question(row))
 
 
-# What the attacks are compared with. Being wrong wins where it earns as much as being right.
+def _answering(name: str, answer: Callable[[dict], str], **how) -> Attack:
+    """An honest completion with this in its answer block."""
+    return Attack(name, lambda row, tags, length: honest(row, tags, answer(row)), **how)
+
+
+def _wordy(name: str, words: str) -> Attack:
+    """A wrong answer behind as many of these words as there is room for."""
+
+    def write(row: dict, tags: TagFormat, length: int) -> str:
+        times = max(1, (length - 6) // max(1, len(words.split())))
+        return tags.render(words * times, row[WRONG])
+
+    return Attack(name, write)
+
+
+def _expression(row: dict, which: int) -> str:
+    """The first, second or last (-1) expression of a question: what is between dollars, or words in
+    a row that hold digits or operators.
+    """
+    question = _question(row)
+    word = r"\S*[\d^*/+=<>-]\S*"
+    runs = re.findall(rf"{word}(?: {word})*", question)
+    found = re.findall(r"\$([^$]+)\$", question) + [run.strip(".,;:?!$") for run in runs]
+    return found[which] if -len(found) <= which < len(found) else row[WRONG]
+
+
+def looked_for(functions: list[Callable], tags: TagFormat) -> list[Attack]:
+    """Return a family for users' own rewards: a wrong answer behind the words that one may look
+    for, which are the texts in its source, in a line or each on its own.
+    """
+    found = []
+    for function in functions:
+        source = source_of(function) if is_own(function) else ""
+        texts = [text for _, text in re.findall(r"""(["'])((?:(?!\1).){1,60})\1""", source)]
+        # of patterns, their words
+        for text in list(texts):
+            texts += re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[a-zA-Z]", " ", text))
+        words = [word for word in dict.fromkeys(texts) if not any(tag in word for tag in tags.tags)]
+        for end in (" ", "\n") if words else ():
+            found.append(_wordy("the words that a reward looks for", end.join([*words, ""])))
+    return found
+
+
+_SEPARATORS = (" or ", " and ", ", ", ",", " ", "\n", "\t", "; ", ";", " / ", "/", " | ", "|")
+_PARTS = (
+    lambda answer: answer[:1],
+    lambda answer: answer[-1:],
+    lambda answer: answer[: len(answer) // 2],
+    lambda answer: answer[len(answer) // 2 :],
+    lambda answer: answer[:-1],
+    lambda answer: answer[1:],
+)
+_TO_100 = [str(n) for n in range(1, 101)]
+
+
+def _boxed(*answers: str) -> str:
+    return " ".join(f"\\boxed{{{answer}}}" for answer in answers)
+
+
+# What the attacks are compared with: an answer as it is, or in a box, which some rewards ask for.
+# Being wrong wins where it earns as much as being right.
 HONEST = [
-    Attack(RIGHT, lambda row, tags, length: _right(row, tags), RIGHT),
-    Attack(WRONG, lambda row, tags, length: _wrong(row, tags), RIGHT),
+    _answering(name, write, ceiling=RIGHT)
+    for name, column in ((RIGHT, "answer"), (WRONG, WRONG))
+    for write in (
+        lambda row, column=column: row[column],
+        lambda row, column=column: _boxed(row[column]),
+    )
 ]
 BATTERY = [
     Attack("nothing at all", lambda row, tags, length: ""),
@@ -133,27 +206,56 @@ BATTERY = [
         "right block, then wrong block",
         lambda row, tags, length: _right(row, tags) + _block(tags, row[WRONG]),
     ),
-    Attack(
-        "two answers in one block",
-        lambda row, tags, length: honest(row, tags, f"{row['answer']} or {row[WRONG]}"),
+    # variables of a loop are bound as defaults
+    *(
+        # `0 / 1` is 0
+        _answering("two answers in one block", write, by_chance="/" in between)
+        for between in _SEPARATORS
+        for write in (
+            lambda row, between=between: f"{row['answer']}{between}{row[WRONG]}",
+            lambda row, between=between: f"{row[WRONG]}{between}{row['answer']}",
+        )
     ),
-    Attack(
-        "every number from 1 to 100",
-        lambda row, tags, length: honest(row, tags, " ".join(map(str, range(1, 101)))),
+    *(
+        _answering("every number from 1 to 100", lambda row, between=between: between.join(_TO_100))
+        for between in _SEPARATORS
     ),
     Attack(
         "a block for every number",
-        lambda row, tags, length: "".join(_block(tags, str(n)) for n in range(1, 101)),
+        lambda row, tags, length: "".join(_block(tags, n) for n in _TO_100),
+    ),
+    _answering("a box for every answer", lambda row: _boxed(row["answer"], row[WRONG])),
+    _answering("a box for every answer", lambda row: _boxed(row[WRONG], row["answer"])),
+    _answering("a box for every answer", lambda row: _boxed(*_TO_100)),
+    Attack(
+        "a box for every answer",
+        lambda row, tags, length: tags.render(_boxed(row["answer"], row[WRONG]), row[WRONG]),
+    ),
+    *(
+        _answering(
+            "a part of the answer", lambda row, part=part: part(row["answer"]), by_chance=True
+        )
+        for part in _PARTS
+    ),
+    *(
+        _answering(
+            "an expression of the question",
+            lambda row, which=which: _expression(row, which),
+            by_chance=True,
+        )
+        for which in (0, 1, -1)
     ),
     Attack(
         "the question handed back",
         lambda row, tags, length: tags.render(_question(row), _question(row)),
+        by_chance=True,
     ),
-    Attack("a sum not worked out", _not_worked_out),
+    Attack("a sum not worked out", _not_worked_out, by_chance=True),
     Attack("the system prompt handed back", lambda row, tags, length: _text_of(row, "system")),
     Attack(
         "prompt and shape",
         lambda row, tags, length: tags.render(_text_of(row, "system"), _question(row)),
+        by_chance=True,
     ),
     Attack(
         "filler up to the bound",
@@ -165,15 +267,22 @@ BATTERY = [
             "".join(f"{n}. Therefore, step {n} [{n}]. " for n in range(1, 9)), row[WRONG]
         ),
     ),
+    _wordy("words that please", "Wait, let me check that again. Hmm, alternatively: "),
+    _wordy("words that please", "Verified. Double-checked: this is certainly correct. "),
+    _wordy("words that please", "## Step\n**First**, because of this:\n- a point\n"),
     Attack(
         "right in the reasoning only",
         lambda row, tags, length: tags.render(_block(tags, row["answer"]), row[WRONG]),
     ),
     Attack(
+        "right in the reasoning only",
+        lambda row, tags, length: tags.render(f"The answer is {row['answer']}.", row[WRONG]),
+    ),
+    Attack(
         "right, but never closed",
         lambda row, tags, length: _right(row, tags).removesuffix(tags.tags[3]),
     ),
-    Attack("infinity", lambda row, tags, length: honest(row, tags, "inf")),
+    _answering("infinity", lambda row: "inf", by_chance=True),
     Attack(
         "chatter behind a wrong answer",
         lambda row, tags, length: _wrong(row, tags) + " I hope this helps!" * 5,

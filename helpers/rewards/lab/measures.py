@@ -22,10 +22,11 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
-from helpers.rewards.faults import Fault, checked_scores, constant
+from helpers.rewards.correctness import correctness_reward
+from helpers.rewards.faults import LATE, Fault, checked_scores
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.shaping import reward_name, source_hash
+from helpers.rewards.shaping import reward_name, source_hash, source_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
@@ -40,32 +41,32 @@ _NOT_PASSED = {
     "name",
     "expected",
     attacks.WRONG,
+    attacks.FAR,
 }
 _SAME = 1e-6  # scores closer than this are equal
 _NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
-
-# What TRL passes beside the data; rewards may use it, the laboratory has nothing to log to.
-_FROM_THE_TRAINER = {
-    "trainer_state": SimpleNamespace(global_step=0, max_steps=1, epoch=0.0),
-    "log_extra": lambda column, values: None,
-    "log_metric": lambda name, value: None,
-}
 
 
 @dataclass
 class Lab:
     """Rewards on the bench, and what was found out about them so far.
 
-    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. For rewards that
-    count tokens a word is a token here. ValueError where the numbers of both differ, or two rewards
-    have one name (TRL logs them by name).
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. max_steps: of the
+    training, for rewards that follow a schedule. For rewards that count tokens a word is a token
+    here. ValueError where the numbers of both differ, or two rewards have one name (TRL logs them
+    by name).
+
+    faults: what the rewards got wrong, on your rows; case_faults: on the suite's own cases.
     """
 
     functions: list[Callable]
     weights: list[float]
     tags: TagFormat = THINK_ANSWER
+    max_steps: int = 100
     results: dict = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
+    case_faults: list[Fault] = field(default_factory=list)
+    step: int = 0  # at which the attacks found right and wrong answers furthest apart
 
     def __post_init__(self):
         if len(self.functions) != len(self.weights) or not self.functions:
@@ -81,32 +82,43 @@ class Lab:
                     "name: wrap one in a function of its own."
                 )
 
-    def scores(self, completions: list[str], **columns: list) -> pd.DataFrame:
+    def scores(self, completions: list[str], step: int = 0, **columns: list) -> pd.DataFrame:
         """A row per completion: each reward's score (nan for None) and the weighted `total`, called
-        as TRL would call them.
+        as TRL would call them at this step.
 
         columns: lists with one entry per completion. What a reward gets wrong is added to `faults`.
+        A reward that has once taken too long is not called again.
         """
         messages = [[{"role": "assistant", "content": text}] for text in completions]
         words = [[hash(word) % 2**31 for word in text.split()] for text in completions]
-        given = columns | {"completion_ids": words} | _FROM_THE_TRAINER
+        given = columns | {"completion_ids": words} | _from_the_trainer(step, self.max_steps)
         given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
+        late = {fault.reward for fault in self.faults if fault.advice == LATE}
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
-            scored, faults = checked_scores(function, messages, given)
+            scored = [None] * len(completions)
+            if name not in late:
+                scored, faults = checked_scores(function, messages, given)
+                self.faults += faults
             table[name] = pd.Series(scored, dtype=float)
-            self.faults += faults
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
         table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
         return table
 
-    def cases(self, path: str | Path | None = None) -> pd.DataFrame:
+    def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
+        """The scores of several completions of one row."""
+        return self.scores(completions, **_columns([row.to_dict()] * len(completions)))
+
+    def cases(
+        self, path: str | Path | None = None, rows: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
         """Completions with a known score, a row each: the scores, the `total`, and the expected
         scores as `expected <reward>`.
 
         path: a file of your own, a JSON object a line: `name`, `completion`, `expected` (reward
-        name to score), and the row's columns such as `answer`. Without one, the suite's own.
-        ValueError names the line that is not such an object.
+        name to score), and the row's columns such as `answer`. Without one, the suite's own, which
+        take columns that they lack from your `rows`. ValueError names the line that is not such an
+        object.
         """
         loaded = load_cases(path, self.tags)
         known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
@@ -116,9 +128,18 @@ class Lab:
                     f"case {case['name']!r} expects a score of {unknown[0]!r}, which is no reward. "
                     f"The rewards here: {', '.join(self.names)}."
                 )
-        table = self.scores([case["completion"] for case in loaded], **_columns(loaded)).set_axis(
-            [case["name"] for case in loaded]
-        )
+        others = [{}]
+        if path is None and rows is not None:
+            others = rows.head(len(loaded)).to_dict("records")
+        columns = _columns([others[at % len(others)] | case for at, case in enumerate(loaded)])
+        before = len(self.faults)
+        table = self.scores([case["completion"] for case in loaded], **columns)
+        table = table.set_axis([case["name"] for case in loaded])
+        if path is None:
+            # the suite's cases are not the user's data: what fails on them alone is a note
+            new = self.faults[before:]
+            self.case_faults = [fault for fault in new if fault.advice != LATE]
+            self.faults[before:] = [fault for fault in new if fault.advice == LATE]
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
         self.results["cases"] = table
@@ -130,53 +151,105 @@ class Lab:
         """What cheating earns on real rows: a row per attack, best first, with the mean scores and
         an `example`.
 
-        rows: data with an `answer`, the first 16 are used. length: the bound of a completion in
-        words. `wins` is the share of rows where the attack earns more than its ceiling: an honest
-        wrong answer, or an honest right one where it holds the right answer. `gain`: by how much
-        there, on average; `paid_by`: the reward that gives most of it.
+        rows: data with an `answer`; 16 of them are used, and a few more if a reward judges none of
+        these. length: the bound of a completion in words. `wins` is the share of rows where the
+        attack earns more than its ceiling: an honest wrong answer, or an honest right one where it
+        holds the right answer. `gain`: by how much there, on average; `paid_by`: the reward that
+        gives most of it. Rows where an attack is the right answer do not count. If a reward reads
+        the `trainer_state`, the first, middle and last step count as rows of their own.
         """
         answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
         if not len(answered):
             raise ValueError(
                 "the attacks need rows with an `answer`: what would an honest right answer be?"
             )
-        chosen = attacks.with_wrong_answers(answered.head(_ROWS_ATTACKED).to_dict("records"))
-        every = [*attacks.HONEST, *battery]
-        written = {
-            attack.name: [attack.write(row, self.tags, length) for row in chosen]
-            for attack in every
-        }
+        # 1. rows from all over the data, and the steps of the training
+        places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
+        chosen = attacks.with_wrong_answers(answered.iloc[places].to_dict("records"))
         columns = _columns(chosen)
-        scored = {name: self.scores(texts, **columns) for name, texts in written.items()}
-        table = pd.DataFrame({name: scores.mean() for name, scores in scored.items()}).T
-        table = table.assign(wins=0.0, gain=0.0, paid_by="")
-        ceilings = {attack.name: attack.ceiling for attack in every}
+        steps = [0]
+        if any("trainer_state" in source_of(function) for function in self.functions):
+            steps = [0, self.max_steps // 2, self.max_steps - 1]
+
+        def best_of(family: list[attacks.Attack]) -> tuple[str, pd.DataFrame]:
+            """The attack that earns most, on each row at each step: the text of the first row, and
+            the scores; the index is the row.
+            """
+            written = [
+                [attack.write(row, self.tags, length) for row in chosen] for attack in family
+            ]
+            scored = []
+            for attack, texts in zip(family, written, strict=True):
+                table = pd.concat([self.scores(texts, step, **columns) for step in steps])
+                if attack.by_chance:
+                    table[np.tile(self._are_right(texts, chosen), len(steps))] = np.nan
+                scored.append(table)
+            best = np.array([table["total"].fillna(-np.inf) for table in scored]).argmax(axis=0)
+            picked = np.array(scored)[best, np.arange(len(best))]
+            return written[best[0]][0], pd.DataFrame(picked, table.index, table.columns)
+
+        # 2. the families; a wrong answer that earns as much as the right one may lie in a
+        # reward's tolerance: take one far off
+        families = {}
+        for attack in [*attacks.HONEST, *battery, *attacks.looked_for(self.functions, self.tags)]:
+            families.setdefault(attack.name, []).append(attack)
+        right, wrong = (
+            best_of(families[name])[1]["total"].groupby(level=0).mean()
+            for name in (attacks.RIGHT, attacks.WRONG)
+        )
+        near = {at: chosen[at][attacks.WRONG] for at in right.index[wrong >= right - _SAME]}
+        for at in near:
+            chosen[at][attacks.WRONG] = chosen[at][attacks.FAR]
+
+        # 3. the scores
+        ceilings = {name: family[0].ceiling for name, family in families.items()}
+        tables = {}
+        examples = {}
+        for name, family in families.items():
+            examples[name], tables[name] = best_of(family)
+        gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0).to_numpy()
+        self.step = steps[gaps.reshape(len(steps), -1).mean(axis=1).argmax()]
+
+        # 4. who wins
+        found = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
+        found = found.assign(wins=0.0, gain=0.0, paid_by="", example=examples)
         for name, ceiling in ceilings.items():
-            extra = scored[name] - scored[ceiling]
+            extra = tables[name] - tables[ceiling]
+            if name == attacks.WRONG:
+                # a schedule may begin with what tells no right answer from a wrong one
+                extra = extra.groupby(level=0).mean()
+                near = {at: text for at, text in near.items() if extra["total"][at] < -_SAME}
             # a wrong answer wins by a tie with a right one
             won = extra["total"] > (-_SAME if name == attacks.WRONG else _SAME)
             if won.any():
                 mean = extra[won].mean()
                 paid = mean[self.names].mul(self.weights).fillna(0.0)
-                table.loc[name, "wins"] = won.mean()
-                table.loc[name, "gain"] = mean["total"]
-                table.loc[name, "paid_by"] = paid.idxmax()
-        table["example"] = {name: texts[0] for name, texts in written.items()}
-        table = table.sort_values("total", ascending=False, kind="stable")
-        self.results["attacks"], self.results["ceilings"] = table, ceilings
-        return table
+                found.loc[name, "wins"] = won.sum() / extra["total"].count()
+                found.loc[name, "gain"] = mean["total"]
+                found.loc[name, "paid_by"] = paid.idxmax()
+        found = found.sort_values("total", ascending=False, kind="stable")
+        tolerated = [(chosen[at]["answer"], text) for at, text in near.items()]
+        self.results |= {"attacks": found, "ceilings": ceilings, "tolerated": tolerated}
+        return found
+
+    def _are_right(self, texts: list[str], rows: list[dict]) -> list[bool]:
+        kinds = [row.get("kind") for row in rows] if any("kind" in row for row in rows) else None
+        golds = [row["answer"] for row in rows]
+        return [score == 1 for score in correctness_reward(texts, golds, self.tags, kind=kinds)]
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
         """What GRPO would learn from: statistics of the rewards on groups of completions, one group
         per row.
 
         Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`,
-        `zero_spread` (share of groups that all score the same), `constant` (what to say of a reward
-        that gave all completions one number, or None), `advantage_share` (of the variance
-        of TRL's group-scaled advantage; the shares sum to 1), `rank_correlation` with the others
-        (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`, one per row, by
-        the rewards that tell a right answer from a wrong one (`judges`, known once `attacks` was
-        run), and None for a row they cannot judge.
+        `zero_spread` (share of groups that all score the same), `scored` (share of completions with
+        a score), `constant` (the one number that all completions got, or None), `advantage_share`
+        (of the variance of TRL's group-scaled advantage; the shares sum to 1), `rank_correlation`
+        with the others (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`,
+        one per row, by those of the rewards that tell a right answer from a wrong one (`judges`,
+        known once `attacks` was run) that judge the row, and None if none does. Of the texts:
+        `answered`, the share with a complete answer block; `unopened`, whether all close the
+        reasoning and none opens it; `one_text`, the share of dead groups with a single text.
         """
         if len(rows) != len(completions) or not completions:
             raise ValueError(
@@ -191,29 +264,36 @@ class Lab:
         records = rows.to_dict("records")
         columns = _columns([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
-        scores = self.scores(texts, **columns)
+        scores = self.scores(texts, self.step, **columns)
         spread = scores.groupby(group_of).std(ddof=1)  # as TRL: torch's std, of the group
         flat = spread.fillna(0.0) < _NO_SPREAD
         shares = self._advantage_shares(scores, group_of)
         ranks = scores[self.names].corr(method="spearman")
-        rewards = {
-            name: {
+        rewards = {}
+        for name, weight in zip(self.names, self.weights, strict=True):
+            given = scores[name].dropna().unique()
+            constant = _finite(given[0]) if len(given) == 1 and len(texts) > 1 else None
+            rewards[name] = {
                 "weight": weight,
                 "mean": _finite(scores[name].mean()),
                 "within_group_std": _finite(spread[name].mean()),
                 "zero_spread": float(flat[name].mean()),
-                "constant": constant(name, list(scores[name])),
+                "scored": float(scores[name].notna().mean()),
+                "constant": constant,
                 "advantage_share": shares[name],
                 "rank_correlation": {
                     other: _finite(ranks.loc[name, other]) for other in self.names if other != name
                 },
             }
-            for name, weight in zip(self.names, self.weights, strict=True)
-        }
         judges = self.judges()
-        passed = (scores[judges] >= 0.5).all(axis=1) & bool(judges)
-        passed = passed.where(scores[judges].notna().all(axis=1))
-        rates = passed.astype(float).groupby(group_of).mean()
+        # a reward for another task gives a row no score
+        spoken = scores[judges].notna().any(axis=1)
+        right = ((scores[judges] >= 0.5) | scores[judges].isna()).all(axis=1) & spoken
+        passed = right.astype(float).where(spoken | (not judges))
+        rates = passed.groupby(group_of).mean()
+        dead = [group for group, is_dead in zip(completions, flat["total"], strict=True) if is_dead]
+        closed = [self.tags.tags[1] in text for text in texts]
+        opened = [self.tags.tags[0] in text for text in texts]
         self.results["completions"] = texts, columns
         self.results["signal"] = {
             "groups": len(completions),
@@ -225,6 +305,9 @@ class Lab:
             },
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in rates],
+            "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
+            "unopened": all(closed) and not any(opened),
+            "one_text": float(np.mean([len(set(group)) == 1 for group in dead])) if dead else None,
         }
         return self.results["signal"]
 
@@ -269,7 +352,7 @@ class Lab:
 
     def verdict(self) -> verdicts.Verdict:
         """Go or no go, in words, from everything that was done so far."""
-        return verdicts.verdict_on(self.results, self.faults)
+        return verdicts.verdict_on(self)
 
     def report(self) -> dict:
         """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
@@ -290,13 +373,30 @@ class Lab:
             entry["faults"] = sum(fault.reward == name for fault in self.faults)
         if table is not None:
             found["attacks"] = {
-                name: {"total": float(row["total"]), "wins": float(row["wins"])}
+                name: {"total": _finite(row["total"]), "wins": float(row["wins"])}
                 for name, row in table.iterrows()
             }
         if signal is not None:
             found["signal"] = {key: value for key, value in signal.items() if key != "rewards"}
         found["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
         return found
+
+
+def _from_the_trainer(step: int, max_steps: int) -> dict:
+    """What TRL passes beside the data; rewards may use it, the laboratory has nothing to log to."""
+    state = SimpleNamespace(
+        global_step=step,
+        max_steps=max_steps,
+        epoch=step / max_steps,
+        num_train_epochs=1,
+        log_history=[],
+        is_world_process_zero=True,
+    )
+    return {
+        "trainer_state": state,
+        "log_extra": lambda column, values: None,
+        "log_metric": lambda name, value: None,
+    }
 
 
 def _finite(value: float) -> float | None:

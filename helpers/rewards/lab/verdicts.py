@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.faults import Fault
-from helpers.rewards.shaping import reward_name, source_hash
+from helpers.rewards import LIBRARY
+from helpers.rewards.faults import MESSAGES
+from helpers.rewards.shaping import is_own, reward_name, source_hash
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
@@ -18,6 +19,8 @@ _MANY_FLAT = 0.50  # dead groups
 _NEVER = 0.02  # mean pass rate
 _ALWAYS = 0.95
 _TWINS = 0.95  # rank correlation
+# the library's rewards for a right answer, by the name that TRL logs
+_JUDGE_ANSWERS = [f"{name}_reward" for name, module in LIBRARY.items() if module == "correctness"]
 _SLOW = 1000  # ms per 1,000 completions
 
 
@@ -112,16 +115,12 @@ def marked(cases: pd.DataFrame):
     return shown.style.set_uuid("cases").apply(lambda _: styles, axis=None)
 
 
-def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
-    """The verdict on what `Lab` has done so far: its results, by step, and what its rewards did not
-    score.
-    """
+def verdict_on(lab) -> Verdict:
+    """Return the verdict on what a `Lab` has done so far."""
     verdict = Verdict()
-    if faults:
-        verdict.stops.append(
-            f"{faults[0]} (faults in all: {len(faults)}). A reward gives one finite number, or "
-            "None, a completion, whatever the text."
-        )
+    results = lab.results
+    for name in lab.names:
+        _judge_faults(lab, name, verdict)
     wrong = differences(results["cases"]) if "cases" in results else ()
     if len(wrong):
         first = wrong.iloc[0]
@@ -131,9 +130,9 @@ def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
             "Mend the reward, or the expectation."
         )
     if "attacks" in results:
-        _judge_attacks(results["attacks"], results["ceilings"], verdict)
+        _judge_attacks(lab, verdict)
     if "signal" in results:
-        _judge_signal(results["signal"], verdict)
+        _judge_signal(lab, verdict)
     for name, milliseconds in results.get("speed", {}).items():
         if milliseconds > _SLOW:
             verdict.notes.append(
@@ -148,56 +147,127 @@ def verdict_on(results: dict, faults: list[Fault]) -> Verdict:
     return verdict
 
 
-def _judge_attacks(table: pd.DataFrame, ceilings: dict[str, str], verdict: Verdict) -> None:
-    """A stop for each attack that wins, and for rewards that do not tell right from wrong."""
+def _judge_faults(lab, name: str, verdict: Verdict) -> None:
+    """Add a stop if a reward failed on the user's rows, a note if on the suite's cases alone; and a
+    stop if it scored nothing at all.
+    """
+    faults = [fault for fault in lab.faults if fault.reward == name]
+    in_cases = [fault for fault in lab.case_faults if fault.reward == name]
+    if faults:
+        # the most frequent reason, by its advice or by what comes before an error's own words
+        reasons = [fault.advice or fault.what.partition(":")[0] for fault in faults]
+        first = faults[reasons.index(max(reasons, key=reasons.count))]
+        advice = first.advice
+        if not advice and _given(lab, name) and is_own(lab.functions[lab.names.index(name)]):
+            advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
+        verdict.stops.append(f"{first} (faults in all: {len(faults)}). {advice}".strip())
+    elif in_cases:
+        verdict.notes.append(
+            f"{in_cases[0]}, one of the laboratory's own cases (faults in all: {len(in_cases)}). "
+            "It does not matter if your rows have no such answer or columns."
+        )
+    elif lab.results.keys() & {"attacks", "signal"} and not _given(lab, name):
+        verdict.stops.append(
+            f"{name} never speaks: it gave no completion a score. Does it judge a task, or read a "
+            "column, that these rows do not have?"
+        )
+
+
+def _given(lab, name: str) -> set[float]:
+    """Return the different scores, and means of scores, that a reward gave in all that was done."""
+    tables = [lab.results[step][name] for step in ("cases", "attacks") if step in lab.results]
+    given = {score for table in tables for score in table.dropna()}
+    if "signal" in lab.results:
+        given.add(lab.results["signal"]["rewards"][name]["mean"])
+    return given - {None}
+
+
+def _judge_attacks(lab, verdict: Verdict) -> None:
+    """Add a stop for each attack that wins, and for rewards that do not tell right from wrong; and
+    a note on answers that a reward takes for the same.
+    """
+    table = lab.results["attacks"]
+    judges = lab.judges()
     right, wrong = table.loc[RIGHT], table.loc[WRONG]
     if wrong["wins"] > 0:
+        in_library = [name for name in lab.names if name in _JUDGE_ANSWERS]
+        advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
+        if judges:
+            advice = (
+                f"what {_listed(judges)} gives, another reward or a weight takes away again. "
+                "Look at the weights."
+            )
+        elif in_library:
+            advice = (
+                f"{in_library[0]} gives the rows' own answers {right[in_library[0]]:.2f}. Does the "
+                "column `answer` hold what an answer block should hold?"
+            )
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
-            f"{right['total']:.2f} on average): no reward tells them apart. Add one for the "
-            "answer, such as correctness_reward."
+            f"{right['total']:.2f} on average): {advice}"
         )
     winners = table[(table["wins"] > 0) & (table.index != WRONG)]
     for name, row in winners.head(3).iterrows():
-        ceiling = ceilings[name].replace(" and ", " ")
+        ceiling = lab.results["ceilings"][name].replace(" and ", " ")
+        advice = "Lower its weight, or make it ask for more."
+        if row["paid_by"] in judges:
+            advice = "It takes this for right: make it ask for one answer, and for all of it."
         verdict.stops.append(
             f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
-            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. Lower its weight, or "
-            "make it ask for more."
+            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. {advice}"
         )
     if len(winners) > 3:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
+    for gold, near in lab.results["tolerated"][:1]:
+        verdict.notes.append(
+            f"{near!r} earns as much as the right answer {gold!r}, and what is further off earns "
+            "less. Is such a tolerance meant?"
+        )
 
 
-def _judge_signal(signal: dict, verdict: Verdict) -> None:
-    """Stops where groups would teach nothing, or something else than to be right; and notes."""
+def _judge_signal(lab, verdict: Verdict) -> None:
+    """Add stops where groups would teach nothing, or something else than to be right; and notes."""
+    signal = lab.results["signal"]
     flat, judges, rewards = signal["total"]["zero_spread"], signal["judges"], signal["rewards"]
     judged = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(judged)) if judged else 0.0
-    verdict.notes += [told["constant"] for told in rewards.values() if told["constant"]]
+    for name, statistics in rewards.items():
+        if statistics["constant"] is not None:
+            verdict.notes.append(_constant(lab, name, statistics["constant"]))
     if flat > _MANY_FLAT:
-        better = "has not mastered" if passing > 0.5 else "sometimes gets right"
+        if signal["one_text"] > 0.5:
+            advice = "In most of them all completions are one text: raise the temperature."
+        elif passing > 0.5:
+            advice = "Take questions it has not mastered."
+        else:
+            advice = (
+                "Take questions it sometimes gets right, a larger group, or a reward with a slope."
+            )
         verdict.stops.append(
-            f"{flat:.0%} of the groups score the same throughout and teach nothing. Raise the "
-            f"temperature or the group size, take questions it {better}, or add a reward with a "
-            "slope."
+            f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
         )
     if not judges:
         verdict.stops.append(
             "no reward tells a right answer from a wrong one: the model cannot learn to be right."
         )
         return
-    named = " and ".join(f"`{name}`" for name in judges)
+    named = _listed(judges)
     if not judged:
-        verdict.stops.append(
-            f"{named} judged none of the completions: it gave None for all. Do the rows have an "
-            "`answer`?"
-        )
+        verdict.stops.append(f"{named} gave none of these completions a score.")
         return
     if passing <= _NEVER:
+        if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
+            advice = (
+                f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
+                "for the tags, and is max_completion_length long enough?"
+            )
+        else:
+            advice = (
+                "There is nothing to reinforce. Take easier questions, a warm start on worked "
+                "examples, or a larger model."
+            )
         verdict.stops.append(
-            f"the policy earns {named} on {passing:.1%} of its completions: there is nothing to "
-            "reinforce. Take easier questions, a warm start on worked examples, or a larger model."
+            f"the policy earns {named} on {passing:.1%} of its completions. {advice}"
         )
     elif passing >= _ALWAYS:
         verdict.stops.append(
@@ -214,7 +284,7 @@ def _judge_signal(signal: dict, verdict: Verdict) -> None:
             "other's."
         )
     for name, statistics in rewards.items():
-        if statistics["zero_spread"] == 1 and len(rewards) > 1 and not statistics["constant"]:
+        if statistics["zero_spread"] == 1 and len(rewards) > 1 and statistics["constant"] is None:
             verdict.notes.append(
                 f"{name} never differs inside a group, so it teaches nothing here."
             )
@@ -224,3 +294,21 @@ def _judge_signal(signal: dict, verdict: Verdict) -> None:
                     f"{name} and {other} rank completions alike ({correlation:.2f}): together "
                     "they weigh as one."
                 )
+
+
+def _listed(judges: list[str]) -> str:
+    return " and ".join(f"`{name}`" for name in judges)
+
+
+def _constant(lab, name: str, given: float) -> str:
+    """Return what to say of a reward that gave all of a policy's completions one number."""
+    said = f"{name} gave {given:g} to each of the completions that it judged"
+    own = is_own(lab.functions[lab.names.index(name)])
+    if own and "attacks" in lab.results and len(_given(lab, name)) == 1:
+        return f"{said}, and to all attacks. Does it look at the text? {MESSAGES}"
+    if given == 0 and lab.results["signal"]["unopened"]:
+        return (
+            f"{said}. Each closes the reasoning and none opens it: the chat template opens it in "
+            "the prompt. Take one that leaves it to the model, or no reward for the whole format."
+        )
+    return f"{said}, so it teaches nothing here."

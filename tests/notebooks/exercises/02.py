@@ -29,7 +29,7 @@ WRONG = {
         (_reward("gold in text"), "A hole is left"),
         (
             _reward("gold in str(fmt.extract_answer(text))"),
-            "A hole is left, 'two answers in one block'",
+            "A hole is left, 'a box for every answer'",
         ),
         (
             _reward("fmt.extract_answer(text) == gold"),
