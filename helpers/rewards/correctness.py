@@ -15,7 +15,14 @@ from itertools import combinations
 from rapidfuzz.distance import Levenshtein
 
 from helpers.rewards.answers import workers
-from helpers.rewards.answers.kinds import KINDS, NAMES, checked, compare_answers, quick_verdict
+from helpers.rewards.answers.kinds import (
+    KINDS,
+    NAMES,
+    checked,
+    compare_answers,
+    quick_verdict,
+    settle,
+)
 from helpers.rewards.answers.mathematics import Verdict
 from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -59,7 +66,9 @@ def correctness_reward(
 
     # 1. The kind of each row, None where nothing says it.
     if kind is None or isinstance(kind, str):
-        kinds = [kind and checked(kind)] * rows
+        if kind:
+            checked(kind)
+        kinds = [kind] * rows
     else:
         foreign = [name for name in kind if isinstance(name, str) and name and name not in NAMES]
         if foreign:
@@ -69,7 +78,7 @@ def correctness_reward(
                 f"{', '.join(KINDS)}.",
                 stacklevel=2,
             )
-        kinds = [NAMES.get(str(name)) for name in kind]
+        kinds = [name if name in NAMES else None for name in map(str, kind)]
 
     # 2. What can be told at once: nearly all.
     verdicts = []
@@ -79,13 +88,8 @@ def correctness_reward(
         verdicts.append(compare_answers(given, gold, asked, said) if given else Verdict(False))
 
     # 3. The rest in one batch, by math-verify.
-    pairs = [verdict.pair for verdict in verdicts if verdict.right is None]
-    computed = dict(zip(pairs, workers.are_equal(pairs), strict=True))
-    scores = []
-    for gold, (right, pair) in zip(golds, verdicts, strict=True):
-        earned = float(computed[pair] if right is None else right)
-        scores.append(None if gold is None else earned)
-    return scores
+    earned = map(float, settle(verdicts))
+    return [None if gold is None else score for gold, score in zip(golds, earned, strict=True)]
 
 
 def exact_match_reward(
