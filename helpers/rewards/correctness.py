@@ -25,9 +25,10 @@ from helpers.rewards.answers.kinds import (
 )
 from helpers.rewards.answers.mathematics import Verdict
 from helpers.rewards.answers.numbers import Number, parse_number
+from helpers.rewards.answers.texts import LONGEST
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
+_MOST_BLOCKS = 8  # more than this, or long ones, are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
 # What runs code in Python, reads the row beside it, or leads to either.
 _RUNS_CODE = re.compile(
@@ -215,10 +216,11 @@ def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | N
     block, or where blocks disagree.
     """
     blocks = tags.answer_blocks(completion_text(completion))
-    if not blocks or len(blocks) > _MOST_BLOCKS:
+    distinct = list(dict.fromkeys(blocks))
+    if len(distinct) > 1 and (len(blocks) > _MOST_BLOCKS or len("".join(blocks)) > LONGEST):
         return None
-    agree = all(quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2))
-    return blocks[-1] if agree else None
+    agree = all(quick_verdict(one, other) for one, other in combinations(distinct, 2))
+    return blocks[-1] if blocks and agree else None
 
 
 def _scored(

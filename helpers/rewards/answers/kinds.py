@@ -15,21 +15,17 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.texts import LONGEST, plain, typed
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
-# A kind by its name, or by a former name.
-NAMES = {kind: kind for kind in KINDS} | {
-    "set": "mathematics",
-    "token": "exact",
-    "formula": "exact",
-}
+NAMES = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
 _MATHS_SIGN = re.compile(
-    r"\\[a-zA-Z]{2,}|[_^]\{|\d_\d|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$|\bsqrt\b|\bpi\b"
+    r"\\[a-zA-Z]{2,}|[_^]\{|\d_\d|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$|\bsqrt\b|\bpi\b|[\d)]!"
+    r"|(?i:^no (?:real )?solutions?\W*$)"
 )
 _OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
 _CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
 _LEAD = re.compile(
-    r"(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?"
-    r"answer\s*(?:is\b|:|=)+:?\s*(?=\S)|(?:####|≈|\\approx\b|=)\s*(?=[^\s=])",
+    r"\*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?"
+    r"answer\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)|(?:####|≈|\\approx\b|=)\s*(?=[^\s=])",
     re.IGNORECASE,
 )
 # A question that asks for solutions, whose order is free.
@@ -38,7 +34,7 @@ _SOLUTIONS = re.compile(
 )
 # What is between the expressions of a question: words that are no functions, units and marks.
 _WORDS = re.compile(
-    r"(?<![\\a-zA-Z])(?!(?:sqrt|sin|cos|tan|log|ln|exp|pi|dozen|\w+illion)\b)"
+    r"(?<![\\a-zA-Z])(?!(?:sqrt|sin|cos|tan|log|ln|exp|pi|dozen|[a-z]{1,8}illion)\b)"
     r"(?:[a-zA-Z]{3,}|is|of|to|as|in|on|at|by|an|if|it|or|be|do|we|he|me)(?![a-zA-Z])"
     r"|[?;:$]|\\[()\[\]]|[.,](?!\d)"
 )
@@ -83,23 +79,20 @@ def compare_answers(given: str, gold: str, question: str = "", kind: str | None 
         return Verdict(given.strip() != "")
     if len(given) > LONGEST or len(gold) > LONGEST:
         return Verdict(given.strip() == gold.strip())
-    judged_as = checked(kind) if kind else kind_of(gold)
-    if not given[:1].isdigit():
-        given = _LEAD.sub("", given, count=1) if _LEAD.match(given) else given
-    if judged_as == "mathematics":
-        in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
-        verdict = mathematics.compare_expressions(given, gold, in_any_order)
-        if question and verdict.right is None:
-            return with_form(verdict, given, gold, question)
-        return verdict
-    number = parse_number(gold)
-    if judged_as == "number" and number is not None:
-        if not numbers.same_number(given, gold):
-            return Verdict(False)
-        return Verdict(not question or in_asked_form(parse_number(given), number, question))
-    if judged_as == "choice":
+    kind = checked(kind) if kind else kind_of(gold)
+    if _LEAD.match(given):
+        given = _LEAD.sub("", given, count=1)
+    if kind in ("mathematics", "set") or (kind == "number" and parse_number(gold) is not None):
+        if kind == "number":
+            verdict = Verdict(numbers.same_number(given, gold))
+        else:
+            in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
+            verdict = mathematics.compare_expressions(given, gold, in_any_order)
+        wrong = verdict.right is False
+        return verdict if wrong or not question else in_asked_form(verdict, given, gold, question)
+    if kind == "choice":
         return Verdict(labels.same_choice(given, gold))
-    if judged_as == "exact":
+    if kind == "exact":
         return Verdict(labels.same_code(given, gold))
     return Verdict(texts.same_text(given, gold))
 
@@ -118,48 +111,45 @@ def vote_of(given: str) -> str:
     return words if texts.case_counts(words) else words.casefold()
 
 
-def in_asked_form(given: numbers.Number, gold: numbers.Number, question: str) -> bool:
-    """Return False for a division that comes out even, and where the question has the number in
-    another form than the row's answer, as 7/20 to be written as a decimal, and the given answer is
-    not in that of the row's.
+def in_asked_form(verdict: Verdict, given: str, gold: str, question: str) -> Verdict:
+    """Return the verdict on an answer, beside the question; wrong if it hands the task back.
+
+    Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
+    decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
+    digits, or the terms and factors, of the row's, in any order.
     """
-    if given.form == gold.form:
-        return True
-    if given.places is None and given.value.denominator == 1:
-        return False
-    shown = map(parse_number, expressions_of(question))
-    return not any(one and one.value == gold.value and one.form != gold.form for one in shown)
-
-
-def with_form(verdict: Verdict, given: str, gold: str, question: str) -> Verdict:
-    """Return the verdict on an expression with what it may not be beside the question.
-
-    Where an expression of the question is equal to the row's answer, the task is to change its
-    form, and an answer has the terms and factors of the row's, in any order.
-    """
-
-    def terms(text: str) -> list[str]:
-        text = re.sub(r"\\cdot|\\times|[{}\s.]", "", mathematics.latex(plain(text)))
-        return sorted(text)
-
-    wanted = terms(gold)
-    shown = [one for one in expressions_of(question) if _OPERATION.search(one) or "\\" in one]
-    if terms(given) == wanted or any(terms(one) == wanted for one in shown):
+    shown = {terms_of(one): one for one in expressions_of(question)}
+    if terms_of(given) == terms_of(gold) or terms_of(gold) in shown:
         return verdict
-    if any(terms(given) == terms(one) for one in shown):
+    number = parse_number(given)
+    if terms_of(given) in shown or (number and number.form and number.value.denominator == 1):
+        return Verdict(False)  # copied, or a division that comes out even
+    unless = []
+    for one in list(shown.values())[:_MOST_EXPRESSIONS]:
+        # an equation with one unknown is a task to solve
+        if "=" not in one or len(mathematics.letters(gold)) > 1:
+            unless.append(mathematics.compare_expressions(one, gold))
+    if any(other.right for other in unless):
         return Verdict(False)
-    pairs = []
-    for one in shown[:_MOST_EXPRESSIONS]:
-        # an equation that has one unknown is a task to solve
-        solved = "=" in one and len(mathematics.letters(gold)) < 2
-        judged = Verdict(False) if solved else mathematics.compare_expressions(one, gold)
-        pairs += [judged.pair] if judged.pair else []
-    return verdict._replace(unless=tuple(pairs))
+    return verdict._replace(unless=tuple(other.pair for other in unless if other.pair))
+
+
+def terms_of(text: str) -> str:
+    """Return what two spellings of one form share: a number's value and how it is written, or the
+    characters of an expression without their order.
+
+    >>> terms_of("$0.50") == terms_of(".5") != terms_of("1/2"), terms_of("b+a") == terms_of("a + b")
+    (True, True)
+    """
+    number = parse_number(text)
+    if number is not None:
+        return f"{number.value} {number.form}"
+    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", mathematics.latex(plain(text)))))
 
 
 @lru_cache(maxsize=1 << 12)
 def expressions_of(question: str) -> list[str]:
-    """Return what stands between the words of a question.
+    """Return what is between the words of a question.
 
     >>> expressions_of("Write 7/20 as a decimal, and factor $x^2 + 5x$.")
     ['7/20', 'x^2 + 5x']
@@ -179,7 +169,7 @@ def kind_of(gold: str) -> str:
     """
     number = parse_number(gold)
     if number is not None and "=" not in gold:
-        bare = not number.unit or number.unit in numbers.CURRENCY_SIGNS + "°"
+        bare = number.unit in numbers.CURRENCY_SIGNS + "°" or "\\" in gold
         even = number.places is None and number.value.denominator == 1  # 50/50 is no fraction
         return "number" if bare and not even and not re.match(r"0\d{4}", gold) else "text"
     text = plain(gold)
@@ -202,17 +192,17 @@ def kind_of_row(row: dict) -> str:
     """Return the kind that a row of data is judged by: its own `kind` where that is one, else that
     of its `answer`.
     """
-    return NAMES.get(str(row.get("kind"))) or kind_of(row["answer"])
+    return row["kind"] if row.get("kind") in NAMES else kind_of(row["answer"])
 
 
 def checked(kind: str) -> str:
-    """Return the kind of this name, or of a former name; ValueError where there is none."""
+    """Return the kind; ValueError where there is none of this name."""
     if kind not in NAMES:
         raise ValueError(
             f"kind={kind!r} is not a kind of answer. Known: {', '.join(KINDS)}; without one, an "
             "answer is a number, mathematics or text."
         )
-    return NAMES[kind]
+    return kind
 
 
 def looks_like(row: dict) -> str | None:
@@ -224,18 +214,15 @@ def looks_like(row: dict) -> str | None:
     """
     gold = row["answer"]
     kind = kind_of(gold)
-    if isinstance(row.get("kind"), str) or kind == "number":
-        return None
-    if re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
-        return "decimal comma"
-    if kind == "mathematics":
-        return None
-    if labels.split_option(gold)[0]:
-        return "choice"
     number = parse_number(gold)
-    if number is not None and number.unit:
-        return "number"
-    return "exact" if re.fullmatch(r"\S*\d\S*", gold) else None
+    looks = {
+        "decimal comma": kind != "number" and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold),
+        "choice": kind == "text" and labels.split_option(gold)[0],
+        "number": kind == "text" and number is not None and number.unit,
+        "exact": kind == "text" and re.fullmatch(r"\S*\d\S*", gold),
+    }
+    declared = isinstance(row.get("kind"), str)
+    return None if declared else next((name for name, so in looks.items() if so), None)
 
 
 def survey(rows: Iterable[dict]) -> dict[str, dict]:

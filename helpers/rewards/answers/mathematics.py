@@ -32,7 +32,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from helpers.rewards.answers.numbers import parse_number, same_number
+from helpers.rewards.answers.numbers import UNIT, parse_number, same_number
 from helpers.rewards.answers.texts import depths, plain
 
 _LONGEST = 300
@@ -58,6 +58,8 @@ _LATEX = {
     "+/-": r"\pm ",
     "≈": "=",
     r"\approx": "=",
+    r"\leqslant": r"\leq ",
+    r"\geqslant": r"\geq ",
     ";": ",",
     r"\$": "",
     "$": "",
@@ -70,8 +72,6 @@ _LATEX = {
     r"\mathrm{i}": "i",
     r"\mathrm{e}": "e",
     r"\text{i}": "i",
-    r"\mathbb{R}": r"(-\infty,\infty)",
-    "ℝ": r"(-\infty,\infty)",
     "Δ": r"\Delta ",
     "Ω": r"\Omega ",
     "α": r"\alpha ",
@@ -90,25 +90,30 @@ _LATEX = {
 }
 _FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
 _SPELLINGS = [
+    (re.compile(r"\\text\s*\{\s*(and|or)\s*\}"), r" \1 "),
     (re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|(?<!\\)\\[!,;: ]"), " "),
     (re.compile(r"√\s*\(([^()]*)\)|\\?\bsqrt\s*\(([^()]*)\)"), r"\\sqrt{\1\2}"),
-    (re.compile(r"√\s*(\d+|[a-zA-Z])"), r"\\sqrt{\1}"),
+    (re.compile(r"√\s*(\d+|[a-zA-Z])|(?<![a-zA-Z\\])sqrt\s*(\d+)"), r"\\sqrt{\1\2}"),
     (re.compile(r"\^(-?\d{2,})"), r"^{\1}"),  # a keyboard's x^12
     (re.compile(rf"(?<![a-zA-Z\\])({_FUNCTIONS})(?![a-zA-Z])"), r"\\\1 "),
     (re.compile(r"(?<![a-zA-Z\\])(?:infinity|inf)(?![a-zA-Z])"), r"\\infty "),
-    (re.compile(r"(?i)no solutions?|(?:the )?empty set|\\varnothing"), r"\\emptyset "),
+    (re.compile(r"(?i)no (?:real )?solutions?|(?:the )?empty set|\\varnothing"), r"\\emptyset "),
+    (re.compile(r"(?i)(?:all )?real numbers|\\mathbb\{R\}"), r"(-\\infty,\\infty)"),
     (re.compile(r"(?<=[)\]}])\s*U\s*(?=[(\[{\\])"), r"\\cup "),
+    (re.compile(r"(?<=\})\s*\\boxed"), r" # \\boxed"),  # two answers, and no product
     (re.compile(r"\\boxed\s*\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\boxed\s*(?=\{)"), ""),
     (re.compile(r"^\s*[a-zA-Z]\s*\\in(?![a-zA-Z])"), ""),  # of x \in [1,2]
 ]
-_AND_OR = re.compile(r"\\text\s*\{\s*(and|or)\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
-_BOX_BESIDE_BOX = re.compile(r"\}\s*\\boxed")  # a product to LaTeX, and two answers to who wrote it
+_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
 _UNORDERED = re.compile(r"\\\{|^\s*\{|\\pm|=")
+_UNIT_BEHIND = re.compile(
+    rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
+)
 _INNERMOST = re.compile(r"[{\[(][^{}\[\]()]*[}\])]")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
-_PROSE = re.compile(r"[a-z]{3,}|__")
+_PROSE = re.compile(r"[a-z]{3,}|__|#")
 _TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")  # 4 2, x2
 # What would cost a parser minutes: towers of powers, large exponents, factorials, sums.
 _BOMB = re.compile(
@@ -126,9 +131,7 @@ _KNOWN = re.compile(
 # A prime, a fraction of two differentials, an index of code, a remainder of code, a number's base.
 _SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_")
 _SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))")
-_SEPARATOR = re.compile(
-    rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|[+-]?\s*\\infty|{_RELATION.pattern}"
-)
+_SEPARATOR = re.compile(rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION.pattern}")
 
 
 class Verdict(NamedTuple):
@@ -149,63 +152,49 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Ve
     (False, ('1+x', 'x + 1'))
     """
     # 1. Plain numbers, the same spelling, and what nobody should parse.
-    if _BOX_BESIDE_BOX.search(given):
-        return Verdict(False)
     given, gold = (plain(text).removesuffix(".") for text in (given, gold))
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
         return Verdict(same_number(given, gold))
-    given = latex(given)
+    given = latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
     gold = latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Verdict(True)
     if not is_readable(given) or (_BOMB.search(given) and not _BOMB.search(gold)):
         return Verdict(False)
-    in_any_order = in_any_order or bool(
-        re.search(r"\\\{|^\s*\{|\\pm|=", gold) or _AND_OR.search(gold)
-    )
+    in_any_order = in_any_order or bool(_UNORDERED.search(gold) or _AND_OR.search(gold))
 
     # 2. Values without the names before them. With marks, their spelling is the same, or it is an
-    # equation the other way round.
+    # equation the other way round; for a row's answer that is not computed, no arithmetic is left.
     values = without_names(given, gold)
     if values is None:
         return Verdict(False)
     given, gold = values
-    if without_spaces(given) == without_spaces(gold):
-        return Verdict(True)
-    if has_marks(given) or has_marks(gold):
+    if has_marks(given) or has_marks(gold) or without_spaces(given) == without_spaces(gold):
         sides = without_spaces(given).split("=")
-        return Verdict(without_spaces(gold) == "=".join(reversed(sides)))
+        return Verdict(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
     if "=" not in gold and parse_number(gold):
         return Verdict(same_number(given, gold))
     if is_literal(gold) and not is_literal(given):
-        return Verdict(False)  # arithmetic that was not carried out
-
-    # 3. An inequality, against another one or against an interval.
-    relations = [bool(_RELATION.search(text)) for text in (given, gold)]
-    if any(relations):
-        other_letters = not letters(given) <= letters(gold)
-        if other_letters and (relations[1] or len(letters(given)) > 1):
-            return Verdict(False)
-        if all(relations):
-            joined, expected = (
-                ["".join(words) for words in _AND_OR.findall(text)] for text in (given, gold)
-            )
-            # a union is no intersection, and 3 < 4 is as true as 1 < 2
-            same_shape = joined == expected and letters(gold)
-            return Verdict(None, (gold, given)) if same_shape else Verdict(False)
-        if not tuple_brackets(gold if relations[0] else given):
-            return Verdict(False)
-        # math-verify takes an interval for an inequality, and not the other way round
-        return Verdict(None, (given, gold) if relations[0] else (gold, given))
-
-    # 4. The answer's own letters and brackets, and the order of a list.
-    if not letters(given) <= letters(gold) | {"e", "i"}:
         return Verdict(False)
-    if tuple_brackets(given) != tuple_brackets(gold):
+
+    # 3. The answer's own letters and brackets. An inequality may stand for an interval, in a letter
+    # of its own; x < 1 or x > 3 is not x < 1 and x > 3, and 3 < 4 is as true as 1 < 2.
+    others = letters(given) - letters(gold) - {"e", "i"}
+    relates, asked = (bool(_RELATION.search(text)) for text in (given, gold))
+    if relates != asked:
+        own_letter = relates and len(letters(given)) == 1
+        comparable = (own_letter or not others) and tuple_brackets(gold if relates else given)
+    else:
+        comparable = not others and tuple_brackets(given) == tuple_brackets(gold)
+    if relates and asked:
+        comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(letters(gold))
+    if not comparable:
         return Verdict(False)
+
+    # 4. The order of a list, and fractions that the row's answer has not reduced.
     fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold) if "," in gold else []
     if any(math.gcd(int(above), int(below)) > 1 for above, below in fractions):
-        return Verdict(False)  # the row's own 4/6 asks for a spelling
+        return Verdict(False)
     members = split_list(gold)
     ordered = len(members) > 1 and not members[0].startswith(("(", "["))
     if ordered and not in_any_order and r"\pm" not in given:
@@ -220,7 +209,7 @@ def is_literal(text: str) -> bool:
     >>> [is_literal(text) for text in (r"(1, \frac{1}{2})", "x > 3", "2+3", r"\sqrt{2}", "3y")]
     [True, True, False, False, False]
     """
-    text = _SHORT_FRACTION.sub(r"\1\2/\3\4", _AND_OR.sub(",", text))
+    text = _SHORT_FRACTION.sub(r"\1\2/\3\4", _AND_OR.sub(",", text)).replace(r"\infty", "0")
     pieces = [piece.strip() for piece in _SEPARATOR.split(text)]
     return all(
         not one or parse_number(one) or re.fullmatch("-?[a-df-hj-zA-Z]", one) for one in pieces
@@ -301,8 +290,8 @@ def has_marks(text: str) -> bool:
     """
     text = _AND_OR.sub(",", text)
     capitals = [letter for letter in letters(text) if letter.isupper()]
-    unknown = re.search(r"\\[a-zA-Z]", _KNOWN.sub("#", text))
-    return bool(unknown or len(capitals) > 1 or _SPELT.search(_COMMAND.sub("#", text)))
+    unknown = re.search(r"\\[a-zA-Z]", _KNOWN.sub("@", text))
+    return bool(unknown or len(capitals) > 1 or _SPELT.search(_COMMAND.sub("@", text)))
 
 
 def is_readable(text: str) -> bool:
@@ -317,7 +306,7 @@ def is_readable(text: str) -> bool:
     levels = depths(text)
     if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
         return False
-    words = _COMMAND.sub("#", _AND_OR.sub(",", text))
+    words = _COMMAND.sub("@", _AND_OR.sub(",", text))
     return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
 
 

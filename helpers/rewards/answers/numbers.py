@@ -75,7 +75,7 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|boxed)\s*\{([^{}]*)\}"), r" \1 "),
     (re.compile(r"(?<!\\)\$([^$]+)(?<!\\)\$"), r" \1 "),
     (re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
-    (re.compile(r"\\(?:[;:,! ]|left|right)|(?<=\w)~"), " "),
+    (re.compile(r"\\(?:[;:,! ]|left|right|displaystyle)|(?<=\w)~"), " "),
     (re.compile(r"\\([%$])"), r"\1"),
     (re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
     (re.compile(r"\s*/\s*\(\s*(\d+)\s*\)"), r"/\1"),
@@ -97,7 +97,7 @@ _SPELLINGS = [  # LaTeX, and what a keyboard would type
     (re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
     (re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),  # 0.1666...
     (re.compile(r"\^\{(-?\d)\}"), r"^\1"),  # m^{2}
-    (re.compile(r"^\s*[a-zA-Z]\s?(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
+    (re.compile(r"^\s*[a-zA-Z](?:\(\w+\)|_\w)?\s?(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
     (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
 _SCALES = {
@@ -133,7 +133,7 @@ _ONE_UNIT = (
     rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"
     r"(?:\s*\^-?\d)?(?![\w^])"
 )
-_UNIT = re.compile(
+UNIT = re.compile(
     rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}){{0,4}}"
 )
 
@@ -238,7 +238,7 @@ def _parsed(text: str) -> Number | None:
         named = _CURRENCIES.get(words.casefold().removesuffix("s"), words)
         if unit and words.startswith(("/", "per ")):
             unit += words  # $5 per hour
-        elif unit in ("", named) and (named in CURRENCY_SIGNS or _UNIT.fullmatch(named)):
+        elif unit in ("", named) and (named in CURRENCY_SIGNS or UNIT.fullmatch(named)):
             unit = named  # $42 dollars names it twice
         else:
             return None

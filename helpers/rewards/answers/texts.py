@@ -35,7 +35,7 @@ _BOXES = (
     ("*", "*"),
     ("`", "`"),
 )
-_OPEN_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|(\w)(?!\w))")  # `\fbox{`, `\boxed {`, `\boxed 5`
+_OPEN_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|([\w.]+))")  # `\fbox{`, `\boxed {`, `\boxed 5`
 _INVISIBLE = dict.fromkeys([*range(0x200B, 0x2010), *range(0x202A, 0x202F), 0x2060, 0xFEFF, 0xAD])
 # What Unicode's compatibility form (NFKC) leaves apart and a keyboard has one key for.
 _KEYS = {

@@ -17,16 +17,19 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 
-# Of processor time, for one judgement; an honest one takes 5 to 50 ms.
+# Seconds of processor time. An honest judgement takes 5 to 50 ms, and some 300. What one takes
+# beyond the first comes out of a batch's budget, of which it gets half; the rest is not judged once
+# that is spent.
+_FREE_SECONDS = 0.02
+_BATCH_SECONDS = 1.0
+_ROW_SECONDS = 0.01  # more for each row
 _LEAST_SECONDS = 0.1
-# What the judgements of one batch that come to nothing may cost a worker: each gets half of what is
-# left, and once nothing is, the rest of the batch is not judged.
-_WASTED_SECONDS = 1.5
 _GRACE = 0.2  # seconds more, then the kernel ends the worker, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
@@ -90,7 +93,7 @@ class Worker:
     def scores_of(self, rows: list[tuple]) -> dict[tuple, float | None]:
         """Return the score of each row, None where there was none in time."""
         scores = dict.fromkeys(rows)
-        left = _WASTED_SECONDS
+        left = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
         with self.lock:
             for row in rows:
                 if left <= 0:
@@ -109,12 +112,11 @@ class Worker:
                     self.process.stdin.flush()
                 line = self.next_line(_GIVEN_UP_AFTER)
                 if line:
-                    scores[row] = json.loads(line)
+                    scores[row], used = json.loads(line)
+                    left -= max(0.0, used - _FREE_SECONDS)
                 else:  # the judgement has cost the worker its process
                     self.start()
-                    left = 0
-                if scores[row] is None:
-                    left -= seconds
+                    break
         return scores
 
     def start(self) -> None:
@@ -179,6 +181,7 @@ def serve(kind: str) -> None:
 
     for line in sys.stdin:
         seconds, row = json.loads(line)
+        began = time.process_time()
         try:
             try:
                 set_timers(seconds)
@@ -190,7 +193,7 @@ def serve(kind: str) -> None:
         # whatever a completion did to the parser, or had a verifier do, it is no right answer
         except (Exception, SystemExit):
             score = 0.0
-        print(json.dumps(score), file=replies, flush=True)
+        print(json.dumps([score, time.process_time() - began]), file=replies, flush=True)
 
 
 def set_timers(seconds: float) -> None:
@@ -237,6 +240,7 @@ def judge_equal(gold: str, given: str) -> float:
         list(said),
         float_rounding=6 + leading_zeros,
         numeric_precision=15 + leading_zeros,
+        allow_set_relation_comp=True,
         timeout_seconds=None,
     )
     return float(found and all(map(same_equation, wanted, said)))
