@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
-from helpers.rewards.answers.kinds import quick_verdict
+from helpers.rewards.answers.kinds import vote_of
 from helpers.rewards.correctness import correctness_reward, judged_answer
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.structure import format_reward
@@ -122,15 +122,14 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'
     """
-    voters: dict[str, list[str]] = {}  # the completions, by the answer as it was first given
+    voters: dict[str, list[str]] = {}  # the completions, by what their answers have in common
     winner = ""
     most = 0
     for completion in completions:
         given = judged_answer(completion, tags)
         if not given:
             continue
-        equal = (known for known in voters if given == known or quick_verdict(given, known))
-        group = voters.setdefault(next(equal, given), [])
+        group = voters.setdefault(vote_of(given), [])
         group.append(completion)
         if len(group) > most:
             winner = group[0]

@@ -15,12 +15,20 @@ from itertools import combinations
 from rapidfuzz.distance import Levenshtein
 
 from helpers.rewards.answers import workers
-from helpers.rewards.answers.kinds import KINDS, NAMES, checked, compare_answers, quick_verdict
+from helpers.rewards.answers.kinds import (
+    KINDS,
+    NAMES,
+    checked,
+    compare_answers,
+    quick_verdict,
+    settle,
+)
 from helpers.rewards.answers.mathematics import Verdict
 from helpers.rewards.answers.numbers import Number, parse_number
+from helpers.rewards.answers.texts import LONGEST
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_MOST_BLOCKS = 8  # more answer blocks than this are no answer, and comparing every two would cost
+_MOST_BLOCKS = 8  # more than this, or long ones, are no answer, and comparing every two would cost
 _LONGEST_TEXT = 10_000  # characters that fuzzy_match_reward and task_reward read of an answer
 # What runs code in Python, reads the row beside it, or leads to either.
 _RUNS_CODE = re.compile(
@@ -59,7 +67,9 @@ def correctness_reward(
 
     # 1. The kind of each row, None where nothing says it.
     if kind is None or isinstance(kind, str):
-        kinds = [kind and checked(kind)] * rows
+        if kind:
+            checked(kind)
+        kinds = [kind] * rows
     else:
         foreign = [name for name in kind if isinstance(name, str) and name and name not in NAMES]
         if foreign:
@@ -69,7 +79,7 @@ def correctness_reward(
                 f"{', '.join(KINDS)}.",
                 stacklevel=2,
             )
-        kinds = [NAMES.get(str(name)) for name in kind]
+        kinds = [name if name in NAMES else None for name in map(str, kind)]
 
     # 2. What can be told at once: nearly all.
     verdicts = []
@@ -79,13 +89,8 @@ def correctness_reward(
         verdicts.append(compare_answers(given, gold, asked, said) if given else Verdict(False))
 
     # 3. The rest in one batch, by math-verify.
-    pairs = [verdict.pair for verdict in verdicts if verdict.right is None]
-    computed = dict(zip(pairs, workers.are_equal(pairs), strict=True))
-    scores = []
-    for gold, (right, pair) in zip(golds, verdicts, strict=True):
-        earned = float(computed[pair] if right is None else right)
-        scores.append(None if gold is None else earned)
-    return scores
+    earned = map(float, settle(verdicts))
+    return [None if gold is None else score for gold, score in zip(golds, earned, strict=True)]
 
 
 def exact_match_reward(
@@ -211,10 +216,11 @@ def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | N
     block, or where blocks disagree.
     """
     blocks = tags.answer_blocks(completion_text(completion))
-    if not blocks or len(blocks) > _MOST_BLOCKS:
+    distinct = list(dict.fromkeys(blocks))
+    if len(distinct) > 1 and (len(blocks) > _MOST_BLOCKS or len("".join(blocks)) > LONGEST):
         return None
-    agree = all(quick_verdict(a, b) for a, b in combinations(dict.fromkeys(blocks), 2))
-    return blocks[-1] if agree else None
+    agree = all(quick_verdict(one, other) for one, other in combinations(distinct, 2))
+    return blocks[-1] if blocks and agree else None
 
 
 def _scored(

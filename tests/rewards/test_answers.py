@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.rewards.answers import choices, exact, kinds, mathematics, numbers, texts
+from helpers.rewards.answers import kinds, labels, mathematics, numbers, texts
 from helpers.rewards.answers.kinds import kind_of, quick_verdict, same_answer
 from helpers.rewards.correctness import correctness_reward
 from helpers.tags import THINK_ANSWER
@@ -124,8 +124,18 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         ("7", "7", "What is 7 + 0?", None, True),
         ("-7", "-7", "What is -7 + 0", None, True),
         ("1/2", "1/2", "Which is larger, 1/2 or 1/3?", None, True),
-        ("1/2", "0.5", "1/2 cup", None, True),
         ("3/6", "0.5", "Halve 1", None, True),
+        # a change of form is asked for: the row's own spelling is the answer
+        ("7/20", "0.35", "Write 7/20 as a decimal.", None, False),
+        (".35", "0.35", "Write 7/20 as a decimal.", None, True),
+        ("35%", "0.35", "Write 7/20 as a decimal.", None, False),
+        ("12/16", "3/4", "Simplify 6/8.", None, False),
+        (r"\frac{3}{4}", "3/4", "Simplify 6/8.", None, True),
+        ("20%", "20", "How much is 20% of 100?", None, True),
+        ("$1,000", "1000", "She has 1,000 dollars and keeps all.", None, True),
+        ("x²+5x+6", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
+        ("6 + 5x + x^2", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
+        ("(3+x)(x+2)", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, None),
         ("x^2", "x^2", "Which is even, x^2 or x^3?", None, True),
         ("Paris", "Paris", "Paris or London?", None, True),
         ("The final answer is: 12", "12", "Is it 12?", None, True),
@@ -182,13 +192,12 @@ def test_a_long_text_is_compared_as_it_is(kind):
 
 # --- The kinds: the examples in their files ------------------------------------------------------
 
-FILES = dict(zip(kinds.KINDS, (numbers, mathematics, choices, exact, texts), strict=True))
-
-
+CHOICE, _, EXACT = labels.__doc__.partition("\nExact: ")
+PAGES = (numbers.__doc__, mathematics.__doc__, CHOICE, EXACT, texts.__doc__)
 EXAMPLES = [
     (kind, *example)
-    for kind, module in FILES.items()
-    for example in re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", module.__doc__)
+    for kind, page in zip(kinds.KINDS, PAGES, strict=True)
+    for example in re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", page)
 ]
 
 
@@ -238,10 +247,22 @@ def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
 # --- No kind is said ------------------------------------------------------------------------------
 
 SHOWN = {
-    "number": ["42", "1,000.50", "$5", "18 dollars", "50%", "1/3", "033", r"\frac{1}{2}"],
+    "number": [
+        "42",
+        "90°",
+        r"90^\circ",
+        "1,000.50",
+        "$5",
+        "18 dollars",
+        "50%",
+        "1/3",
+        "033",
+        r"\frac{1}{2}",
+    ],
     "mathematics": [
         *("x+1", "x^2", r"\sqrt{2}", "[0, ∞)", "y = 3", "x > 2", "3·x", r"2\pi", "n-1"),
         *("$1$ and $2$", "(p,q)=(3,2)", "$|AB|=1$", "3 + 4i", r"x \in A"),
+        *("(1, 2)", "[0,1)", "3, -3", "5,6", "2 and 5", "pi", "sqrt(2)", "x != 3", "52_8"),
     ],
     "text": [
         *("Paris", "5 km", "B", "2024-01-02", "5-10", "1-0", "10.0.0.1", "7:32", "H2O", "02134"),
@@ -258,7 +279,7 @@ SHOWN = {
             "nan",
             "12 mm/s",
         ),
-        *("the sum of 2 + 3", "and/or", "555-1234", "1920x1080", "$5 and $10", "e-mail"),
+        *("the sum of 2 + 3", "and/or", "555-1234", "1920x1080", "e-mail"),
     ],
 }
 
@@ -279,11 +300,11 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
         ({"answer": "(B)"}, "text", "choice"),
         ({"answer": "v1.2.3"}, "text", "exact"),
         ({"answer": "5 red apples"}, "text", None),
-        ({"answer": "12,0"}, "text", "decimal comma"),
-        ({"answer": "-1.234,56"}, "text", "decimal comma"),
+        ({"answer": "12,0"}, "mathematics", "decimal comma"),
+        ({"answer": "-1.234,56"}, "mathematics", "decimal comma"),
         ({"answer": "12,0", "kind": "text"}, "text", None),
         ({"answer": "1,234"}, "number", None),
-        ({"answer": "1, 2"}, "text", None),
+        ({"answer": "1, 2"}, "mathematics", None),
         ({"answer": "Paris"}, "text", None),
         ({"answer": "42"}, "number", None),
         ({"answer": "x+1"}, "mathematics", None),
@@ -295,11 +316,12 @@ def test_what_a_row_is_judged_as_and_what_it_looks_like(row, judged, looks):
 
 
 def test_a_survey_says_how_many_answers_of_each_kind_there_are():
-    answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "12,0", "4"]
+    answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "12,0", "3, 4", "4"]
     found = kinds.survey({"answer": answer} for answer in answers)
     assert {kind: entry["rows"] for kind, entry in found["answer_kinds"].items()} == {
         "number": 16,
-        "text": 4,
+        "text": 3,
+        "mathematics": 2,
     }
     assert len(set(found["answer_kinds"]["number"]["examples"])) == 10
     assert found["answer_hints"] == {

@@ -5,49 +5,54 @@ number where it parses as one, mathematics where it is clearly LaTeX or an expre
 text. Each kind's file begins with examples of what is the same and what is not.
 """
 
-import math
 import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from helpers.rewards.answers import choices, exact, mathematics, numbers, texts, workers
+from helpers.rewards.answers import labels, mathematics, numbers, texts, workers
 from helpers.rewards.answers.mathematics import Verdict
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.spelling import LONGEST, plain, unboxed
+from helpers.rewards.answers.texts import LONGEST, plain, typed
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
-# A kind by its name, or by a former name.
-NAMES = {kind: kind for kind in KINDS} | {
-    "set": "mathematics",
-    "token": "exact",
-    "formula": "exact",
-}
+NAMES = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
-_MATHS_SIGN = re.compile(r"\\[a-zA-Z]{2,}|[_^]\{|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$")
+_MATHS_SIGN = re.compile(
+    r"\\[a-zA-Z]{2,}|[_^]\{|\d_\d|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$|\bsqrt\b|\bpi\b|[\d)]!"
+    r"|(?i:^no (?:real )?solutions?\W*$)"
+)
 _OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
-_CODE = re.compile(r"==|!=|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|\w_\w{2,}")
-_UNFINISHED = re.compile(
-    r"[+*/×÷·!^|√]|(?<=[\w})])\s*-|\\(?!boxed|text|[,%$])|\d\s(?:dozen|\w+illion)"
-)
-_NOTATION = re.compile(r"\s|\\(?:left|right)|[\\{}()$]")
+_CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
 _LEAD = re.compile(
-    r"(?:so\s+|thus,?\s+)?(?:the\s+)?(?:final\s+|correct\s+)?answer\s+is:?\s+(?=\S)", re.IGNORECASE
+    r"\*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?"
+    r"answer\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)|(?:####|≈|\\approx\b|=)\s*(?=[^\s=])",
+    re.IGNORECASE,
 )
+# A question that asks for solutions, whose order is free.
+_SOLUTIONS = re.compile(
+    r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
+)
+# What is between the expressions of a question: words that are no functions, units and marks.
+_WORDS = re.compile(
+    r"(?<![\\a-zA-Z])(?!(?:sqrt|sin|cos|tan|log|ln|exp|pi|dozen|[a-z]{1,8}illion)\b)"
+    r"(?:[a-zA-Z]{3,}|is|of|to|as|in|on|at|by|an|if|it|or|be|do|we|he|me)(?![a-zA-Z])"
+    r"|[?;:$]|\\[()\[\]]|[.,](?!\d)"
+)
+_MOST_EXPRESSIONS = 4  # of a question, that math-verify compares with the row's answer
 
 
 def same_answer(given: str, gold: str, question: str = "", kind: str | None = None) -> bool:
     """Return whether an answer means what the row's answer means, judged by a kind of `KINDS`, or
     by the one that the row's answer shows.
 
-    An expression copied from the `question` is no answer. ValueError for an unknown `kind`.
+    An expression of the `question`, respelt, is no answer. ValueError for an unknown `kind`.
 
     >>> same_answer("$1,000", "1000.0"), same_answer("1/2", "50%"), same_answer("", "")
     (True, True, False)
     >>> same_answer("3.1", "3.10"), same_answer("3.1", "3.10", kind="text")
     (True, False)
     """
-    right, pair = compare_answers(given, gold, question, kind)
-    return workers.are_equal([pair])[0] if right is None else right
+    return settle([compare_answers(given, gold, question, kind)])[0]
 
 
 def quick_verdict(
@@ -57,41 +62,100 @@ def quick_verdict(
     return compare_answers(given, gold, question, kind).right
 
 
+def settle(verdicts: list[Verdict]) -> list[bool]:
+    """Return whether each answer is right, those that math-verify has to judge in one batch."""
+    open_ones = [verdict for verdict in verdicts if verdict.right is None]
+    pairs = [pair for verdict in open_ones for pair in (verdict.pair, *verdict.unless)]
+    equal = dict(zip(pairs, workers.are_equal(pairs), strict=True))
+    return [
+        equal[pair] and not any(equal[other] for other in unless) if right is None else right
+        for right, pair, unless in verdicts
+    ]
+
+
 def compare_answers(given: str, gold: str, question: str = "", kind: str | None = None) -> Verdict:
-    """Return the verdict where it can be told at once; else the pair that math-verify judges."""
+    """Return the verdict where it can be told at once; else the pairs that math-verify judges."""
     if given == gold:
         return Verdict(given.strip() != "")
     if len(given) > LONGEST or len(gold) > LONGEST:
         return Verdict(given.strip() == gold.strip())
     kind = checked(kind) if kind else kind_of(gold)
-    if given[:1].isalpha():
-        given = _LEAD.sub("", given, count=1)  # `The answer is 5` is 5
-    if question and kind in ("number", "mathematics") and is_handed_back(given, gold, question):
-        return Verdict(False)
-    if kind == "mathematics":
-        return mathematics.compare_expressions(given, gold)
-    if kind == "number" and parse_number(gold) is not None:
-        return Verdict(numbers.same_number(given, gold))
+    if _LEAD.match(given):
+        given = _LEAD.sub("", given, count=1)
+    if kind in ("mathematics", "set") or (kind == "number" and parse_number(gold) is not None):
+        if kind == "number":
+            verdict = Verdict(numbers.same_number(given, gold))
+        else:
+            in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
+            verdict = mathematics.compare_expressions(given, gold, in_any_order)
+        wrong = verdict.right is False
+        return verdict if wrong or not question else in_asked_form(verdict, given, gold, question)
     if kind == "choice":
-        return Verdict(choices.same_choice(given, gold))
+        return Verdict(labels.same_choice(given, gold))
     if kind == "exact":
-        return Verdict(exact.same_code(given, gold))
+        return Verdict(labels.same_code(given, gold))
     return Verdict(texts.same_text(given, gold))
 
 
-def is_handed_back(given: str, gold: str, question: str) -> bool:
-    """Return whether an answer hands the task back: an expression of the question's, or a division
-    that comes out even.
+def vote_of(given: str) -> str:
+    """Return what two answers have in common if they are one vote: the value of a number, or the
+    words of a text. `5%` is a vote for 0.05, whatever was answered before it.
+
+    >>> vote_of("$42.0"), vote_of("5%"), vote_of("Paris.")
+    ('42', '1/20', 'paris')
     """
-    if given.isalnum() or texts.same_text(given, gold):
-        return False
     number = parse_number(given)
-    if number is not None and number.places is None and number.value.denominator == 1:
-        return True
-    fraction = re.fullmatch(r"-?(\d+)\s?/\s?(\d+)", plain(given))
-    reduced = fraction and math.gcd(*map(int, fraction.groups())) == 1
-    copied = _NOTATION.sub("", unboxed(given).removesuffix(".")) in _NOTATION.sub("", question)
-    return bool(copied and not reduced and _UNFINISHED.search(given))
+    words = texts.words_of(given)
+    if number is not None:
+        return str(number.value)
+    return words if texts.case_counts(words) else words.casefold()
+
+
+def in_asked_form(verdict: Verdict, given: str, gold: str, question: str) -> Verdict:
+    """Return the verdict on an answer, beside the question; wrong if it hands the task back.
+
+    Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
+    decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
+    digits, or the terms and factors, of the row's, in any order.
+    """
+    shown = {terms_of(one): one for one in expressions_of(question)}
+    if terms_of(given) == terms_of(gold) or terms_of(gold) in shown:
+        return verdict
+    number = parse_number(given)
+    if terms_of(given) in shown or (number and number.form and number.value.denominator == 1):
+        return Verdict(False)  # copied, or a division that comes out even
+    unless = []
+    for one in list(shown.values())[:_MOST_EXPRESSIONS]:
+        # an equation with one unknown is a task to solve
+        if "=" not in one or len(mathematics.letters(gold)) > 1:
+            unless.append(mathematics.compare_expressions(one, gold))
+    if any(other.right for other in unless):
+        return Verdict(False)
+    return verdict._replace(unless=tuple(other.pair for other in unless if other.pair))
+
+
+def terms_of(text: str) -> str:
+    """Return what two spellings of one form share: a number's value and how it is written, or the
+    characters of an expression without their order.
+
+    >>> terms_of("$0.50") == terms_of(".5") != terms_of("1/2"), terms_of("b+a") == terms_of("a + b")
+    (True, True)
+    """
+    number = parse_number(text)
+    if number is not None:
+        return f"{number.value} {number.form}"
+    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", mathematics.latex(plain(text)))))
+
+
+@lru_cache(maxsize=1 << 12)
+def expressions_of(question: str) -> list[str]:
+    """Return what is between the words of a question.
+
+    >>> expressions_of("Write 7/20 as a decimal, and factor $x^2 + 5x$.")
+    ['7/20', 'x^2 + 5x']
+    """
+    pieces = (piece.strip() for piece in _WORDS.split(typed(question)))
+    return [piece for piece in pieces if len(piece) > 1 or piece.isdigit()]
 
 
 @lru_cache(maxsize=1 << 16)
@@ -105,13 +169,18 @@ def kind_of(gold: str) -> str:
     """
     number = parse_number(gold)
     if number is not None and "=" not in gold:
-        bare = not number.unit or number.unit in numbers.CURRENCY_SIGNS
+        bare = number.unit in numbers.CURRENCY_SIGNS + "°" or "\\" in gold
         even = number.places is None and number.value.denominator == 1  # 50/50 is no fraction
         return "number" if bare and not even and not re.match(r"0\d{4}", gold) else "text"
     text = plain(gold)
-    if _CODE.search(text) or not mathematics.is_readable(mathematics.latex(text)):
+    spelt = mathematics.latex(text)
+    if _CODE.search(text) or not mathematics.is_readable(spelt):
         return "text"
-    letters = mathematics.letters(mathematics.latex(text))
+    letters = mathematics.letters(spelt)
+    # A list, a tuple or an interval of numbers.
+    holds_comma = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
+    if holds_comma and not letters and mathematics.is_literal(spelt):
+        return "mathematics"
     # Digits with a dash or a slash are dates, scores and ranges; capitals alone are names.
     operation = _OPERATION.search(text) and (
         any(map(str.islower, letters)) or re.search(r"\d\s*[+*]|[+*]\s*\d", text)
@@ -123,17 +192,17 @@ def kind_of_row(row: dict) -> str:
     """Return the kind that a row of data is judged by: its own `kind` where that is one, else that
     of its `answer`.
     """
-    return NAMES.get(str(row.get("kind"))) or kind_of(row["answer"])
+    return row["kind"] if row.get("kind") in NAMES else kind_of(row["answer"])
 
 
 def checked(kind: str) -> str:
-    """Return the kind of this name, or of a former name; ValueError where there is none."""
+    """Return the kind; ValueError where there is none of this name."""
     if kind not in NAMES:
         raise ValueError(
             f"kind={kind!r} is not a kind of answer. Known: {', '.join(KINDS)}; without one, an "
             "answer is a number, mathematics or text."
         )
-    return NAMES[kind]
+    return kind
 
 
 def looks_like(row: dict) -> str | None:
@@ -144,16 +213,16 @@ def looks_like(row: dict) -> str | None:
     ['number', 'choice', 'exact', 'decimal comma', None]
     """
     gold = row["answer"]
-    if isinstance(row.get("kind"), str) or kind_of(gold) != "text":
-        return None
-    if re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
-        return "decimal comma"
-    if choices.split_option(gold)[0]:
-        return "choice"
+    kind = kind_of(gold)
     number = parse_number(gold)
-    if number is not None and number.unit:
-        return "number"
-    return "exact" if re.fullmatch(r"\S*\d\S*", gold) else None
+    looks = {
+        "decimal comma": kind != "number" and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold),
+        "choice": kind == "text" and labels.split_option(gold)[0],
+        "number": kind == "text" and number is not None and number.unit,
+        "exact": kind == "text" and re.fullmatch(r"\S*\d\S*", gold),
+    }
+    declared = isinstance(row.get("kind"), str)
+    return None if declared else next((name for name, so in looks.items() if so), None)
 
 
 def survey(rows: Iterable[dict]) -> dict[str, dict]:

@@ -1,34 +1,39 @@
 r"""Mathematics: equal expressions, equations, intervals, sets, tuples and lists of solutions, as
 math-verify finds.
 
-A name before a value may be left out. What math-verify does not respect is decided here: an answer
-that is a chain of steps, the brackets of a set and of a tuple, an answer's own letters, and marks
-such as primes, with which the spelling must be the same.
+What math-verify does not respect is decided here: an answer that is a chain of steps or arithmetic
+that was not carried out, the order of a list, the brackets of a set and of a tuple, an answer's own
+letters, and marks such as primes, with which the spelling must be the same. A name before a value
+may be left out. A list has no order where the row's answer has braces, `and`, `or`, `±` or names,
+where its members are tuples, and where the kind is said as `set`.
 
 - `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `2√3` = `2\sqrt{3}`,
-  `x**2` = `x²`, `0.5` = `\frac12`
+  `x**2` = `x²`, `0.5` = `\frac12`, `\sqrt{8}/2` = `sqrt(2)`, `1+2\mathrm{i}` = `1+2i`
 - `3` = `y=3`, `x = \sqrt{2}` = `\sqrt{2}`, `(3,2)` = `(p,q)=(3,2)`, `7:32` = `S_{MBCN}:S=7:32`,
-  `5 \geq x` = `x \leq 5`
+  `5 \geq x` = `x \leq 5`, `x = \boxed{3}` = `3`
 - `\{2, 1\}` = `\{1,2\}`, `x = 3 or x = 2` = `x=2, x=3`, `\{1,2,3\}` = `$1$ and $2$ and $3$`,
   `(1,4.5)` = `(1,\frac{9}{2})`
 - `(0,1) ∪ (1,2)` = `(0,1)\cup(1,2)`, `(2,1),(1,2)` = `(1,2),(2,1)`, `-3, 3` = `\pm 3`,
-  `(3, ∞)` = `x > 3`
+  `(3, ∞)` = `x > 3`, `\mathbb{R}` = `(-\infty,\infty)`
 - `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `x > 1` ≠ `x \geq 1`, `x = 5+5+1 = 11` ≠ `x = 11`,
-  `2x = 6` ≠ `x = 3`
+  `2x = 6` ≠ `x = 3`, `x = \ln(e^{40})` ≠ `x = 40`, `(1, 1+1)` ≠ `(1, 2)`
 - `(1,2)` ≠ `\{1,2\}`, `(2,1)` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`,
-  `\{1\}` ≠ `\{1,2\}`, `2, 3` ≠ `2`
-- `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`
+  `\{1\}` ≠ `\{1,2\}`, `2, 3` ≠ `2`, `3, 2, 1` ≠ `1, 2, 3`
+- `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`,
+  `x \not= \sqrt{2}` ≠ `x = \sqrt{2}`, `3 < 4` ≠ `1 < 2`, `3` ≠ `3R^2`
 - `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `40+2` ≠ `42`, `5 km` ≠ `5 m`, `4 2x` ≠ `8x`,
-  `\boxed{1}\boxed{2}` ≠ `12`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
+  `\boxed{1}\boxed{2}` ≠ `12`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`,
+  `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
 """
 
+import math
 import re
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
-from helpers.rewards.answers.numbers import parse_number, same_number
-from helpers.rewards.answers.spelling import depths, plain
+from helpers.rewards.answers.numbers import UNIT, parse_number, same_number
+from helpers.rewards.answers.texts import depths, plain
 
 _LONGEST = 300
 _DEEPEST = 25  # nested braces or brackets; nobody's answer is deeper, a bomb is
@@ -53,6 +58,8 @@ _LATEX = {
     "+/-": r"\pm ",
     "≈": "=",
     r"\approx": "=",
+    r"\leqslant": r"\leq ",
+    r"\geqslant": r"\geq ",
     ";": ",",
     r"\$": "",
     "$": "",
@@ -60,7 +67,11 @@ _LATEX = {
     r"\tfrac": r"\frac",
     r"\cfrac": r"\frac",
     r"\quad": " ",
+    r"\overline": r"\bar",
     r"\mathrm{d}": "d",
+    r"\mathrm{i}": "i",
+    r"\mathrm{e}": "e",
+    r"\text{i}": "i",
     "Δ": r"\Delta ",
     "Ω": r"\Omega ",
     "α": r"\alpha ",
@@ -77,108 +88,132 @@ _LATEX = {
     "φ": r"\phi ",
     "ω": r"\omega ",
 }
-_FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|arcsin|arccos|arctan|pi"
+_FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
 _SPELLINGS = [
-    (re.compile(r"\\(?:left|right)(?![a-zA-Z])"), ""),
+    (re.compile(r"\\text\s*\{\s*(and|or)\s*\}"), r" \1 "),
+    (re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|(?<!\\)\\[!,;: ]"), " "),
     (re.compile(r"√\s*\(([^()]*)\)|\\?\bsqrt\s*\(([^()]*)\)"), r"\\sqrt{\1\2}"),
-    (re.compile(r"√\s*(\d+|[a-zA-Z])"), r"\\sqrt{\1}"),
+    (re.compile(r"√\s*(\d+|[a-zA-Z])|(?<![a-zA-Z\\])sqrt\s*(\d+)"), r"\\sqrt{\1\2}"),
     (re.compile(r"\^(-?\d{2,})"), r"^{\1}"),  # a keyboard's x^12
     (re.compile(rf"(?<![a-zA-Z\\])({_FUNCTIONS})(?![a-zA-Z])"), r"\\\1 "),
     (re.compile(r"(?<![a-zA-Z\\])(?:infinity|inf)(?![a-zA-Z])"), r"\\infty "),
-    (re.compile(r"(?i)no solutions?|(?:the )?empty set|\\varnothing"), r"\\emptyset "),
+    (re.compile(r"(?i)no (?:real )?solutions?|(?:the )?empty set|\\varnothing"), r"\\emptyset "),
+    (re.compile(r"(?i)(?:all )?real numbers|\\mathbb\{R\}"), r"(-\\infty,\\infty)"),
     (re.compile(r"(?<=[)\]}])\s*U\s*(?=[(\[{\\])"), r"\\cup "),
+    (re.compile(r"(?<=\})\s*\\boxed"), r" # \\boxed"),  # two answers, and no product
     (re.compile(r"\\boxed\s*\{([^{}]*)\}"), r"\1"),
     (re.compile(r"\\boxed\s*(?=\{)"), ""),
     (re.compile(r"^\s*[a-zA-Z]\s*\\in(?![a-zA-Z])"), ""),  # of x \in [1,2]
 ]
-_AND_OR = re.compile(r"\\text\s*\{\s*(and|or)\s*\}|(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
-_BOX_BESIDE_BOX = re.compile(r"\}\s*\\boxed")  # a product to LaTeX, and two answers to who wrote it
+_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
+_UNORDERED = re.compile(r"\\\{|^\s*\{|\\pm|=")
+_UNIT_BEHIND = re.compile(
+    rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
+)
 _INNERMOST = re.compile(r"[{\[(][^{}\[\]()]*[}\])]")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
-_PROSE = re.compile(r"[a-z]{3,}|__")
-_TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d|\d_")  # 4 2, x2, 4_5
-_OPERATOR = re.compile(
-    r"[+/!|]|--|(?<=[\w})])\s*-|\\(?:times|cdot|div|pm|binom|lfloor|lceil|max|min|sum|prod)"
+_PROSE = re.compile(r"[a-z]{3,}|__|#")
+_TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")  # 4 2, x2
+# What would cost a parser minutes: towers of powers, large exponents, factorials, sums.
+_BOMB = re.compile(
+    r"\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?\d\d\d|\d\d!|!\s*!|\\(?:sum|prod|int|lim)|binom.*\d\d"
 )
 # What stands left of an equals sign is a name, and no expression: y, f(x), |AB|, (p,q), V_1:V_2.
 _NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
-# math-verify drops these, or computes with the letters in them.
-_MARK = re.compile(
-    r"\\(?:prime|partial|nabla|vec|mathbf|boldsymbol|top|dagger|int|text|equiv|[pb]?mod"
-    r"|su[bp]set(?:eq)?|notin)(?![a-zA-Z])"
+# The commands that math-verify reads for what they are; others it drops, or takes for variables.
+_KNOWN = re.compile(
+    rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
+    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{_FUNCTIONS}|sinh|cosh|tanh"
+    r"|(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
+    r"|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))(?![a-zA-Z])"
 )
-# A prime, a fraction of two differentials, an index of code, a remainder of code.
-_SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!")
+# A prime, a fraction of two differentials, an index of code, a remainder of code, a number's base.
+_SPELT = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_")
+_SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))")
+_SEPARATOR = re.compile(rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION.pattern}")
 
 
 class Verdict(NamedTuple):
     """A verdict. right: None where math-verify has to compare `pair`, the row's answer and the
-    given one in LaTeX.
+    given one in LaTeX; the answer is then right if these are equal, and no pair of `unless` is.
     """
 
     right: bool | None
     pair: tuple[str, str] | None = None
+    unless: tuple[tuple[str, str], ...] = ()
 
 
 @lru_cache(maxsize=1 << 14)
-def compare_expressions(given: str, gold: str) -> Verdict:
+def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Verdict:
     """Return the verdict where math-verify would err or is not needed; else the pair it judges.
 
     >>> compare_expressions("x=3", "y=3").right, compare_expressions("x + 1", "1+x").pair
     (False, ('1+x', 'x + 1'))
     """
     # 1. Plain numbers, the same spelling, and what nobody should parse.
-    if _BOX_BESIDE_BOX.search(given):
-        return Verdict(False)
     given, gold = (plain(text).removesuffix(".") for text in (given, gold))
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
         return Verdict(same_number(given, gold))
-    given = latex(given)
+    given = latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
     gold = latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Verdict(True)
-    if not is_readable(given):
+    if not is_readable(given) or (_BOMB.search(given) and not _BOMB.search(gold)):
         return Verdict(False)
+    in_any_order = in_any_order or bool(_UNORDERED.search(gold) or _AND_OR.search(gold))
 
-    # 2. An inequality, against another one or against an interval.
-    given_relates, gold_relates = (bool(_RELATION.search(text)) for text in (given, gold))
-    if given_relates or gold_relates:
-        other_letters = not letters(given) <= letters(gold)
-        if other_letters and (gold_relates or len(letters(given)) > 1):
-            return Verdict(False)
-        if given_relates and gold_relates:
-            joined, expected = (
-                ["".join(words) for words in _AND_OR.findall(text)] for text in (given, gold)
-            )
-            # a union is no intersection
-            return Verdict(None, (gold, given)) if joined == expected else Verdict(False)
-        if not tuple_brackets(gold if given_relates else given):
-            return Verdict(False)
-        # math-verify takes an interval for an inequality, and not the other way round
-        return Verdict(None, (given, gold) if given_relates else (gold, given))
-
-    # 3. Values without the names before them, in the answer's own letters.
+    # 2. Values without the names before them. With marks, their spelling is the same, or it is an
+    # equation the other way round; for a row's answer that is not computed, no arithmetic is left.
     values = without_names(given, gold)
     if values is None:
         return Verdict(False)
     given, gold = values
-    if not letters(given) <= letters(gold) | {"e", "i"}:
-        return Verdict(False)
-    if without_spaces(given) == without_spaces(gold):
-        return Verdict(True)
-
-    # 4. What math-verify would pass over: marks, brackets, arithmetic that was not carried out.
-    if has_marks(given) or has_marks(gold):
+    if has_marks(given) or has_marks(gold) or without_spaces(given) == without_spaces(gold):
         sides = without_spaces(given).split("=")
-        return Verdict(without_spaces(gold) == "=".join(reversed(sides)))
-    if tuple_brackets(given) != tuple_brackets(gold):
-        return Verdict(False)
-    if parse_number(given) and parse_number(gold):
+        return Verdict(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
+    if "=" not in gold and parse_number(gold):
         return Verdict(same_number(given, gold))
-    if parse_number(gold) and _OPERATOR.search(given):
+    if is_literal(gold) and not is_literal(given):
         return Verdict(False)
+
+    # 3. The answer's own letters and brackets. An inequality may stand for an interval, in a letter
+    # of its own; x < 1 or x > 3 is not x < 1 and x > 3, and 3 < 4 is as true as 1 < 2.
+    others = letters(given) - letters(gold) - {"e", "i"}
+    relates, asked = (bool(_RELATION.search(text)) for text in (given, gold))
+    if relates != asked:
+        own_letter = relates and len(letters(given)) == 1
+        comparable = (own_letter or not others) and tuple_brackets(gold if relates else given)
+    else:
+        comparable = not others and tuple_brackets(given) == tuple_brackets(gold)
+    if relates and asked:
+        comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(letters(gold))
+    if not comparable:
+        return Verdict(False)
+
+    # 4. The order of a list, and fractions that the row's answer has not reduced.
+    fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold) if "," in gold else []
+    if any(math.gcd(int(above), int(below)) > 1 for above, below in fractions):
+        return Verdict(False)
+    members = split_list(gold)
+    ordered = len(members) > 1 and not members[0].startswith(("(", "["))
+    if ordered and not in_any_order and r"\pm" not in given:
+        given = f"({', '.join(split_list(given))})"
+        gold = f"({', '.join(members)})"
     return Verdict(None, (gold, given))
+
+
+def is_literal(text: str) -> bool:
+    r"""Return whether nothing is left to compute: numbers, single letters, and what holds them.
+
+    >>> [is_literal(text) for text in (r"(1, \frac{1}{2})", "x > 3", "2+3", r"\sqrt{2}", "3y")]
+    [True, True, False, False, False]
+    """
+    text = _SHORT_FRACTION.sub(r"\1\2/\3\4", _AND_OR.sub(",", text)).replace(r"\infty", "0")
+    pieces = [piece.strip() for piece in _SEPARATOR.split(text)]
+    return all(
+        not one or parse_number(one) or re.fullmatch("-?[a-df-hj-zA-Z]", one) for one in pieces
+    )
 
 
 def without_names(given: str, gold: str) -> tuple[str, str] | None:
@@ -248,15 +283,15 @@ def tuple_brackets(text: str) -> set[str]:
 
 def has_marks(text: str) -> bool:
     r"""Return whether a text holds what math-verify does not respect: primes, derivatives, vectors,
-    remainders, words, or products of capitals, whose order may count.
+    remainders, words, bases, or products of capitals, whose order may count.
 
     >>> [has_marks(text) for text in ("f'(x)", r"A^{-1} \cdot B", r"\frac{dy}{dx}", "x(x+1)")]
     [True, True, True, False]
     """
     text = _AND_OR.sub(",", text)
     capitals = [letter for letter in letters(text) if letter.isupper()]
-    marked = _MARK.search(text) or _SPELT.search(_COMMAND.sub("#", text))
-    return bool(marked or len(capitals) > 1)
+    unknown = re.search(r"\\[a-zA-Z]", _KNOWN.sub("@", text))
+    return bool(unknown or len(capitals) > 1 or _SPELT.search(_COMMAND.sub("@", text)))
 
 
 def is_readable(text: str) -> bool:
@@ -271,7 +306,7 @@ def is_readable(text: str) -> bool:
     levels = depths(text)
     if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
         return False
-    words = _COMMAND.sub("#", _AND_OR.sub(",", text))
+    words = _COMMAND.sub("@", _AND_OR.sub(",", text))
     return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
 
 
@@ -287,8 +322,8 @@ def latex(text: str) -> str:
     >>> latex("2√3 + x^12"), latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
     """
-    for typed, spelling in _LATEX.items():
-        text = text.replace(typed, spelling)
+    for written, spelling in _LATEX.items():
+        text = text.replace(written, spelling)
     for pattern, spelling in _SPELLINGS:
         text = pattern.sub(spelling, text)
     return text
