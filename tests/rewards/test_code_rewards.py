@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from examples.more_rewards import code_format_reward
-from helpers.rewards.code.monty import Monty
+from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
 from helpers.rewards.code.run import Limits, Outcome
 from helpers.rewards.lab import Lab
@@ -48,7 +48,7 @@ class Counting:
     """A back end of one's own: monty, and what it was asked. fails: the outcome of everything."""
 
     def __init__(self, fails: str = ""):
-        self.monty, self.jobs, self.fails = Monty(), [], fails
+        self.monty, self.jobs, self.fails = Sandbox(), [], fails
 
     def run(self, job, limits):
         self.jobs.append(job)
@@ -182,7 +182,9 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
         "be read"
     )
     assert "neither JSON nor Python" in told
-    assert "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
+    assert (
+        "2 × programs that the sandbox cannot run (such as: monty: No module named 'heapq')" in told
+    )
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,

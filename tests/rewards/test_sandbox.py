@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.rewards.code import sandlock
-from helpers.rewards.code.run import Job, Limits, Outcome, backend_named, run_code
+from helpers.rewards.code.run import Job, Limits, Outcome, run_code
 
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
@@ -16,7 +16,7 @@ SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 
 NO_SANDLOCK = ""  # why this machine cannot have it
 try:
-    backend_named("sandlock")
+    run_code([Job("1")], backend="sandlock")
 except ValueError as error:
     NO_SANDLOCK = str(error)
 NEEDS_SANDLOCK = pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
@@ -94,7 +94,7 @@ def test_another_type_is_an_error(backend, value):
     source = f"from collections import deque\ndef f():\n    return {value}"
     [outcome] = call(source, (), backend=backend)
     assert (outcome.kind, outcome.error) == ("error", "TypeError")
-    assert "only plain data" in outcome.message
+    assert "is not plain data" in outcome.message
 
 
 LIBRARY = """

@@ -140,7 +140,7 @@ REFUSED = {
     "f(1) < 2": "it is no comparison",
     "f(1) in [2, 3]": "it is no comparison",
     "f([1].pop()) == 2": r"`\[1\].pop\(\)` is no plain data",
-    "f(len) == 2": "holds a value of type",
+    "f(len) == 2": "a value of type builtin_function_or_method is not plain data",
     "2 == 2": "`2` is no call of a function",
     "not f(1) == 2": "it is no comparison",
     "not isclose(f(1), 2)": r"`f\(1\)` is no plain data",
@@ -149,8 +149,8 @@ REFUSED = {
     "f(__import__('os')) == 2": r"`__import__\('os'\)` is no plain data",
     "f(1 / 0) == 2": "division by zero",
     "f({[]: 1}) == 2": "unhashable",
-    "f(10**5000) == 2": "too large to be printed",
-    "f(...) == 2": "holds a value of type ellipsis",
+    "f(10**5000) == 2": "the limit .4300 digits. for integer string",
+    "f(...) == 2": "a value of type ellipsis is not plain data",
     "abs(f(1) - 2) < x": "`x` is no plain data",
 }
 
@@ -163,7 +163,7 @@ NO_TESTS = [
     (["assert True"], "there are no tests"),
     (["assert False"], "it is no comparison"),
     (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
-    ("[1", r"the tests are not JSON: '\[1'.*json.dumps"),
+    ("[1", r"the tests '\[1' are neither JSON nor Python"),
     ("it must add", "are neither JSON nor Python: invalid syntax"),
     ([["assert f(1) == 2"]], "test 1 is list"),
     (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
