@@ -17,9 +17,9 @@ from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward, exact_match_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG, Attack, with_wrong_answers
-from helpers.rewards.length import target_length_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward, incremental_format_reward
+from helpers.rewards.style import target_length_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 MATH = "correctness, substantial_format*0.5, incremental_format*0.5"

@@ -24,7 +24,6 @@ from helpers.rewards.correctness import (
     fuzzy_match_reward,
     numeric_reward,
 )
-from helpers.rewards.length import target_length_reward
 from helpers.rewards.shaping import reward_name
 from helpers.rewards.structure import (
     format_reward,
@@ -32,7 +31,7 @@ from helpers.rewards.structure import (
     json_format_reward,
     substantial_format_reward,
 )
-from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
+from helpers.rewards.style import forbidden_patterns_reward, repetition_reward, target_length_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
 CUSTOM = TagFormat("reasoning", "final")

@@ -14,10 +14,8 @@ import os
 import random
 import struct
 import sys
-import traceback
 from collections import Counter, OrderedDict, defaultdict
 
-_PROGRAM = "<program>"
 _NOBODY = 65534
 
 # How each kind of plain data is written; a dictionary of the library is one.
@@ -100,19 +98,15 @@ def refuse_more() -> None:
 
 
 class _Printed(io.BytesIO):
-    """What the program prints, up to a limit; past it the process ends with a status."""
+    """What the program prints; past the limit it gets a MemoryError."""
 
-    def __init__(self, most: int, status: int):
-        super().__init__()
-        self._most = most
-        self._status = status
+    most = 0
 
     def write(self, data) -> int:
         """As of a file."""
-        count = super().write(data)
-        if self.tell() > self._most:
-            os._exit(self._status)
-        return count
+        if self.tell() > self.most:
+            raise MemoryError
+        return super().write(data)
 
 
 def _frame(job: dict, names: dict, call: tuple | None) -> dict:
@@ -123,7 +117,7 @@ def _frame(job: dict, names: dict, call: tuple | None) -> dict:
     """
     try:
         if call is None:
-            exec(compile(job["source"], _PROGRAM, "exec"), names)
+            exec(compile(job["source"], "<program>", "exec"), names)
             return {"kind": "value"}
         name, arguments = call
         if name not in names:
@@ -135,13 +129,8 @@ def _frame(job: dict, names: dict, call: tuple | None) -> dict:
         # a script may end so
         if not job["calls"] and isinstance(error, SystemExit) and error.code in (None, 0):
             return {"kind": "value"}
-        trace = traceback.walk_tb(error.__traceback__)
-        lines = [line for frame, line in trace if frame.f_code.co_filename == _PROGRAM]
-        if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
-            lines.append(error.lineno)
         kind = "memory" if isinstance(error, MemoryError) else "error"
-        frame = {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
-        return frame | {"line": lines[-1] if lines else None}
+        return {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
 
 
 def _feed(pipe: int, text: bytes) -> None:
@@ -175,7 +164,8 @@ def main() -> None:
         os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
-    printed = _Printed(job["output"], job["printed_too_much"])
+    printed = _Printed()
+    printed.most = job["output"]
     # Named twice, because a program that puts another file in its place must not close it.
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(
         printed, encoding="utf-8", errors="replace", write_through=True
@@ -194,6 +184,8 @@ def main() -> None:
         for call in job["calls"] or [None]:
             runs = call is not None and loaded["kind"] == "value"
             frame = _frame(job, names, call) if runs else loaded
+            if printed.tell() > job["output"]:
+                frame = {"kind": "output"}
             text = printed.getvalue().decode("utf-8", "replace")
             printed.seek(0)
             printed.truncate()  # the next call's outcome has what that prints

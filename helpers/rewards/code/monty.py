@@ -187,19 +187,17 @@ def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None =
     if name == "MemoryError" and "limit" in message:
         return exceeded("memory", limits, output)
     # or monty lacks something, or the program failed by itself.
-    line = frames[-1].line if frames else None
-    if frames and _TOKEN in (frames[-1].function_name or ""):  # in a function of ours
-        line = None
+    line = source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
     if type(error).__name__ == "MontyCrashedError":
         name = "Crash"
         message = "it crashed the interpreter."
     elif message.endswith(_AT_END):
         name = "EOFError"  # which monty does not know, from our `input`
-    elif _lacks(inner, "".join(source.split("\n")[line - 1 : line]) if line else "", source):
+    elif _lacks(inner, "".join(line), source):
         return Outcome("unsupported", message=f"monty: {message}", output=output)
     elif message.startswith("Internal error in monty"):
         name = "Exception"  # raised with something else than one text, such as SystemExit(0)
-    return Outcome("error", error=name, line=line, message=message[:500], output=output)
+    return Outcome("error", error=name, message=message[:500], output=output)
 
 
 # --- What monty says where it lacks something (pydantic-monty 1.4.0) ------------------------------
@@ -208,11 +206,8 @@ _SAYS = re.compile(
     r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
     r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
 )
-_NAMES = re.compile(
-    r"No module named '(?P<module>\w+)|name '(?P<name>\w+)' is not defined"
-    r"|cannot import name '(?P<imported>\w+)' from '(?P<origin>\w+)'"
-    r"|'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<attribute>\w+)'"
-)
+_NAMES = re.compile(r"(?:No module named|name|attribute) '(\w+)")
+_OWNERS = re.compile(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'")
 # The modules that it has in part; the program may have made up the name of any other.
 _MODULES = """
     asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools
@@ -232,17 +227,17 @@ def _lacks(error: BaseException, line: str, source: str) -> bool:
         return False  # the program says so itself
     if isinstance(error, NotImplementedError) or _SAYS.search(text):
         return True
-    found = _NAMES.match(text.removeprefix("module ").removeprefix("type object "))
-    if found is None:
+    name = _NAMES.search(text)
+    if name is None or not isinstance(error, ImportError | NameError | AttributeError):
         return False
-    if found["module"]:
-        return found["module"] in sys.stdlib_module_names
-    if found["name"]:
-        return hasattr(builtins, found["name"])
-    owner = found["origin"] or found["owner"]
-    if re.search(rf"\bclass\s+{owner}\b", source):
-        return False
-    modules = {name: importlib.import_module(name) for name in _MODULES.split()}
-    owners = [vars(module).get(owner) for module in (builtins, *modules.values())]
-    attribute = found["imported"] or found["attribute"]
-    return any(hasattr(one, attribute) for one in [modules.get(owner), *owners])
+    if isinstance(error, ModuleNotFoundError):
+        return name[1] in sys.stdlib_module_names
+    owners = [builtins]
+    if found := _OWNERS.search(text):
+        owner = found[1] or found[2]
+        if re.search(rf"\bclass\s+{owner}\b", source):
+            return False
+        modules = {one: importlib.import_module(one) for one in _MODULES.split()}
+        owners = [vars(one).get(owner) for one in (builtins, *modules.values())]
+        owners.append(modules.get(owner))
+    return any(hasattr(one, name[1]) for one in owners)

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.code.run import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code.run import Job, Limits, Outcome, run_code
 from helpers.rewards.code.tests import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, _fenced
 from helpers.tags import TagFormat
@@ -58,7 +58,7 @@ def tests_reward(
     share: bool = True,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
-    backend: str | Backend = "monty",
+    backend: object = "monty",
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -116,7 +116,7 @@ tests_reward.__test__ = False  # pytest would take it for a test, by its name
 # --- What a program did, for people ---------------------------------------------------------------
 
 
-def verdicts(completions: list, tests: list, backend: str | Backend = "monty") -> list[str]:
+def verdicts(completions: list, tests: list, backend: object = "monty") -> list[str]:
     """Return the first thing that goes wrong with each program on its tests: "wrong value", the
     type of the error, or the kind of another outcome; "right" if nothing does.
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol
+from typing import Literal
 
 SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 
@@ -59,42 +59,34 @@ class Job:
 class Outcome:
     """The result of one call, or of one run of a script.
 
-    kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type,
-    `line` the line of the program and `message` the text), "timeout", "memory", "output" (more than
-    the limit), "unsupported" (the back end cannot run such a program; `message` says what it
-    lacks), "not started" (the batch's time was over, or the machine failed). output: what the
-    program printed, up to the limit. seconds: what it took until then, on the clock.
+    kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type and
+    `message` its text), "timeout", "memory", "output" (more than the limit), "unsupported" (the
+    back end cannot run such a program; `message` says what it lacks), "not started" (the batch's
+    time was over, or the machine failed). output: what the program printed, up to the limit.
+    seconds: what it took until then, on the clock.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
     value: object = None
     error: str = ""
-    line: int | None = None
     message: str = ""
     output: str = ""
     seconds: float = field(default=0.0, compare=False)
 
 
-class Backend(Protocol):
-    """Where programs run. A sandbox of your own needs this one method; it is called by several
-    threads at a time.
-    """
-
-    def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program: one per call, or that of a script with one text."""
-
-
 def run_code(
     jobs: Sequence[Job],
     limits: Limits | None = None,
-    backend: str | Backend = "monty",
+    backend: object = "monty",
     workers: int | None = None,
 ) -> list[list[Outcome]]:
     """Return the outcomes of each job, one per input.
 
-    backend: "monty", "sandlock", or an object with the method `run` of `Backend`. workers: programs
-    at a time; by default the number of cores. A program that is too long is an "error" and never
-    enters a sandbox. Raise ValueError for a back end that this machine cannot have.
+    backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which is called by
+    several threads at a time and returns the outcomes of a program: one per call, or that of a
+    script with one text. workers: programs at a time; by default the number of cores. A program
+    that is too long is an "error" and never enters a sandbox. Raise ValueError for a back end that
+    this machine cannot have.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value

@@ -25,7 +25,6 @@ _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
 _START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _END_SECONDS = 1.0  # for a process that has closed its output to end by itself
-_PRINTED_TOO_MUCH = 7  # the status of a process that the driver ends for it
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = (
     "/lib",
@@ -114,7 +113,6 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
 
     told = {"source": job.source, "calls": list(job.calls), "stdin": job.stdin[0]}
     told |= {"memory": limits.memory, "output": limits.output}
-    told |= {"printed_too_much": _PRINTED_TOO_MUCH}
     piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
     found: list[Outcome] = []
@@ -153,9 +151,7 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
         return [failed] * job.count
     if last is None:  # it ended by itself
-        if ended.exit_code == _PRINTED_TOO_MUCH:  # or the program chose it, and has won nothing
-            last = exceeded("output", limits)
-        elif ended.reason == ExitReason.SIGNALED:
+        if ended.reason == ExitReason.SIGNALED:
             said = f"it crashed the interpreter (signal {ended.signal})."
             last = Outcome("error", error="Crash", message=said)
         else:
@@ -176,9 +172,7 @@ def _outcome(line: bytes, limits: Limits) -> Outcome:
         value = frame.get("value", "null")
         if frame["kind"] not in ("value", "error") or len(value) > limits.output:
             raise ValueError("the driver sends no such frame")
-        number = frame.get("line")
-        number = number if type(number) is int else None
-        return Outcome(frame["kind"], decoded(json.loads(value)), line=number, **texts)
+        return Outcome(frame["kind"], decoded(json.loads(value)), **texts)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         said = f"what came out of the sandbox is not an outcome: {error!s:.200}"
         return Outcome("error", error="SandboxError", message=said)
