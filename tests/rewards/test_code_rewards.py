@@ -4,7 +4,6 @@ is run twice.
 
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -16,7 +15,6 @@ from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, ver
 from helpers.rewards.code.run import Limits, Outcome
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
-from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER
 
 ADD = [
@@ -27,7 +25,6 @@ ADD = [
 ]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
 SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
-CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 CODE_SET = [partial(tests_reward, share=False), code_format_reward], [1.0, 0.25]
 
 
@@ -35,24 +32,26 @@ def fenced(code: str, language: str = "python") -> str:
     return f"```{language}\n{code}\n```\n"
 
 
-def judged(reward, completions: list, **columns) -> tuple[list, list[str], dict]:
+def judged(completions: list, **columns) -> tuple[list, list[str], dict]:
     """(scores, warnings, metrics) of one call."""
     metrics = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scores = reward(completions, log_metric=metrics.__setitem__, **columns)
+        scores = tests_reward(completions, log_metric=metrics.__setitem__, **columns)
     return scores, [str(w.message) for w in caught], metrics
 
 
-class Counting:
+class Counting(Sandbox):
     """A back end of one's own: monty, and what it was asked. fails: the outcome of everything."""
 
     def __init__(self, fails: str = ""):
-        self.monty, self.jobs, self.fails = Sandbox(), [], fails
+        super().__init__()
+        self.jobs = []
+        self.fails = fails
 
     def run(self, job, limits):
         self.jobs.append(job)
-        return [Outcome(self.fails)] * job.count if self.fails else self.monty.run(job, limits)
+        return [Outcome(self.fails)] * job.count if self.fails else super().run(job, limits)
 
 
 # --- Which code counts ----------------------------------------------------------------------------
@@ -175,7 +174,7 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
     tests = [ADD, "not json [", ADD, [], ["assert add(x, 1) == 2"], ADD]
     completions = [good, good, needs, good, good, needs]
-    scores, (told,), metrics = judged(tests_reward, completions, tests=tests)
+    scores, (told,), metrics = judged(completions, tests=tests)
     assert scores == [1.0, None, None, None, None, None]
     assert told.startswith(
         "tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot "
@@ -190,7 +189,7 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
         "tests_reward/unsupported": 2 / 6,
         "tests_reward/not_started": 0.0,
     }
-    assert judged(tests_reward, ["print(3)"])[0] == [None], "the data has no tests"
+    assert judged(["print(3)"])[0] == [None], "the data has no tests"
 
 
 @pytest.mark.parametrize(
@@ -198,7 +197,7 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     [("timeout", 0.0, []), ("not started", None, ["1 × programs that were not started"])],
 )
 def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, told):
-    scores, warned, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=Counting(kind))
+    scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], backend=Counting(kind))
     assert scores == [score] and metrics["tests_reward/not_started"] == len(told)
     assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
 
@@ -243,20 +242,11 @@ ROWS = pd.DataFrame(
 )
 
 
-UNSUPPORTED = pytest.mark.filterwarnings("ignore:.*cannot run")
-
-
-def attacked(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of the attacks on the code set, with these tests."""
+@pytest.mark.filterwarnings("ignore:.*cannot run")
+def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed():
     lab = Lab(*CODE_SET)
-    table = lab.attacks(rows, battery=CODE_BATTERY)
+    table = lab.attacks(ROWS, battery=CODE_BATTERY)
     assert lab.faults == [] and lab.judges() == ["tests_reward"]
-    return table
-
-
-@UNSUPPORTED
-def test_no_attack_on_the_code_set_beats_a_program_that_tries():
-    table = attacked(ROWS)
     assert table.loc[table["wins"] > 0].index.tolist() == []
     assert table.loc[RIGHT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
     assert table.loc[WRONG, ["tests_reward", "total"]].tolist() == [0.0, 0.25]
@@ -265,41 +255,22 @@ def test_no_attack_on_the_code_set_beats_a_program_that_tries():
     assert len(CODE_BATTERY) >= 25
     assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG}
 
-
-@UNSUPPORTED
-def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice():
+    # visible tests are written down
     name = "the visible tests written down"
-    assert attacked(ROWS).loc[name, "tests_reward"] == 0.0
-    seen = attacked(ROWS.assign(tests=ROWS["visible_tests"]))
-    assert seen.loc[name, ["tests_reward", "wins"]].tolist() == [1.0, 1.0]
-    assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
+    assert table.loc[name, "tests_reward"] == 0.0
+    seen = lab.attacks(ROWS.assign(tests=ROWS["visible_tests"]), battery=CODE_BATTERY)
+    assert seen.loc[seen["wins"] > 0, "wins"].to_dict() == {name: 1.0}
 
-
-@UNSUPPORTED
-def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
+    # a share of them can be guessed, and all of them cannot
     truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
     rows = pd.DataFrame(
         [truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}]
     )
-    tables = [
-        Lab([partial(tests_reward, share=share)], [1.0]).attacks(rows, battery=CODE_BATTERY)
-        for share in (True, False)
-    ]
     guess = "it prints that it passed"  # and returns True
-    assert [table.loc[guess, "tests_reward"] for table in tables] == [pytest.approx(2 / 3), 0.0]
-    assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
-
-
-def test_every_case_of_a_program_scores_what_it_should():
-    lab = Lab(*CODE_SET)
-    table = lab.cases(CODE_CASES)
-    assert len(table) >= 19 and lab.faults == [] and list(differences(table)["case"]) == []
-
-
-@pytest.mark.parametrize("column", ["tests", "entry_point"])
-def test_a_column_of_another_length_is_refused(column):
-    with pytest.raises(ValueError, match="shorter than"):
-        tests_reward(["x"], **({"tests": ["assert f(1) == 1"]} | {column: []}))
+    for share, earned, wins in ((True, pytest.approx(2 / 3), 1.0), (False, 0.0, 0.0)):
+        guessing = Lab([partial(tests_reward, share=share)], [1.0])
+        table = guessing.attacks(rows, battery=CODE_BATTERY)
+        assert table.loc[guess, ["tests_reward", "wins"]].tolist() == [earned, wins]
 
 
 # --- What a program did, for people ---------------------------------------------------------------
