@@ -231,8 +231,7 @@ def test_a_hostile_completion_gets_a_score_and_is_no_right_answer(name, reward, 
         assert scores == [None] * len(HOSTILE)
         return
     given = [score for score in scores if isinstance(score, float) and 0 <= score <= 1]
-    cannot_run = 2 if name == "tests_reward" else 0  # monty has no __import__
-    assert scores.count(None) == cannot_run == len(scores) - len(given)
+    assert len(given) == len(scores)
     won = [text for text, score in zip(HOSTILE, scores, strict=True) if score == 1]
     if name in COMPARING:
         assert [f"{text:.40}" for text in won if text != said(gold)] == []

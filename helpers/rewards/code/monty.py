@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import importlib
 import inspect
+import math
 import os
 import re
 import secrets
@@ -20,8 +21,8 @@ from dataclasses import replace
 from helpers.rewards.code import driver
 from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
 
-# A verdict is the same each time, and time.sleep(100) delays nobody.
-_POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
+# A verdict is the same each time; who sleeps longer than its time is ended at once.
+_POLICY = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
 
 # --- What is fed before the program, which may give `type` and `print` another meaning ------------
 
@@ -48,6 +49,11 @@ _BEFORE_CALLS = re.sub(
 _NOT_PYTHONS = """
 def {name}(*given):
     raise NameError("the program has no function {name}")
+"""
+# Before a program that is run again, with its sets made in the other direction.
+_REVERSED = """
+def set(items=(), set=set):
+    return set(list(items)[::-1])
 """
 _AT_END = "EOF when reading a line"
 _BEFORE_SCRIPTS = f"""
@@ -78,7 +84,8 @@ class Sandbox:
                 "fork before the first program runs."
             )
         if process not in _pools:
-            pool = Monty(min_processes=1, max_processes=os.cpu_count())
+            # Inside one long operation nothing stops a program but the end of its worker.
+            pool = Monty(max_processes=os.cpu_count(), feed_duration_limit_grace=0.02)
             pool.__enter__()
             # Never freed: in a forked process that would end the workers of its parent. They end
             # with this process, which holds the other end of their pipes.
@@ -87,17 +94,41 @@ class Sandbox:
         self.pool = _pools[process]
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program."""
+        """Return the outcomes of a program, with a doubt where CPython may differ."""
         from pydantic_monty import MontyCrashedError
 
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(MontyCrashedError):
-                return _outcomes(self.pool, job, limits)
-        died = Outcome("not started", message="the workers of monty die before they get it.")
-        return [died] * job.count
+                found = _outcomes(self.pool, job, limits)
+                break
+        else:
+            died = "the workers of monty die before they get it."
+            return [Outcome("not started", message=died)] * job.count
+        # A set has the order of what was put into it: what another order changes is in doubt.
+        source = _REVERSED + re.sub(r"\{([^{}:'\"]*+)\}", _call_of_set, job.source)
+        if "set(" in source.removeprefix(_REVERSED) and found[-1].kind != "timeout":
+            with contextlib.suppress(MontyCrashedError):
+                others = _outcomes(self.pool, replace(job, source=source), limits)
+                for at, (one, other) in enumerate(zip(found, others, strict=True)):
+                    same = (one.value, one.output) == (other.value, other.output)
+                    if other.kind == "value" and not same:
+                        found[at] = replace(one, doubt="monty: the order of a set")
+        # A template such as r"\1_" is read as the name of a group that there is not.
+        lines = [line for line in job.source.split("\n") if "sub(" in line]
+        if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
+            found = [
+                replace(one, doubt="monty: a group beside a letter in re.sub") for one in found
+            ]
+        return found
 
 
 _pools: dict[int, object] = {}  # by process
+
+
+def _call_of_set(braces: re.Match) -> str:
+    """Return a set between braces as a call of `set`; anything else as it is."""
+    inside = braces[1]
+    return f"set([{inside}])" if "," in inside or " for " in inside else braces[0]
 
 
 def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
@@ -109,6 +140,7 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
     """
     given = {
         "max_feed_duration_secs": float(limits.seconds),
+        "max_total_sleep_secs": float(limits.seconds),
         "max_memory": limits.memory,
         "max_recursion_depth": 1000,  # calls, as in CPython
         "max_suspensions": 1000,
@@ -121,12 +153,12 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
         if job.calls:
             named = {name for name, _ in job.calls if hasattr(builtins, name)}
             ours = _BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in named)
-            outcome = _feed(session, job.source, limits, ours, {"__name__": "program"})
+            outcome = _feed(session, job, limits, ours, {"__name__": "program"})
         else:
             lines = job.stdin[0].removesuffix("\n").split("\n") if job.stdin[0] else []
-            outcome = _feed(session, job.source, limits, _BEFORE_SCRIPTS, {_INPUTS: lines[::-1]})
+            outcome = _feed(session, job, limits, _BEFORE_SCRIPTS, {_INPUTS: lines[::-1]})
         if outcome.kind == "value":
-            outcome = _feed(session, job.source, limits, f"{job.source}\n'{_TOKEN}'")
+            outcome = _feed(session, job, limits, f"{job.source}\n'{_TOKEN}'")
         if outcome.kind != "value" or not job.calls:
             return [replace(outcome, seconds=time.monotonic() - began)] * job.count
         found: list[Outcome] = []
@@ -135,7 +167,7 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
                 found.append(exceeded("timeout", limits))
                 break
             call = f"written_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
-            outcome = _feed(session, job.source, limits, call, {_INPUTS: arguments})
+            outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
             found.append(outcome)
             if outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash":
                 break
@@ -149,8 +181,8 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
     return found + [found[-1]] * (job.count - len(found))
 
 
-def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
-    """Return the outcome of a piece of code, its value unchecked. source: the whole program."""
+def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
+    """Return the outcome of a piece of code, its value unchecked."""
     from pydantic_monty import MontyError
 
     printed = []
@@ -181,19 +213,19 @@ def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None =
     frames = error.traceback() if hasattr(error, "traceback") else []
     name = type(inner).__name__
     message = str(inner)
-    own_limit = name == "TimeoutError" and "time limit exceeded" in message
+    own_limit = name == "TimeoutError" and re.search("(time|sleep) limit exceeded", message)
     if own_limit or getattr(error, "timed_out", False):
         return exceeded("timeout", limits, output)
     if name == "MemoryError" and "limit" in message:
         return exceeded("memory", limits, output)
     # or monty lacks something, or the program failed by itself.
-    line = source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
+    line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
     if type(error).__name__ == "MontyCrashedError":
         name = "Crash"
         message = "it crashed the interpreter."
     elif message.endswith(_AT_END):
         name = "EOFError"  # which monty does not know, from our `input`
-    elif _lacks(inner, "".join(line), source):
+    elif _lacks(inner, "".join(line), job):
         return Outcome("unsupported", message=f"monty: {message}", output=output)
     elif message.startswith("Internal error in monty"):
         name = "Exception"  # raised with something else than one text, such as SystemExit(0)
@@ -206,6 +238,13 @@ _SAYS = re.compile(
     r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
     r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
 )
+# `+=` takes anything that can be iterated over in CPython,
+_ADDED = re.compile(
+    r"can only concatenate list \(not \"(?!int|float|complex|bool|NoneType|function)"
+)
+# and a class may say how it is compared and how long it is.
+_COMPARED = re.compile(r"not supported between instances of|has no len\(\)")
+_COMPARISON = re.compile(r"\bdef __(?:lt|le|gt|ge|len)__\(")
 _NAMES = re.compile(r"(?:No module named|name|attribute) '(\w+)")
 _OWNERS = re.compile(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'")
 # The modules that it has in part; the program may have made up the name of any other.
@@ -213,29 +252,41 @@ _MODULES = """
     asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools
     hashlib io itertools json math os pathlib random re sys time tomllib typing unicodedata
 """
+# What ends a process or reaches for the machine: a function that is called has no use for it, and
+# is wrong in any sandbox.
+_MACHINE = """
+    __import__ abort breakpoint ctypes exit gc importlib inspect multiprocessing open os pty quit
+    resource shutil signal socket subprocess sysconfig tempfile threading
+"""
 
 
-def _lacks(error: BaseException, line: str, source: str) -> bool:
+def _lacks(error: BaseException, line: str, job: Job) -> bool:
     """Return whether monty raised this error, in this line of the program, because it lacks
     something: it says so, or names what CPython has.
     """
     text = str(error)
     if text.startswith("Internal error in monty"):
         # No program can catch it, so only one that catches nothing surely ends with it in CPython.
-        return bool(re.search(r"\bexcept\b", source))
+        return bool(re.search(r"\bexcept\b", job.source))
     if re.search(r"\braise\b", line):
         return False  # the program says so itself
     if isinstance(error, NotImplementedError) or _SAYS.search(text):
         return True
+    if isinstance(error, TypeError):
+        added = "+=" in line and _ADDED.match(text)
+        return bool(added or (_COMPARED.search(text) and _COMPARISON.search(job.source)))
     name = _NAMES.search(text)
     if name is None or not isinstance(error, ImportError | NameError | AttributeError):
+        return False
+    found = _OWNERS.search(text)
+    owner = found and (found[1] or found[2])
+    if job.calls and {name[1], owner} & set(_MACHINE.split()):
         return False
     if isinstance(error, ModuleNotFoundError):
         return name[1] in sys.stdlib_module_names
     owners = [builtins]
-    if found := _OWNERS.search(text):
-        owner = found[1] or found[2]
-        if re.search(rf"\bclass\s+{owner}\b", source):
+    if owner:
+        if re.search(rf"\bclass\s+{owner}\b", job.source):
             return False
         modules = {one: importlib.import_module(one) for one in _MODULES.split()}
         owners = [vars(one).get(owner) for one in (builtins, *modules.values())]

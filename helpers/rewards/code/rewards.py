@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from helpers.rewards.code.run import Job, Limits, Outcome, run_code
 from helpers.rewards.code.tests import Test, as_lists, read_tests
-from helpers.rewards.structure import _document, _fenced
+from helpers.rewards.structure import _document, fenced_blocks
 from helpers.tags import TagFormat
 
 _PYTHON = ("python", "py", "python3")
@@ -43,9 +43,9 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
     ('x = 3', '')
     """
     text = _document(completion, tags)
-    if "```" not in text:
+    if "```" not in text and "~~~" not in text:
         return text
-    blocks = _fenced(text)
+    blocks = fenced_blocks(text)
     named = [code for language, code in blocks if language in _PYTHON]
     found = named or [code for language, code in blocks if not language]
     return found[-1] if found else ""
@@ -162,14 +162,9 @@ class _Row:
 
     tests: Sequence[Test] = ()
     outcomes: Sequence[Outcome] = ()  # one per test
+    passed: Sequence[bool] = ()
     unjudged: str = ""
     reason: str = ""
-
-    @property
-    def passed(self) -> list[bool]:
-        """Return which of the tests it passes."""
-        pairs = zip(self.tests, self.outcomes, strict=True)
-        return [test.passes(outcome) for test, outcome in pairs]
 
 
 def _judged(
@@ -208,8 +203,13 @@ def _judged(
     outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
     for row, key in zip(rows, keys, strict=True):
         row.outcomes = outcomes.get(key, row.outcomes)
-        for outcome in row.outcomes:
+        pairs = zip(row.tests, row.outcomes, strict=True)
+        row.passed = [test.passes(outcome) for test, outcome in pairs]
+        for outcome, passed in zip(row.outcomes, row.passed, strict=True):
             if outcome.kind in ("unsupported", "not started"):
                 row.unjudged = outcome.kind
                 row.reason = outcome.message
+            elif outcome.doubt and not passed:
+                row.unjudged = "unsupported"
+                row.reason = outcome.doubt
     return rows

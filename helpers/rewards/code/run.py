@@ -8,6 +8,7 @@ verdicts, `__eq__` and exceptions named like ours decide nothing.
 import importlib
 import os
 import time
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -17,22 +18,23 @@ SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 
 # monty: an interpreter in Rust; part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp; Linux 6.12; about 0.1 s per program.
-BACKENDS = ("monty", "sandlock")
+# The numbers are the shares of its time and memory that a program gets at first.
+BACKENDS = {"monty": (0.01, 0.05), "sandlock": (0.25, 1.0)}
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use for all its inputs together, and the time of a whole batch.
+    """What one program may use for all its inputs together.
 
     seconds: wall-clock time; under monty the last call that begins in time may take as long again.
+    All programs of a batch get a small share of it first. Those that need more get all of it, until
+    those that come to nothing have cost as much together: then the others have timed out, too.
     memory: bytes. output: bytes of what it prints, and of each value that it returns, as text.
-    batch: seconds after which `run_code` starts no further program.
     """
 
-    seconds: float = 2.0
+    seconds: float = 1.0
     memory: int = 256_000_000
     output: int = 64_000
-    batch: float = 300.0
 
 
 @dataclass(frozen=True)
@@ -61,9 +63,9 @@ class Outcome:
 
     kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type and
     `message` its text), "timeout", "memory", "output" (more than the limit), "unsupported" (the
-    back end cannot run such a program; `message` says what it lacks), "not started" (the batch's
-    time was over, or the machine failed). output: what the program printed, up to the limit.
-    seconds: what it took until then, on the clock.
+    back end cannot run such a program; `message` says what it lacks), "not started" (the machine
+    failed). output: what the program printed, up to the limit. seconds: what it took until then, on
+    the clock. doubt: why a wrong value may be the back end's fault.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
@@ -72,6 +74,7 @@ class Outcome:
     message: str = ""
     output: str = ""
     seconds: float = field(default=0.0, compare=False)
+    doubt: str = field(default="", compare=False)
 
 
 def run_code(
@@ -93,42 +96,70 @@ def run_code(
     ('value', 42)
     """
     limits = limits or Limits()
+    time_share, memory_share = BACKENDS["sandlock"]
     if isinstance(backend, str):
         if backend not in BACKENDS:
             raise ValueError(
                 f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
                 "with run()."
             )
+        time_share, memory_share = BACKENDS[backend]
         backend = importlib.import_module(f"helpers.rewards.code.{backend}").Sandbox()
-    ends = time.monotonic() + limits.batch
+    first = replace(
+        limits,
+        seconds=max(0.01, time_share * limits.seconds),
+        memory=int(memory_share * limits.memory),
+    )
+    wasted = 0.0  # seconds of the programs that came to nothing in all their time
+    cut_short = 0
 
-    def outcomes(job: Job) -> list[Outcome]:
-        refused = ""
-        if len(job.source) > SOURCE_MOST:
-            refused = f"the program has more than {SOURCE_MOST} characters."
-        elif "\0" in job.source:
-            refused = "the program contains null bytes."  # which monty allows in comments
-        if refused:
-            return [Outcome("error", error="SyntaxError", message=refused)] * job.count
-        if time.monotonic() > ends:
-            late = f"the batch's {limits.batch:g} seconds were over before it could start."
-            return [Outcome("not started", message=late)] * job.count
-        if job.calls:
-            return backend.run(job, limits)
-        # A script is run anew for each text; all runs share its time.
-        found = []
-        left = limits.seconds
-        for text in job.stdin:
-            if left > 0:
-                [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=left))
-                left -= outcome.seconds
-            else:
-                outcome = exceeded("timeout", limits)
-            found.append(outcome)
-        return found
+    def again(job: Job, outcomes: list[Outcome]) -> list[Outcome]:
+        nonlocal wasted, cut_short
+        if not {"timeout", "memory"} & {outcome.kind for outcome in outcomes}:
+            return outcomes
+        if wasted >= limits.seconds:
+            cut_short += 1
+            return outcomes
+        began = time.monotonic()
+        outcomes = _run(backend, job, limits)
+        if any(outcome.kind != "value" for outcome in outcomes):
+            wasted += time.monotonic() - began
+        return outcomes
 
     with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-        return list(threads.map(outcomes, jobs))
+        found = list(threads.map(lambda job: _run(backend, job, first), jobs))
+        found = list(threads.map(again, jobs, found))
+    if cut_short:
+        warnings.warn(
+            f"{cut_short} of {len(jobs)} programs timed out after {first.seconds:g} s, because "
+            f"others had used up the {limits.seconds:g} s of a batch for those that never end.",
+            stacklevel=3,
+        )
+    return found
+
+
+def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
+    """Return the outcomes of a job, if its program can be one."""
+    refused = ""
+    if len(job.source) > SOURCE_MOST:
+        refused = f"the program has more than {SOURCE_MOST} characters."
+    elif "\0" in job.source:
+        refused = "the program contains null bytes."  # which monty allows in comments
+    if refused:
+        return [Outcome("error", error="SyntaxError", message=refused)] * job.count
+    if job.calls:
+        return backend.run(job, limits)
+    # A script is run anew for each text; all runs share its time.
+    found = []
+    left = limits.seconds
+    for text in job.stdin:
+        if left > 0:
+            [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=left))
+            left -= outcome.seconds
+        else:
+            outcome = exceeded("timeout", limits)
+        found.append(outcome)
+    return found
 
 
 def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
@@ -144,9 +175,7 @@ def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
 # --- What leaves a sandbox: plain data, written as lists by `driver.encoded` ----------------------
 
 _DEEPEST = 100  # levels of containers in a value
-# Parts of a set or a dictionary, with all that is in them. Where all items have one hash, each is
-# compared with all before it: a second's work for the process that reads more of them.
-_MOST_HASHED = 1_000
+_MOST_HASHED = 1_000  # parts of a set or a dictionary, with all that is in them
 _MADE = {
     "list": list,
     "tuple": tuple,
@@ -172,12 +201,22 @@ def decoded(written: object, depth: int = 0) -> object:
         if type(written) is not list or depth > _DEEPEST:
             raise TypeError(f"{written!r:.80}")
         kind, *parts = written
-        if kind in ("set", "frozenset", "dict") and _size(parts) > _MOST_HASHED:
-            raise TypeError(f"a {kind} with more than {_MOST_HASHED} parts")
+        if kind in ("set", "frozenset", "dict"):
+            check_hashed(parts)
         return _MADE[kind]([decoded(part, depth + 1) for part in parts])
     except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not plain data: {error}") from None
 
 
-def _size(written: object) -> int:
-    return sum(map(_size, written)) if type(written) is list else 1
+def check_hashed(written: list) -> None:
+    """Raise ValueError if a set or a dictionary of these parts could take long to build: where all
+    have one hash, each is compared with all before it.
+    """
+    left = _MOST_HASHED
+    stack = [written]
+    while stack:
+        parts = stack.pop()
+        left -= len(parts)
+        stack += [part for part in parts if type(part) is list]
+    if left < 0:
+        raise ValueError(f"a set or a dictionary with more than {_MOST_HASHED} parts")

@@ -25,7 +25,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from helpers.rewards.code.driver import encoded
-from helpers.rewards.code.run import Outcome, decoded
+from helpers.rewards.code.run import Outcome, check_hashed, decoded
 
 _SHOWN = 80  # characters of what cannot be read
 
@@ -62,6 +62,8 @@ class Test:
         try:
             value = outcome.value
             for name in self.wraps:
+                if name in ("set", "frozenset", "dict", "Counter"):
+                    check_hashed(encoded([value]))
                 value = _CALLABLE[name](value)
             if self.compare == "is" and type(value) is not type(self.value):
                 return False
