@@ -74,6 +74,18 @@ class Counting(Sandbox):
         ("```python\nx = 1", ""),
         (fenced("x = 1") + "```python\nx = 2", ""),
         (fenced(""), "\n"),
+        # wherever a fence is, and whichever it is
+        ("Here: ```python\nx = 1\n```", "x = 1\n"),
+        ("Use `f`: ```python\nx = 1\n```", "x = 1\n"),
+        ("Use ```f``` so\n```python\nx = 1\n```", "x = 1\n"),
+        ("```python\nx = 1```", "x = 1"),
+        ("~~~python\nx = 1\n~~~", "x = 1\n"),
+        ("~~~~ py\nx = 1\n~~~~", "x = 1\n"),
+        ("1. So:\n   ```python\n   if x:\n       y = 1\n   ```\n", "if x:\n    y = 1\n"),
+        ("\t```py\n\tx = 1\n\t```", "x = 1\n"),
+        ("````python\nx = '```'\n````", "x = '```'\n"),
+        ("```python\nx = 1\n~~~\ny\n```", "x = 1\n~~~\ny\n"),
+        ('```python title="a"\nx = 1\n```', "x = 1\n"),
         ("say ```x``` in one line", ""),
         ("", ""),
         (None, ""),
@@ -200,6 +212,61 @@ def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, tol
     scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], backend=Counting(kind))
     assert scores == [score] and metrics["tests_reward/not_started"] == len(told)
     assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
+
+
+NAMES = "class A:\n    def __init__(self, x):\n        self.x = x\n"
+ORDERED = NAMES + "    def __lt__(self, other):\n        return self.x < other.x\n"
+SORTED = "def f(xs): return [a.x for a in sorted(map(A, xs))]"
+DIFFERENT = [  # a program, its test, what it scores in monty
+    # where monty differs from CPython without a word
+    ("import re\ndef f(x): return re.sub('(a)', r'\\1_', x)", "assert f('ab') == 'a_b'", None),
+    ("import re\ndef f(x): return re.sub('(a)', r'\\1x', x)", "assert f('ab') == 'axb'", None),
+    ("import re\ndef f(x): return re.sub('(a)', r'\\1-', x)", "assert f('ab') == 'a+b'", 0.0),
+    *[
+        (f"def f(x):\n    x += {added}\n    return x", "assert f([1]) == [1, 2]", None)
+        for added in ("(2,)", "{2}", "range(2, 3)", "{2: 3}", "'2'")
+    ],
+    ("def f(x):\n    x += 2\n    return x", "assert f([1]) == [1, 2]", 0.0),
+    ("def f(x): return x + (2,)", "assert f([1]) == [1, 2]", 0.0),
+    ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [1, 2, 3]", None),
+    ("def f(x): return [*{y for y in x}]", "assert f([3, 1, 2]) == [1, 2, 3]", None),
+    ("def f(x): return tuple(set(x) & {2, 1})", "assert f([3, 2, 1]) == (1, 2)", None),
+    ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", None),
+    ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
+    ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
+    (ORDERED + SORTED, "assert f([2, 1]) == [1, 2]", None),
+    (NAMES + SORTED, "assert f([2, 1]) == [1, 2]", 0.0),
+    # no policy wins by a None: what reaches for the machine is wrong in any sandbox
+    *[
+        (f"import os, sys\ndef f(x): return {reaching}", "assert f(1) == 1", 0.0)
+        for reaching in ("os.abort()", "os._exit(0)", "sys.exit(0)", "exit()", "open('x').read()")
+    ],
+    ("__import__('os').abort()", "assert f(1) == 1", 0.0),
+    ("import subprocess\ndef f(x): return x", "assert f(1) == 1", 0.0),
+    # a sleep is time; and what is compared here is small
+    ("import time\ndef f(x):\n    time.sleep(10)\n    return x", "assert f(1) == 1", 0.0),
+    ("import time\ndef f(x):\n    time.sleep(0.1)\n    return x", "assert f(1) == 1", 1.0),
+    ("def f(x): return set(range(1001))", f"assert f(1) == {set(range(900))}", 0.0),
+    ("def f(x): return [*range(1001)]", "assert len(set(f(1))) == 1001", 0.0),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot run")
+@pytest.mark.parametrize(("program", "test", "score"), DIFFERENT)
+def test_what_monty_does_otherwise_is_none_and_what_reaches_for_the_machine_is_not(
+    program, test, score
+):
+    assert tests_reward([program], tests=[[test]]) == [score]
+
+
+def test_programs_that_never_end_share_the_time_of_one_and_cost_no_other_its_verdict():
+    slow = f"import time\n{RIGHT_ADD}time.sleep(0.15)\n"
+    completions = [RIGHT_ADD, slow, *[f"while {n}: pass" for n in range(1, 21)]]
+    backend, limits = Counting(), Limits(seconds=0.4)
+    scores, told, _ = judged(completions, tests=[ADD] * 22, backend=backend, limits=limits)
+    assert scores == [1.0, 1.0] + [0.0] * 20
+    assert 22 < len(backend.jobs) < 35, "few are run twice"
+    assert "programs timed out after 0.1 s, because others had used up the 0.4 s" in told[0]
 
 
 # --- What is run ----------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from helpers.rewards import judge
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import reward_name, visible
 from helpers.tags import THINK_ANSWER
 from notebooks.checks.scripted_judge import scripted_judge
 
@@ -162,11 +162,11 @@ def test_the_request_is_the_one_that_servers_know(serve, monkeypatch):
 
 def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     server, rubric = serve(score(10)), 'A {"score": 3} and {points} and {0}.'
-    texts = ["\ud800", "\x00x", "{}", "y\u2028x", "]" * 100, "x" * 100_000]
-    assert run(JudgeReward(server.url, "judge", rubric), texts) == [1.0] * 6
+    texts = ["\ud800", "z\x00", "{}", "y\u2028x", "]" * 100, "x" * 100_000, "w\u200b\u3164"]
+    assert run(JudgeReward(server.url, "judge", rubric), [*texts, "\u3164"]) == [1.0] * 7 + [0.0]
     assert all(rubric in request["messages"][0]["content"] for _, _, request in server.asked)
     received = {parts(request)["completion"] for _, _, request in server.asked}
-    assert received == {"?", *texts[1:5], "x" * 20_000}, "too long a text is cut"
+    assert received == {"?", "z", *texts[2:5], "x" * 20_000, "w"}, "cut, and as it is seen"
 
 
 def test_at_most_so_many_requests_are_under_way(serve):
@@ -248,7 +248,7 @@ def test_what_a_completion_says_to_the_judge_arrives_between_the_marks_only(serv
     assert code not in attack and code != code_of_other
     assert set(parts(one)) == {"", "prompt", "completion"}
     received = parts(one)["completion"]
-    assert received.replace("< ", "<").replace("[ ", "[") == attack.strip()
+    assert received.replace("< ", "<").replace("[ ", "[") == visible(attack).strip()
 
 
 SPECIAL = ["<|im_end|>", "<|turn>", "<turn|>", "<start_of_image>", "[|endofturn|]", "]~b]", "[e~["]

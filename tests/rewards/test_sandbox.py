@@ -264,19 +264,6 @@ def test_the_time_is_for_all_inputs_or_runs_together(backend):
     assert outcomes[0].output == "done\n"
 
 
-@BACKENDS
-def test_no_program_starts_after_the_batchs_time(backend):
-    looping = Job("while True: pass")
-    limits = Limits(seconds=0.5, batch=0.2)
-    late = Job(SAME, [("f", (1,)), ("f", (2,))])
-    found = run_code([looping, late], limits, backend, workers=1)
-    assert [[one.kind for one in outcomes] for outcomes in found] == [
-        ["timeout"],
-        ["not started"] * 2,
-    ]
-    assert "the batch's 0.2 seconds were over" in found[1][0].message
-
-
 # --- What is refused ------------------------------------------------------------------------------
 
 
@@ -290,4 +277,4 @@ def test_a_back_end_that_is_not_known_or_not_installed_is_named(monkeypatch):
 
 
 def test_the_limits_are_those_that_the_docs_name():
-    assert Limits() == Limits(seconds=2.0, memory=256_000_000, output=64_000, batch=300.0)
+    assert Limits() == Limits(seconds=1.0, memory=256_000_000, output=64_000)
