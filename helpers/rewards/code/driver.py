@@ -186,7 +186,7 @@ def main() -> None:
             frame = _frame(job, names, call) if runs else loaded
             if printed.tell() > job["output"]:
                 frame = {"kind": "output"}
-            text = printed.getvalue().decode("utf-8", "replace")
+            text = printed.getvalue()[: job["output"]].decode("utf-8", "replace")
             printed.seek(0)
             printed.truncate()  # the next call's outcome has what that prints
             frames.write(json.dumps(frame | {"output": text}).encode() + b"\n")

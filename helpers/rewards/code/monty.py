@@ -55,12 +55,11 @@ _REVERSED = """
 def set(items=(), set=set):
     return set(list(items)[::-1])
 """
-_AT_END = "EOF when reading a line"
 _BEFORE_SCRIPTS = f"""
 def input_{_TOKEN}(prompt="", print=print, lines={_INPUTS}):
     print(prompt, end="")
     if not lines:
-        raise Exception({_AT_END!r})
+        raise Exception("EOF when reading a line")  # monty has no EOFError
     return lines.pop()
 input = input_{_TOKEN}
 """
@@ -223,12 +222,8 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
     if type(error).__name__ == "MontyCrashedError":
         name = "Crash"
         message = "it crashed the interpreter."
-    elif message.endswith(_AT_END):
-        name = "EOFError"  # which monty does not know, from our `input`
     elif _lacks(inner, "".join(line), job):
         return Outcome("unsupported", message=f"monty: {message}", output=output)
-    elif message.startswith("Internal error in monty"):
-        name = "Exception"  # raised with something else than one text, such as SystemExit(0)
     return Outcome("error", error=name, message=message[:500], output=output)
 
 
