@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import judged_answer
-from helpers.rewards.length import lengths_of
+from helpers.rewards.style import lengths_of
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 STEP = re.compile(

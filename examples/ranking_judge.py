@@ -9,6 +9,7 @@ hash of the texts. A group of more than eight is too long for most judges.
 
 from dataclasses import dataclass
 from hashlib import sha256
+from unicodedata import normalize
 
 from helpers.rewards.judge import JudgeReward
 
@@ -17,8 +18,8 @@ from helpers.rewards.judge import JudgeReward
 class RankingJudgeReward(JudgeReward):
     """The place of a completion within its group, from 0.0 (last) to 1.0 (first).
 
-    num_generations: the size of a group, as in GRPOConfig. Identical completions share a place; an
-    empty one is last.
+    num_generations: the size of a group, as in GRPOConfig. Completions that read the same, whatever
+    their spaces, share a place; an empty one is last.
     """
 
     num_generations: int
@@ -28,7 +29,11 @@ class RankingJudgeReward(JudgeReward):
         self, completions: list, prompts: list, log_metric=None, **columns
     ) -> list[float | None]:
         """Return the place of each completion, or None. Raise ValueError for a part of a group."""
-        texts = self.texts(completions)
+        first: dict[str, str] = {}  # of the texts that read the same
+        texts = [
+            first.setdefault(" ".join(normalize("NFKC", text).split()), text)
+            for text in self.texts(completions)
+        ]
         size = self.num_generations
         groups = [range(start, start + size) for start in range(0, len(texts), size)]
         # One request per group: its different texts, each under a mark that none of them can know.

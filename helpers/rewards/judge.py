@@ -22,7 +22,7 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
-from helpers.rewards.shaping import printable
+from helpers.rewards.shaping import printable, visible
 from helpers.tags import TagFormat, completion_text
 
 _PAUSES = (0, 0.5, 1, 2, 4, 8, 16)  # seconds before each try of a request
@@ -165,8 +165,10 @@ class JudgeReward:
         return {name: self._defused(text) for name, text in texts.items()}
 
     def _defused(self, text: str) -> str:
-        """Return a text cut to its length, and with special tokens taken apart."""
-        text = printable(text).encode()[: self.longest].decode(errors="ignore")
+        """Return a text cut to its length, without what nobody sees, and with special tokens taken
+        apart.
+        """
+        text = printable(visible(text)).encode()[: self.longest].decode(errors="ignore")
         return _SPECIAL.sub(r"\g<0> ", text).strip()
 
     def request(

@@ -7,6 +7,13 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import regex
+
+# Characters without a glyph: zero-width ones, Hangul fillers, tags, control characters, a blank.
+_UNSEEN = regex.compile(
+    r"[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u2800\x00-\x08\x0e-\x1f\x7f]"
+)
+
 
 def reward_name(reward: Callable | str) -> str:
     """Return the name TRL logs a reward under: its function's, inside any functools.partial, or
@@ -74,3 +81,12 @@ def source_hash(reward: Callable) -> str | None:
 def printable(text: str) -> str:
     """Return the text without lone surrogates: no tokenizer, file or terminal takes them."""
     return text.encode(errors="replace").decode()
+
+
+def visible(text: str, instead: str = "") -> str:
+    """Return the text with `instead` in the place of each character that nobody sees.
+
+    >>> visible("f\N{ZERO WIDTH SPACE}o\N{HANGUL FILLER}ur")
+    'four'
+    """
+    return _UNSEEN.sub(instead, text)

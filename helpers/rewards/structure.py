@@ -2,13 +2,19 @@
 
 import json
 import re
+import textwrap
 import warnings
 
 from helpers.rewards.answers import workers
+from helpers.rewards.shaping import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread
-_FENCE = re.compile(r"[ \t]*```[ \t]*([\w+#.-]*)")
+# A fence at the start of a line may have words behind its language; behind words it ends the line.
+_FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
+_BEHIND_WORDS = re.compile(
+    r"(?:[^`~]|`(?!``)|~(?!~~))*+(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)$"
+)
 
 
 def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
@@ -29,9 +35,9 @@ def substantial_format_reward(
 ) -> list[float]:
     """format_reward, with half the credit for a shape that has nothing in it.
 
-    1.0 where the whole completion is the format and both blocks hold a letter or a digit, 0.5 where
-    one of them is empty or holds punctuation only, else 0.0. So handing in empty tags earns less
-    than trying.
+    1.0 where the whole completion is the format and a letter or a digit is seen in both blocks, 0.5
+    where one of them is empty or holds punctuation only, else 0.0. So handing in empty tags earns
+    less than trying.
 
     >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>"])
     [1.0]
@@ -44,7 +50,7 @@ def substantial_format_reward(
         if not tags.matches(text):
             scores.append(0.0)
             continue
-        filled = [any(map(str.isalnum, content)) for content in tags.contents(text)]
+        filled = [any(map(str.isalnum, visible(content))) for content in tags.contents(text)]
         scores.append(1.0 if all(filled) else 0.5)
     return scores
 
@@ -91,9 +97,9 @@ def json_format_reward(
     is given; else 0.0.
 
     tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
-    comments and a second document are not JSON. A document that cannot be shown to fulfil the
-    schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is raised for a
-    schema that is none.
+    comments, a key given twice and a second document are not JSON. A document that cannot be shown
+    to fulfil the schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is
+    raised for a schema that is none.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
@@ -125,22 +131,33 @@ def _document(completion: object, tags: TagFormat | None) -> str:
     return (tags.extract_answer(text) or "") if tags else text
 
 
-def _fenced(text: str) -> list[tuple[str, str]]:
+def fenced_blocks(text: str) -> list[tuple[str, str]]:
     """Return the fenced blocks of a text, (language, content) each, in one pass; none where one is
     never closed.
+
+    A fence is three or more backticks or tildes. It may be indented, and its block with it; it may
+    open at the end of a line of prose, and close at the end of a line of code.
     """
     blocks: list[tuple[str, list[str]]] = []
-    inside = False
+    closing = ""  # what closes the block that is open
     for line in text.splitlines(keepends=True):
-        fence = _FENCE.match(line)
-        if fence and inside and not fence[1]:
-            inside = False
-        elif fence and not inside and "`" not in line[fence.end() :]:
-            blocks.append((fence[1].casefold(), []))
-            inside = True
-        elif inside:
+        bare = line.strip()
+        if closing and bare.endswith(closing):
+            blocks[-1][1].append(line.rstrip().rstrip(closing[0]))
+            closing = ""
+        elif closing:
             blocks[-1][1].append(line)
-    return [] if inside else [(language, "".join(lines)) for language, lines in blocks]
+        elif fence := _FENCE.match(bare) or _BEHIND_WORDS.match(bare):
+            blocks.append((fence["language"].casefold(), []))
+            closing = fence["fence"]
+    if closing:
+        return []
+    found = []
+    for language, lines in blocks:
+        content = "".join(lines)
+        content = textwrap.dedent(content) if content[:1].isspace() else content
+        found.append((language, content))
+    return found
 
 
 def json_document(text: str) -> str:
@@ -152,15 +169,20 @@ def json_document(text: str) -> str:
     if len(text) > _LONGEST_JSON:
         return ""
     text = text.strip()
-    blocks = _fenced(text) if text.startswith("```") and text.endswith("```") else []
+    blocks = fenced_blocks(text) if text[:3] in ("```", "~~~") and text[-3:] == text[:3] else []
     if len(blocks) == 1 and blocks[0][0] in ("", "json"):
         text = blocks[0][1]
     try:
-        value = json.loads(text, parse_constant=_raise_for_constant)
+        value = json.loads(text, parse_constant=_refused, object_pairs_hook=_object)
     except (ValueError, RecursionError):  # brackets ten thousand deep
         return ""
     return text if isinstance(value, (dict, list)) else ""
 
 
-def _raise_for_constant(name: str):
+def _refused(name: str):
     raise ValueError(f"{name} is not JSON")
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict:
+    """Return the object, if no two of its keys are the same: readers differ in which one counts."""
+    return dict(pairs) if len({key for key, _ in pairs}) == len(pairs) else _refused("a key twice")

@@ -1,50 +1,55 @@
-"""Rewards for how a completion is written.
+"""Rewards for how a completion is written and how long it is.
 
-All of them are cheap to please: give them small weights.
+All of them are cheap to please: give them small weights. TRL's get_soft_overlong_punishment and
+get_cosine_scaled_reward are two more for the length.
 """
 
+import time
+import unicodedata
 import warnings
 from collections.abc import Sequence
 
 import regex
 
-from helpers.rewards.length import at_least_one
+from helpers.rewards.shaping import visible
 from helpers.tags import completion_text
 
-# Seconds for a search; every completion that takes longer halves the limit of those after it, down
-# to the second number.
-_SECONDS = 1.0
-_LEAST_SECONDS = 0.05
+# Seconds for the search of a completion; those that need longer share what the batch has left.
+_MOMENT = 0.005
+_SECONDS = 1.5
+_LONGEST = 30_000  # bytes; no more of a text is read
+# Words, numbers and signs; characters of scripts that have no spaces between words.
+_WORDS = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+    r"|\d++(?:[.,:/]\d++)*+|\w++(?:['’-]\w++)*+|[^\w\s]++"
+)
+_LONGEST_WORD = 20  # what is longer counts as its characters
 
 
 def forbidden_patterns_reward(
     completions: list,
-    patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:'m| am) sorry\b", r"\bi cannot\b"),
+    patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:['’]m| am) sorry\b", r"\bi cannot\b"),
     **columns,
 ) -> list[float]:
     """1.0 where none of the regular expressions is found in the completion, else 0.0.
 
-    Case does not count. A completion that cannot be searched in a second scores 0.0, with a
-    warning: that the pattern is absent was not shown.
+    Case does not count, nor do characters that nobody sees, the kind of a space or its width. A
+    completion that cannot be searched in time scores 0.0, with a warning: that the pattern is
+    absent was not shown. A batch has little more than a second for all of them.
 
-    >>> forbidden_patterns_reward(["Bonn.", "As an AI, I cannot say."])
+    >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
     """
     patterns = [patterns] if isinstance(patterns, str) else patterns
     wanted = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
-    seconds = _SECONDS
-    late = 0
-    scores = []
-    for completion in completions:
-        text = completion_text(completion)
-        try:
-            found = any(pattern.search(text, timeout=seconds) for pattern in wanted)
-        except TimeoutError:
-            # a policy that loops on one character may do so in every completion of a batch
-            found = True
-            late += 1
-            seconds = max(_LEAST_SECONDS, seconds / 2)
-        scores.append(float(not found))
+    ends = time.monotonic() + _SECONDS
+    texts = [_beginning(completion) for completion in completions]
+    found = [_found(wanted, text, _MOMENT) for text in texts]
+    for at, text in enumerate(texts):
+        left = ends - time.monotonic()
+        if found[at] is None and left > 0:
+            found[at] = _found(wanted, text, left / 4)  # a search may take its time twice
+    late = found.count(None)
     if late:
         warnings.warn(
             f"forbidden_patterns_reward: {late} of {len(completions)} completions could not be "
@@ -52,24 +57,105 @@ def forbidden_patterns_reward(
             "the usual cause.",
             stacklevel=2,
         )
-    return scores
+    return [float(each is False) for each in found]
+
+
+def _beginning(completion: object) -> str:
+    return completion_text(completion).encode(errors="replace")[:_LONGEST].decode(errors="ignore")
+
+
+def _found(patterns: list, text: str, seconds: float) -> bool | None:
+    """Return whether one of the patterns is in the text as it is, or as it reads; None for a search
+    that takes longer.
+    """
+    ends = time.monotonic() + seconds
+    texts = {text: None}
+    for instead in ("", " "):  # a zero-width space may take the place of a space, or of nothing
+        seen = visible(unicodedata.normalize("NFKC", text), instead)
+        texts[regex.sub(r"[^\S\n]++", " ", seen)] = None
+    try:
+        return any(
+            pattern.search(one, timeout=max(0.001, ends - time.monotonic()))
+            for one in texts
+            for pattern in patterns
+        )
+    except TimeoutError:
+        return None
 
 
 def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list[float]:
     """The share of word n-grams that are not repeats of an earlier one: 1.0 without repetition,
     near 0.0 for a loop.
 
-    The unit-scale, tokenizer-free sister of TRL's get_repetition_penalty_reward (arXiv 2502.03373,
-    C.2), which counts tokens and gives penalties. A text with fewer words than one n-gram repeats
-    nothing.
+    A word is what is between spaces and signs, a run of signs, or a character of a script without
+    spaces; one of more than 20 characters counts as its characters, so that a loop without spaces
+    is one. The unit-scale, tokenizer-free sister of TRL's get_repetition_penalty_reward (arXiv
+    2502.03373, C.2), which counts tokens and gives penalties. A text with fewer words than one
+    n-gram repeats nothing.
 
     >>> repetition_reward(["one two three four", "ha ha ha ha ha ha"])
     [1.0, 0.25]
+    >>> repetition_reward(["这个这个这个", "ha" * 500])
+    [0.5, 0.002004]
     """
-    at_least_one(ngram_size=ngram_size)
+    if not ngram_size >= 1:
+        raise ValueError(f"ngram_size={ngram_size} must be 1 or more.")
     scores = []
     for completion in completions:
-        words = completion_text(completion).casefold().split()
+        text = unicodedata.normalize("NFKC", _beginning(completion)).casefold()
+        words = []
+        for word in _WORDS.findall(visible(text)):
+            words += word if len(word) > _LONGEST_WORD else [word]
         ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
         scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)
     return scores
+
+
+def target_length_reward(
+    completions: list,
+    target: int,
+    tolerance: float = 0.5,
+    unit: str = "words",
+    completion_ids: list | None = None,
+    **columns,
+) -> list[float]:
+    """1.0 at `target`, falling in a straight line to 0.0 at `tolerance` times the target above or
+    below it.
+
+    unit: "characters", "words" (runs of non-space) or "tokens", which needs the `completion_ids`
+    that TRL passes. ValueError for another unit, a target below 1 or a tolerance that is not
+    positive.
+
+    >>> target_length_reward(["one two three four", "one two three", ""], target=4)
+    [1.0, 0.5, 0.0]
+    """
+    if not (target >= 1 and tolerance > 0):
+        raise ValueError(f"target={target} must be 1 or more, and tolerance={tolerance} above 0.")
+    lengths = lengths_of(completions, unit, completion_ids)
+    return [
+        max(0.0, round(1 - abs(length - target) / (tolerance * target), 6)) for length in lengths
+    ]
+
+
+def lengths_of(completions: list, unit: str, completion_ids: list | None = None) -> list[int]:
+    """Return the length of each completion in "characters", "words" or "tokens"; ValueError for
+    another unit, and for tokens without the ids that TRL passes.
+
+    A character that nobody sees is none, and separates words as a space does.
+
+    >>> lengths_of(["one two", ""], "words")
+    [2, 0]
+    """
+    if unit == "tokens":
+        if completion_ids is None:
+            raise ValueError(
+                "unit='tokens' counts the completion_ids that TRL passes while training; there "
+                "are none here. Use unit='words' or 'characters', or pass completion_ids."
+            )
+        return [len(ids) for ids in completion_ids]
+    if unit not in ("characters", "words"):
+        raise ValueError(f"unit={unit!r} is not known. Known: characters, words, tokens.")
+    texts = map(completion_text, completions)
+    if unit == "characters":
+        return [len(visible(text)) for text in texts]
+    return [len(visible(text, " ").split()) for text in texts]

@@ -25,6 +25,11 @@ def test_a_place_is_the_share_of_the_others_that_a_completion_beats():
     assert scores[:4] == [2 / 3, 0, 1, 1 / 3]
     assert scores[5] == 0 and scores[4] == scores[7], "an empty one is last, equal ones are equal"
     assert scores[8:] == [0.5] * 4 and judge.calls == 2, "one call per group that has an order"
+    with scripted_judge(lambda text, shown: len(text) / 100) as address:
+        judge = RankingJudgeReward(address, "judge", "The longest.", num_generations=4)
+        same = ["caf\u00e9 au lait", "cafe\u0301  au\u00a0lait", "caf\u00e9 au lait\n\n"]
+        same.append("caf\u00e9 a\u200bu\u2060 lait\u3164")
+        assert places(judge, same) == [0.5] * 4 and judge.calls == 0, "they read the same"
     assert [sum(scores[:4]), sum(scores[4:8])] == pytest.approx([2, 2]), "the mean is 0.5"
 
 

@@ -24,9 +24,9 @@ from helpers.rewards.correctness import (
 )
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
-from helpers.rewards.length import target_length_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward, incremental_format_reward
+from helpers.rewards.style import target_length_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 MATH = "correctness, substantial_format*0.5, incremental_format*0.5"

@@ -4,19 +4,17 @@ is run twice.
 
 import warnings
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from examples.more_rewards import code_format_reward
-from helpers.rewards.code.monty import Monty
+from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
 from helpers.rewards.code.run import Limits, Outcome
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
-from helpers.rewards.lab.verdicts import differences
 from helpers.tags import THINK_ANSWER
 
 ADD = [
@@ -27,7 +25,6 @@ ADD = [
 ]
 RIGHT_ADD = "def add(a, b):\n    return a + b\n"
 SUM = [{"stdin": "1 2\n", "stdout": "3\n"}, {"stdin": "4 5 6\n", "stdout": "15\n"}]
-CODE_CASES = Path(__file__).with_name("code_cases.jsonl")
 CODE_SET = [partial(tests_reward, share=False), code_format_reward], [1.0, 0.25]
 
 
@@ -35,24 +32,26 @@ def fenced(code: str, language: str = "python") -> str:
     return f"```{language}\n{code}\n```\n"
 
 
-def judged(reward, completions: list, **columns) -> tuple[list, list[str], dict]:
+def judged(completions: list, **columns) -> tuple[list, list[str], dict]:
     """(scores, warnings, metrics) of one call."""
     metrics = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        scores = reward(completions, log_metric=metrics.__setitem__, **columns)
+        scores = tests_reward(completions, log_metric=metrics.__setitem__, **columns)
     return scores, [str(w.message) for w in caught], metrics
 
 
-class Counting:
+class Counting(Sandbox):
     """A back end of one's own: monty, and what it was asked. fails: the outcome of everything."""
 
     def __init__(self, fails: str = ""):
-        self.monty, self.jobs, self.fails = Monty(), [], fails
+        super().__init__()
+        self.jobs = []
+        self.fails = fails
 
     def run(self, job, limits):
         self.jobs.append(job)
-        return [Outcome(self.fails)] * job.count if self.fails else self.monty.run(job, limits)
+        return [Outcome(self.fails)] * job.count if self.fails else super().run(job, limits)
 
 
 # --- Which code counts ----------------------------------------------------------------------------
@@ -75,6 +74,18 @@ class Counting:
         ("```python\nx = 1", ""),
         (fenced("x = 1") + "```python\nx = 2", ""),
         (fenced(""), "\n"),
+        # wherever a fence is, and whichever it is
+        ("Here: ```python\nx = 1\n```", "x = 1\n"),
+        ("Use `f`: ```python\nx = 1\n```", "x = 1\n"),
+        ("Use ```f``` so\n```python\nx = 1\n```", "x = 1\n"),
+        ("```python\nx = 1```", "x = 1"),
+        ("~~~python\nx = 1\n~~~", "x = 1\n"),
+        ("~~~~ py\nx = 1\n~~~~", "x = 1\n"),
+        ("1. So:\n   ```python\n   if x:\n       y = 1\n   ```\n", "if x:\n    y = 1\n"),
+        ("\t```py\n\tx = 1\n\t```", "x = 1\n"),
+        ("````python\nx = '```'\n````", "x = '```'\n"),
+        ("```python\nx = 1\n~~~\ny\n```", "x = 1\n~~~\ny\n"),
+        ('```python title="a"\nx = 1\n```', "x = 1\n"),
         ("say ```x``` in one line", ""),
         ("", ""),
         (None, ""),
@@ -175,20 +186,22 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
     tests = [ADD, "not json [", ADD, [], ["assert add(x, 1) == 2"], ADD]
     completions = [good, good, needs, good, good, needs]
-    scores, (told,), metrics = judged(tests_reward, completions, tests=tests)
+    scores, (told,), metrics = judged(completions, tests=tests)
     assert scores == [1.0, None, None, None, None, None]
     assert told.startswith(
         "tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot "
         "be read"
     )
     assert "neither JSON nor Python" in told
-    assert "2 × programs that the sandbox cannot run (such as: monty has no module heapq)" in told
+    assert (
+        "2 × programs that the sandbox cannot run (such as: monty: No module named 'heapq')" in told
+    )
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
         "tests_reward/not_started": 0.0,
     }
-    assert judged(tests_reward, ["print(3)"])[0] == [None], "the data has no tests"
+    assert judged(["print(3)"])[0] == [None], "the data has no tests"
 
 
 @pytest.mark.parametrize(
@@ -196,9 +209,64 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     [("timeout", 0.0, []), ("not started", None, ["1 × programs that were not started"])],
 )
 def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, told):
-    scores, warned, metrics = judged(tests_reward, [RIGHT_ADD], tests=[ADD], backend=Counting(kind))
+    scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], backend=Counting(kind))
     assert scores == [score] and metrics["tests_reward/not_started"] == len(told)
     assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
+
+
+NAMES = "class A:\n    def __init__(self, x):\n        self.x = x\n"
+ORDERED = NAMES + "    def __lt__(self, other):\n        return self.x < other.x\n"
+SORTED = "def f(xs): return [a.x for a in sorted(map(A, xs))]"
+DIFFERENT = [  # a program, its test, what it scores in monty
+    # where monty differs from CPython without a word
+    ("import re\ndef f(x): return re.sub('(a)', r'\\1_', x)", "assert f('ab') == 'a_b'", None),
+    ("import re\ndef f(x): return re.sub('(a)', r'\\1x', x)", "assert f('ab') == 'axb'", None),
+    ("import re\ndef f(x): return re.sub('(a)', r'\\1-', x)", "assert f('ab') == 'a+b'", 0.0),
+    *[
+        (f"def f(x):\n    x += {added}\n    return x", "assert f([1]) == [1, 2]", None)
+        for added in ("(2,)", "{2}", "range(2, 3)", "{2: 3}", "'2'")
+    ],
+    ("def f(x):\n    x += 2\n    return x", "assert f([1]) == [1, 2]", 0.0),
+    ("def f(x): return x + (2,)", "assert f([1]) == [1, 2]", 0.0),
+    ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [1, 2, 3]", None),
+    ("def f(x): return [*{y for y in x}]", "assert f([3, 1, 2]) == [1, 2, 3]", None),
+    ("def f(x): return tuple(set(x) & {2, 1})", "assert f([3, 2, 1]) == (1, 2)", None),
+    ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", None),
+    ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
+    ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
+    (ORDERED + SORTED, "assert f([2, 1]) == [1, 2]", None),
+    (NAMES + SORTED, "assert f([2, 1]) == [1, 2]", 0.0),
+    # no policy wins by a None: what reaches for the machine is wrong in any sandbox
+    *[
+        (f"import os, sys\ndef f(x): return {reaching}", "assert f(1) == 1", 0.0)
+        for reaching in ("os.abort()", "os._exit(0)", "sys.exit(0)", "exit()", "open('x').read()")
+    ],
+    ("__import__('os').abort()", "assert f(1) == 1", 0.0),
+    ("import subprocess\ndef f(x): return x", "assert f(1) == 1", 0.0),
+    # a sleep is time; and what is compared here is small
+    ("import time\ndef f(x):\n    time.sleep(10)\n    return x", "assert f(1) == 1", 0.0),
+    ("import time\ndef f(x):\n    time.sleep(0.1)\n    return x", "assert f(1) == 1", 1.0),
+    ("def f(x): return set(range(1001))", f"assert f(1) == {set(range(900))}", 0.0),
+    ("def f(x): return [*range(1001)]", "assert len(set(f(1))) == 1001", 0.0),
+]
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot run")
+@pytest.mark.parametrize(("program", "test", "score"), DIFFERENT)
+def test_what_monty_does_otherwise_is_none_and_what_reaches_for_the_machine_is_not(
+    program, test, score
+):
+    assert tests_reward([program], tests=[[test]]) == [score]
+
+
+def test_programs_that_never_end_share_the_time_of_one_and_cost_no_other_its_verdict():
+    slow = f"import time\n{RIGHT_ADD}time.sleep(0.15)\n"
+    completions = [RIGHT_ADD, slow, *[f"while {n}: pass" for n in range(1, 21)]]
+    backend, limits = Counting(), Limits(seconds=0.4)
+    scores, told, _ = judged(completions, tests=[ADD] * 22, backend=backend, limits=limits)
+    assert scores == [1.0, 1.0] + [0.0] * 20
+    assert 22 < len(backend.jobs) < 35, "few are run twice"
+    assert "programs timed out after 0.1 s, because others had used up the 0.4 s" in told[0]
 
 
 # --- What is run ----------------------------------------------------------------------------------
@@ -241,20 +309,11 @@ ROWS = pd.DataFrame(
 )
 
 
-UNSUPPORTED = pytest.mark.filterwarnings("ignore:.*cannot run")
-
-
-def attacked(rows: pd.DataFrame) -> pd.DataFrame:
-    """The table of the attacks on the code set, with these tests."""
+@pytest.mark.filterwarnings("ignore:.*cannot run")
+def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed():
     lab = Lab(*CODE_SET)
-    table = lab.attacks(rows, battery=CODE_BATTERY)
+    table = lab.attacks(ROWS, battery=CODE_BATTERY)
     assert lab.faults == [] and lab.judges() == ["tests_reward"]
-    return table
-
-
-@UNSUPPORTED
-def test_no_attack_on_the_code_set_beats_a_program_that_tries():
-    table = attacked(ROWS)
     assert table.loc[table["wins"] > 0].index.tolist() == []
     assert table.loc[RIGHT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
     assert table.loc[WRONG, ["tests_reward", "total"]].tolist() == [0.0, 0.25]
@@ -263,41 +322,22 @@ def test_no_attack_on_the_code_set_beats_a_program_that_tries():
     assert len(CODE_BATTERY) >= 25
     assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG}
 
-
-@UNSUPPORTED
-def test_tests_that_can_be_seen_are_written_down_and_held_out_ones_notice():
+    # visible tests are written down
     name = "the visible tests written down"
-    assert attacked(ROWS).loc[name, "tests_reward"] == 0.0
-    seen = attacked(ROWS.assign(tests=ROWS["visible_tests"]))
-    assert seen.loc[name, ["tests_reward", "wins"]].tolist() == [1.0, 1.0]
-    assert seen.loc[seen["wins"] > 0].index.tolist() == [name]
+    assert table.loc[name, "tests_reward"] == 0.0
+    seen = lab.attacks(ROWS.assign(tests=ROWS["visible_tests"]), battery=CODE_BATTERY)
+    assert seen.loc[seen["wins"] > 0, "wins"].to_dict() == {name: 1.0}
 
-
-@UNSUPPORTED
-def test_a_share_of_the_tests_can_be_guessed_and_all_of_them_cannot():
+    # a share of them can be guessed, and all of them cannot
     truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
     rows = pd.DataFrame(
         [truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}]
     )
-    tables = [
-        Lab([partial(tests_reward, share=share)], [1.0]).attacks(rows, battery=CODE_BATTERY)
-        for share in (True, False)
-    ]
     guess = "it prints that it passed"  # and returns True
-    assert [table.loc[guess, "tests_reward"] for table in tables] == [pytest.approx(2 / 3), 0.0]
-    assert [table.loc[guess, "wins"] for table in tables] == [1.0, 0.0]
-
-
-def test_every_case_of_a_program_scores_what_it_should():
-    lab = Lab(*CODE_SET)
-    table = lab.cases(CODE_CASES)
-    assert len(table) >= 19 and lab.faults == [] and list(differences(table)["case"]) == []
-
-
-@pytest.mark.parametrize("column", ["tests", "entry_point"])
-def test_a_column_of_another_length_is_refused(column):
-    with pytest.raises(ValueError, match="shorter than"):
-        tests_reward(["x"], **({"tests": ["assert f(1) == 1"]} | {column: []}))
+    for share, earned, wins in ((True, pytest.approx(2 / 3), 1.0), (False, 0.0, 0.0)):
+        guessing = Lab([partial(tests_reward, share=share)], [1.0])
+        table = guessing.attacks(rows, battery=CODE_BATTERY)
+        assert table.loc[guess, ["tests_reward", "wins"]].tolist() == [earned, wins]
 
 
 # --- What a program did, for people ---------------------------------------------------------------

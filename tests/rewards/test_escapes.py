@@ -39,7 +39,7 @@ class Naive:
     """
 
     def run(self, job, limits) -> list[Outcome]:
-        """As `Backend.run`."""
+        """As a back end runs a program."""
         program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=600

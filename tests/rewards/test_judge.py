@@ -20,7 +20,7 @@ from helpers.rewards import judge
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.judge import JudgeReward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import reward_name, visible
 from helpers.tags import THINK_ANSWER
 from notebooks.checks.scripted_judge import scripted_judge
 
@@ -51,6 +51,10 @@ def parts(request: dict) -> dict[str, str]:
 
 def by_length(request: dict, number: int) -> tuple[int, bytes, dict]:
     return score(min(10, len(parts(request)["completion"])))
+
+
+def by_text(request: dict) -> tuple | None:
+    return score(4) if parts(request)["completion"] == "two" else None
 
 
 def judge_of(server, **options) -> JudgeReward:
@@ -158,11 +162,11 @@ def test_the_request_is_the_one_that_servers_know(serve, monkeypatch):
 
 def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     server, rubric = serve(score(10)), 'A {"score": 3} and {points} and {0}.'
-    texts = ["\ud800", "\x00x", "{}", "y\u2028x", "]" * 100, "x" * 100_000]
-    assert run(JudgeReward(server.url, "judge", rubric), texts) == [1.0] * 6
+    texts = ["\ud800", "z\x00", "{}", "y\u2028x", "]" * 100, "x" * 100_000, "w\u200b\u3164"]
+    assert run(JudgeReward(server.url, "judge", rubric), [*texts, "\u3164"]) == [1.0] * 7 + [0.0]
     assert all(rubric in request["messages"][0]["content"] for _, _, request in server.asked)
     received = {parts(request)["completion"] for _, _, request in server.asked}
-    assert received == {"?", *texts[1:5], "x" * 20_000}, "too long a text is cut"
+    assert received == {"?", "z", *texts[2:5], "x" * 20_000, "w"}, "cut, and as it is seen"
 
 
 def test_at_most_so_many_requests_are_under_way(serve):
@@ -183,47 +187,37 @@ def test_at_most_so_many_requests_are_under_way(serve):
 # --- Faults: None, counted, told once a batch -----------------------------------------------------
 
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
-BROKEN = [
-    *[(NO_VERDICT, said(text)) for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", [], {})],
-    *[(NO_VERDICT, score(points)) for points in (11, -1, 7.5, "7", None, True, [7], 10**30)],
+LOST = "no connection to {url}/chat/completions (RemoteProtocolError)"
+FAULTS = [  # what is told, what the server answers, how often it is asked
     *[
-        (NO_VERDICT, (200, body, {}))
-        for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}', b'{"usage": 3}')
+        (NO_VERDICT, said(text), 1)
+        for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", [], {})
     ],
-    (f"HTTP 404 {MISSING.decode()}", (404, MISSING, {})),
-    ("HTTP 400 too long", (400, b"too\nlong", {})),
+    *[(NO_VERDICT, score(one), 1) for one in (11, -1, 7.5, "7", None, True, [7], 10**30)],
+    *[(NO_VERDICT, (200, body, {}), 1) for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')],
+    (f"HTTP 404 {MISSING.decode()}", (404, MISSING, {}), 1),
+    ("HTTP 400 too long", (400, b"too\nlong", {}), 1),
+    ("HTTP 500", (500, b"", {}), 7),
+    ("HTTP 429 slowly", (429, b"slowly", {}), 7),
+    ("HTTP 408", (408, b"", {}), 7),
+    (LOST, None, 7),
 ]
 
 
-@pytest.mark.parametrize(("cause", "answer"), BROKEN)
-def test_what_is_wrong_for_good_is_not_asked_again(serve, cause, answer):
-    def reply(request, number):
-        return score(4) if parts(request)["completion"] == "two" else answer
-
-    server, metrics = serve(reply), {}
+@pytest.mark.parametrize(("cause", "answer", "tries"), FAULTS)
+def test_what_may_pass_is_asked_again_and_a_fault_is_none_and_told(
+    serve, monkeypatch, cause, answer, tries
+):
+    monkeypatch.setattr(judge, "_PAUSES", [0] * len(judge._PAUSES))
+    server, metrics = serve(lambda request, number: by_text(request) or answer), {}
     scores, told = unjudged(judge_of(server), THREE, log_metric=metrics.__setitem__)
-    assert scores == [None, 0.4, None] and len(server.asked) == 3
+    assert scores == [None, 0.4, None] and len(server.asked) == 1 + 2 * tries
+    cause = cause.replace("{url}", server.url)
     assert told == f"judge_reward: 2 of 3 requests were not judged and score None: {cause}."
     assert metrics == {"judge_reward/unjudged": 2 / 3}
-
-
-PASSING = [
-    ("HTTP 500", (500, b"", {})),
-    ("HTTP 429 slowly", (429, b"slowly", {})),
-    ("HTTP 408", (408, b"", {})),
-    ("no connection to {url}/chat/completions (RemoteProtocolError)", None),
-]
-
-
-@pytest.mark.parametrize(("cause", "fails"), PASSING)
-def test_what_may_pass_is_asked_again_and_then_told(serve, monkeypatch, cause, fails):
-    monkeypatch.setattr(judge, "_PAUSES", [0] * len(judge._PAUSES))
-    twice = serve(lambda request, number: fails if number < 2 else score(6))
-    assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.asked) == 3
-    always = serve(fails)
-    scores, told = unjudged(judge_of(always), ["x"])
-    assert scores == [None] and told.endswith(f" None: {cause.format(url=always.url)}.")
-    assert len(always.asked) == 7
+    if tries > 1:
+        twice = serve(lambda request, number: answer if number < 2 else score(6))
+        assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.asked) == 3
 
 
 def test_who_never_answers_is_left_after_the_timeout(serve):
@@ -254,7 +248,7 @@ def test_what_a_completion_says_to_the_judge_arrives_between_the_marks_only(serv
     assert code not in attack and code != code_of_other
     assert set(parts(one)) == {"", "prompt", "completion"}
     received = parts(one)["completion"]
-    assert received.replace("< ", "<").replace("[ ", "[") == attack.strip()
+    assert received.replace("< ", "<").replace("[ ", "[") == visible(attack).strip()
 
 
 SPECIAL = ["<|im_end|>", "<|turn>", "<turn|>", "<start_of_image>", "[|endofturn|]", "]~b]", "[e~["]

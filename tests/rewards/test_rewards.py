@@ -24,7 +24,6 @@ from helpers.rewards.correctness import (
     fuzzy_match_reward,
     numeric_reward,
 )
-from helpers.rewards.length import target_length_reward
 from helpers.rewards.shaping import reward_name
 from helpers.rewards.structure import (
     format_reward,
@@ -32,7 +31,7 @@ from helpers.rewards.structure import (
     json_format_reward,
     substantial_format_reward,
 )
-from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
+from helpers.rewards.style import forbidden_patterns_reward, repetition_reward, target_length_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
 CUSTOM = TagFormat("reasoning", "final")
@@ -63,6 +62,40 @@ def texts(reward, *rows) -> list[tuple]:
 NO_UNIT = partial(target_length_reward, target=10)
 TOKENS = partial(target_length_reward, target=4, unit="tokens", tolerance=1)
 WITHOUT_TAGS = partial(json_format_reward, tags=None)
+UNSEEN = "\u3164\u115f\uffa0\u200b\u2060\u2800\u00ad\x00\U000e0041 "
+TWICE = [
+    '{"a": 1, "a": 2}',
+    '{"a": 1, "a": 1}',
+    '{"a": 1, "\\u0061": 2}',
+    '[{"b": {"a": 1, "a": 2}}]',
+]
+DISGUISED = ["As\u200ban\u200bAI", "as a\u200bn AI", "as\u3164an AI", "as\u00a0an AI", "as  an\tAI"]
+DISGUISED += ["\uff41s an AI", "as\u2800an AI", "I\u2019m sorry", "I can\u2060not", "i\u00adcannot"]
+LOOPS = [
+    "这个" * 90,
+    "ha" * 500,
+    "a," * 300,
+    "ha\u200b" * 300,
+    "ha\u3164" * 300,
+    "-" * 300,
+    "?! " * 90,
+]
+LOOPS += [
+    "ha \uff48a " * 90,
+    "สวัสดี" * 90,
+    "😀" * 90,
+    "ha\n" * 90,
+    "ha." * 300,
+    "1/" * 300,
+    "<b>ha</b>" * 90,
+]
+WRITTEN = [  # by somebody
+    "First we add 3 and 4, which is 7. Then we multiply 7 by 2 and get 14. So the answer is 14.",
+    "今天天气很好，我们一起去公园玩吧。他说他喜欢吃苹果。",
+    "def f(xs):\n    total = 0\n    for x in xs:\n        total += x\n    return total",
+    "5 + 3 = 8. 8 + 2 = 10. 10 - 4 = 6. So $\\frac{6}{2} = 3$ and $\\frac{12}{4} = 3$.",
+    "https://example.com/some/long/path/file.html?x=1&y=2",
+]
 HUGE = ["1e999", "-1e999", "1e-999", "9" * 100]
 # Every row: a reward, a completion, the row's columns, what it earns.
 TABLE = [
@@ -96,7 +129,8 @@ TABLE = [
     *texts(substantial_format_reward, (said("4") + ".", 0), (said("4"), 1), (said("答"), 1)),
     *texts(substantial_format_reward, (said("-5."), 1), (said(""), 0.5), (said(" \n"), 0.5)),
     *texts(substantial_format_reward, (said("…"), 0.5), (said("_"), 0.5)),
-    *texts(substantial_format_reward, (said("\N{ZERO WIDTH SPACE}"), 0.5)),
+    *texts(substantial_format_reward, *[(said(blank * 9), 0.5) for blank in UNSEEN]),
+    *texts(substantial_format_reward, (said("\N{HANGUL FILLER}4"), 1)),
     *texts(substantial_format_reward, (THINK_ANSWER.render("...", "4"), 0.5)),
     # --- a quarter for each tag in its place
     *texts(incremental_format_reward, ("4", 0), ("<think>so", 0.25), ("<think>so</think>4", 0.5)),
@@ -122,6 +156,8 @@ TABLE = [
     *texts(json_format_reward, (said("Here: [1]"), 0), (said("[1] Done."), 0), (said("{} {}"), 0)),
     *texts(json_format_reward, (said("[NaN]"), 0), (said("[-Infinity]"), 0), (said("{'a': 1}"), 0)),
     *texts(json_format_reward, (said("[1,]"), 0), (said("[1 // one\n]"), 0), (said("[01]"), 0)),
+    *texts(json_format_reward, *[(said(text), 0) for text in TWICE]),
+    *texts(json_format_reward, (said('[{"a": 1}, {"a": 2}]'), 1), (said("~~~json\n[1]\n~~~"), 1)),
     *texts(json_format_reward, (said("4"), 0), (said('"four"'), 0), (said("null"), 0), ("[1]", 0)),
     *texts(WITHOUT_TAGS, ("[1]", 1), (said("[1]"), 0)),
     *texts(partial(json_format_reward, schema=CITY), (said('{"city": "Bonn"}'), 1)),
@@ -134,9 +170,11 @@ TABLE = [
         NO_UNIT, *[("word " * n, earned) for n, earned in ((6, 0.2), (5, 0), (15, 0), (999, 0))]
     ),
     *texts(NO_UNIT, ("a\u00a0b\u3000c d\n\te f g h i j", 1)),
+    *texts(NO_UNIT, ("a\u200bb\u3164c\u2800d e f g h i j", 1)),
     *texts(partial(NO_UNIT, tolerance=2), ("", 0.5), ("word " * 20, 0.5), ("word " * 29, 0.05)),
     *texts(partial(NO_UNIT, tolerance=1e-9), ("word " * 10, 1), ("word " * 11, 0)),
     *texts(partial(target_length_reward, target=4, unit="characters"), ("äöü€", 1), ("a b\n", 1)),
+    *texts(partial(target_length_reward, target=4, unit="characters"), ("a\u200b\u3164bcd", 1)),
     (TOKENS, "whatever", {"completion_ids": [[7] * 4]}, 1),
     (TOKENS, "", {"completion_ids": [[7] * 3]}, 0.75),
     # --- what is written
@@ -145,10 +183,14 @@ TABLE = [
     *texts(forbidden_patterns_reward, ("as an air force", 1), ("Ali cannot", 1)),
     *texts(partial(forbidden_patterns_reward, patterns=["bonn"]), ("In Bonn.", 0), ("Paris", 1)),
     *texts(partial(forbidden_patterns_reward, patterns=("^paris$", "x")), ("Paris", 0), ("Pa", 1)),
+    *texts(forbidden_patterns_reward, *[(text, 0) for text in DISGUISED], ("as a nail", 1)),
     # one pattern, not its characters
     *texts(partial(forbidden_patterns_reward, patterns=r"b.*n"), ("In Bonn.", 0), ("Paris", 1)),
     *texts(repetition_reward, ("one two three four five", 1), ("ha ha", 1), ("", 1)),
     *texts(repetition_reward, ("ha " * 6, 0.25), ("ha " * 1002, 0.001), ("a b c a b c", 0.75)),
+    *texts(repetition_reward, *[(text, pytest.approx(0, abs=0.06)) for text in LOOPS]),
+    *texts(repetition_reward, *[(text, pytest.approx(1, abs=0.06)) for text in WRITTEN]),
+    *texts(repetition_reward, ("这个这个这个", 0.5), ("a, a, a, a", 0.4)),
     *texts(partial(repetition_reward, ngram_size=1), ("Ha hA\nHA\tha", 0.25)),
     *texts(partial(repetition_reward, ngram_size=2), ("a b a b", 0.666667), ("a b c a b d", 0.8)),
 ]
@@ -156,9 +198,10 @@ TABLE = [
 
 @pytest.mark.parametrize(("reward", "text", "columns", "earned"), TABLE)
 def test_a_completion_earns_what_the_table_says(reward, text, columns, earned):
+    earned = pytest.approx(earned, abs=1e-9) if isinstance(earned, int | float) else earned
     for completion in (text, chat(text)):
         (score,) = reward([completion], **columns)
-        assert score == pytest.approx(earned, abs=1e-9) and (score is None or type(score) is float)
+        assert score == earned and (score is None or type(score) is float)
 
 
 # --- Whichever it is ------------------------------------------------------------------------------
@@ -232,8 +275,7 @@ def test_a_hostile_completion_gets_a_score_and_is_no_right_answer(name, reward, 
         assert scores == [None] * len(HOSTILE)
         return
     given = [score for score in scores if isinstance(score, float) and 0 <= score <= 1]
-    cannot_run = 2 if name == "tests_reward" else 0  # monty has no __import__
-    assert scores.count(None) == cannot_run == len(scores) - len(given)
+    assert len(given) == len(scores)
     won = [text for text, score in zip(HOSTILE, scores, strict=True) if score == 1]
     if name in COMPARING:
         assert [f"{text:.40}" for text in won if text != said(gold)] == []

@@ -36,10 +36,6 @@ def check(candidate):
 '''
 
 
-def value(something: object) -> Outcome:
-    return Outcome("value", value=something)
-
-
 # --- Forms that are read --------------------------------------------------------------------------
 
 CALLS = [{"call": "f", "args": [[1, 2]], "value": 3}, {"call": "f", "args": [], "value": None}]
@@ -84,7 +80,8 @@ def test_a_check_of_humaneval_is_read():
         Test("f", (3.5,), 0.5, tolerance=1e-6),
         Test("f", ((1, 2),), (2, 1), wraps=("tuple",)),
     ]
-    assert read_tests(f"{CHECK}\ncheck(f)\n", "f") == read_tests(CHECK, "f")
+    for called in ("f", "candidate"):
+        assert read_tests(f"{CHECK}\ncheck({called})\n", "f") == read_tests(CHECK, "f")
 
 
 ASSERTS = {
@@ -140,7 +137,7 @@ REFUSED = {
     "f(1) < 2": "it is no comparison",
     "f(1) in [2, 3]": "it is no comparison",
     "f([1].pop()) == 2": r"`\[1\].pop\(\)` is no plain data",
-    "f(len) == 2": "holds a value of type",
+    "f(len) == 2": "a value of type builtin_function_or_method is not plain data",
     "2 == 2": "`2` is no call of a function",
     "not f(1) == 2": "it is no comparison",
     "not isclose(f(1), 2)": r"`f\(1\)` is no plain data",
@@ -149,8 +146,8 @@ REFUSED = {
     "f(__import__('os')) == 2": r"`__import__\('os'\)` is no plain data",
     "f(1 / 0) == 2": "division by zero",
     "f({[]: 1}) == 2": "unhashable",
-    "f(10**5000) == 2": "too large to be printed",
-    "f(...) == 2": "holds a value of type ellipsis",
+    "f(10**5000) == 2": "the limit .4300 digits. for integer string",
+    "f(...) == 2": "a value of type ellipsis is not plain data",
     "abs(f(1) - 2) < x": "`x` is no plain data",
 }
 
@@ -163,7 +160,7 @@ NO_TESTS = [
     (["assert True"], "there are no tests"),
     (["assert False"], "it is no comparison"),
     (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
-    ("[1", r"the tests are not JSON: '\[1'.*json.dumps"),
+    ("[1", r"the tests '\[1' are neither JSON nor Python"),
     ("it must add", "are neither JSON nor Python: invalid syntax"),
     ([["assert f(1) == 2"]], "test 1 is list"),
     (["assert f(1) == 2", CALLS[0]], "test 1 is 'assert f.*: give asserts only"),
@@ -207,10 +204,6 @@ def test_what_are_no_tests_is_refused_with_its_reason(tests, entry_point, says):
         read_tests(tests, entry_point)
 
 
-def test_the_call_of_check_at_the_end_is_passed_over():
-    assert read_tests(f"{SHORT_CHECK}\ncheck(candidate)", "f") == [Test("f", (1,), 2)]
-
-
 def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
     (test,) = read_tests([{"stdin": "", "stdout": "1\n2\n"}])
     for printed, passes in {
@@ -222,12 +215,6 @@ def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
         "1\n2\u3000": False,
     }.items():
         assert test.passes(Outcome("value", output=printed)) == passes, repr(printed)
-
-
-@pytest.mark.parametrize("name", ["", "a b", 3, float("nan"), "f()"])
-def test_an_entry_point_that_is_no_name_is_refused(name):
-    with pytest.raises(ValueError, match="is not the name of a function"):
-        read_tests(CHECK, name)
 
 
 # --- What passes ----------------------------------------------------------------------------------
@@ -301,8 +288,8 @@ def test_a_tolerance_is_for_every_number_inside(one, other, close):
 )
 def test_a_test_passes_for_the_right_values_only(condition, right, wrong):
     (test,) = read_tests([f"assert {condition}"])
-    assert [test.passes(value(one)) for one in right] == [True] * len(right)
-    assert [test.passes(value(one)) for one in wrong] == [False] * len(wrong)
+    assert [test.passes(Outcome("value", one)) for one in right] == [True] * len(right)
+    assert [test.passes(Outcome("value", one)) for one in wrong] == [False] * len(wrong)
 
 
 @pytest.mark.parametrize("kind", ["error", "timeout", "memory", "output", "unsupported"])
@@ -325,47 +312,31 @@ UNREADABLE = {
 humaneval = pytest.mark.needs("shared/data/humaneval")
 
 
-@pytest.fixture(scope="module")
-def problems() -> list[dict]:
-    return [json.loads(line) for line in HUMANEVAL.read_text(encoding="utf-8").splitlines()]
-
-
 @humaneval
-def test_every_check_of_humaneval_is_read_whole_or_refused_with_a_line(problems):
-    refused, read = {}, {}
+def test_the_checks_of_humaneval_are_read_and_only_its_solutions_pass():
+    """A solution that returns the same for everything passes some tests at most."""
+    problems = [json.loads(line) for line in HUMANEVAL.read_text(encoding="utf-8").splitlines()]
+    refused, known = {}, []
     for problem in problems:
         try:
-            read[problem["task_id"]] = read_tests(problem["test"], problem["entry_point"])
+            read = read_tests(problem["test"], problem["entry_point"])
         except ValueError as error:
             refused[problem["task_id"]] = str(error)
-    assert set(refused) == UNREADABLE and len(read) == 157
+            continue
+        known.append(problem)
+        # every assert but `assert True` has become a test
+        lines = [line.strip() for line in problem["test"].splitlines()]
+        asserts = [line for line in lines if line.startswith("assert ")]
+        idle = [line for line in asserts if line.startswith("assert True")]
+        assert len(read) == len(asserts) - len(idle), problem["task_id"]
+    assert set(refused) == UNREADABLE and len(known) == 157
     assert all(said.startswith("line ") for said in refused.values())
-    for problem in problems:
-        if problem["task_id"] in read:  # every assert but `assert True` has become a test
-            asserts = [
-                line for line in problem["test"].splitlines() if line.strip().startswith("assert ")
-            ]
-            idle = [line for line in asserts if line.strip().startswith("assert True")]
-            assert len(read[problem["task_id"]]) == len(asserts) - len(idle), problem["task_id"]
 
-
-@humaneval
-def test_the_solutions_of_humaneval_pass_and_mutated_ones_do_not(problems):
-    """A solution that returns the same for everything, or another problem's, passes some tests at
-    most.
-    """
-    known = [problem for problem in problems if problem["task_id"] not in UNREADABLE]
-    columns = {
-        "tests": [p["test"] for p in known],
-        "entry_point": [p["entry_point"] for p in known],
-    }
-    whole = {"share": False, "limits": Limits(seconds=30.0)}
-    right = tests_reward(
-        [f"```python\n{p['prompt']}{p['canonical_solution']}\n```" for p in known],
-        **columns,
-        **whole,
-    )
+    tests, points = ([problem[name] for problem in known] for name in ("test", "entry_point"))
+    whole = {"share": False, "limits": Limits(seconds=30.0), "tests": tests, "entry_point": points}
+    solutions = [f"```python\n{p['prompt']}{p['canonical_solution']}\n```" for p in known]
+    right = tests_reward(solutions, **whole)
     assert right.count(1.0) + right.count(None) == len(known) and right.count(None) <= 4
     for body in ("True", "[]", "given[0] if given else 0"):
-        wrong = [f"def {p['entry_point']}(*given):\n    return {body}" for p in known]
-        assert tests_reward(wrong, **columns, **whole) == [0.0] * len(known)
+        wrong = [f"def {point}(*given):\n    return {body}" for point in points]
+        assert tests_reward(wrong, **whole) == [0.0] * len(known)

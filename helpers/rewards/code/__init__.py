@@ -1,6 +1,6 @@
 """Run what a policy wrote: many programs at once, each in a sandbox, and only plain data comes out.
 
-- `jobs`: a program and its inputs, its limits, its outcome; `run`: run many of them.
+- `run`: a program and its inputs, its limits, its outcome, and many of them at once.
 - `monty`, `sandlock`: the two back ends; `driver` is the program inside sandlock.
 - `tests`: the tests of a row, as data; `rewards`: the share of them that a program passes.
 

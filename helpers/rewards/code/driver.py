@@ -12,40 +12,39 @@ import io
 import json
 import os
 import random
-import resource
 import struct
 import sys
-import traceback
+from collections import Counter, OrderedDict, defaultdict
 
-_DEEPEST = 100
-_LIBRARY = ("Counter", "OrderedDict", "defaultdict")  # dictionaries of collections
-_PROGRAM = "<program>"
 _NOBODY = 65534
 
+# How each kind of plain data is written; a dictionary of the library is one.
+LEAVES = (type(None), bool, int, float, str)
+KINDS = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", dict: "dict"}
+KINDS |= {Counter: "dict", OrderedDict: "dict", defaultdict: "dict"}
+KINDS |= {bytes: "bytes", complex: "complex"}
 
-def plain(value: object, depth: int = 0) -> object:
-    """Return the value as JSON has it; what JSON lacks becomes {"its type": [its parts]}.
+
+def encoded(value, depth=0, kinds=KINDS, leaves=LEAVES, type=type):
+    """Return plain data as lists and leaves: [its kind, *its parts]; see `run.decoded`.
 
     Raise TypeError naming what is not plain data. Types are exact: a subclass of int or list has
-    methods of its own, which may lie.
+    methods of its own, which may lie. monty runs this function, too.
     """
     kind = type(value)
-    if value is None or kind in (bool, int, float, str):
+    if kind in leaves:
         return value
-    if depth > _DEEPEST:
-        said = f"it returned containers nested more than {_DEEPEST} deep; only plain data counts."
-        raise TypeError(said)
-    if kind.__module__ == "collections" and kind.__name__ in _LIBRARY:
-        kind = dict
-    if kind is dict:
-        items = dict.items(value)
-        return {"dict": [[plain(key, depth + 1), plain(item, depth + 1)] for key, item in items]}
-    if kind is complex:
-        return {"complex": [value.real, value.imag]}
-    if kind not in (list, tuple, set, frozenset, bytes):
-        raise TypeError(f"it returned a value of type {kind.__name__}; only plain data counts.")
-    parts = [plain(item, depth + 1) for item in value]
-    return parts if kind is list else {kind.__name__: parts}
+    if kind not in kinds:
+        raise TypeError(f"a value of type {kind.__name__} is not plain data")
+    if depth == 100:
+        raise TypeError("containers nested more than 100 deep are not plain data")
+    name = kinds[kind]
+    parts = value
+    if name == "dict":
+        parts = [part for pair in value.items() for part in pair]
+    elif name == "complex":
+        parts = [value.real, value.imag]
+    return [name, *[encoded(part, depth + 1) for part in parts]]
 
 
 # --- What sandlock cannot refuse, because an interpreter or sandlock itself needs it to start -----
@@ -55,22 +54,12 @@ _CALLS = {
     "x86_64": ((41, 16, 157, 89, 267), 302, 72),
     "aarch64": ((198, 29, 167, 78), 261, 25),
 }
-# What fcntl may do: duplicate a file, read its flags, and set its flag for exec.
-_FCNTL_MOST = 3
-_DUPLICATE_FOR_EXEC = 1030
 # The words that seccomp's filters are written in (linux/filter.h).
 _LOAD = 0x20
 _IS = 0x15
 _ABOVE = 0x25
 _RETURN = 0x06
-_ALLOW = 0x7FFF0000
 _REFUSE = 0x0005000D  # as EACCES
-# Where a filter finds a call's number and its arguments.
-_NUMBER = 0
-_FIRST = 16
-_SECOND = 24
-_PR_SET_SECCOMP = 22
-_SECCOMP_MODE_FILTER = 2
 
 
 def refuse_more() -> None:
@@ -81,26 +70,27 @@ def refuse_more() -> None:
     Raise OSError if the kernel accepts no filter.
     """
     refused, prlimit64, fcntl = _CALLS[os.uname().machine]
-    # A step: what it does, how many steps it jumps over if so, and if not, and its operand.
-    steps = [(_LOAD, 0, 0, _NUMBER)]
+    # A step: what it does, how many steps it jumps over if so, and if not, and its operand. What it
+    # loads is the call's number, at 0, or an argument, at 16 and 24.
+    steps = [(_LOAD, 0, 0, 0)]
     for call in refused:
         steps += [(_IS, 0, 1, call), (_RETURN, 0, 0, _REFUSE)]
     steps += [
         (_IS, 0, 3, prlimit64),
-        (_LOAD, 0, 0, _FIRST),
-        (_IS, 1, 0, 0),
+        (_LOAD, 0, 0, 16),
+        (_IS, 1, 0, 0),  # of this process itself
         (_RETURN, 0, 0, _REFUSE),
         (_IS, 0, 4, fcntl),
-        (_LOAD, 0, 0, _SECOND),
-        (_IS, 2, 0, _DUPLICATE_FOR_EXEC),
-        (_ABOVE, 0, 1, _FCNTL_MOST),
+        (_LOAD, 0, 0, 24),
+        (_IS, 2, 0, 1030),  # duplicate a file for exec;
+        (_ABOVE, 0, 1, 3),  # up to 3: duplicate it, read its flags, and set its flag for exec
         (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, 0x7FFF0000),  # allow
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, program, 0, 0):
+    if libc.prctl(22, 2, program, 0, 0):  # PR_SET_SECCOMP, SECCOMP_MODE_FILTER
         raise OSError(ctypes.get_errno(), "the kernel takes no filter")
 
 
@@ -108,19 +98,15 @@ def refuse_more() -> None:
 
 
 class _Printed(io.BytesIO):
-    """What the program prints, up to a limit; past it the process ends with a status."""
+    """What the program prints; past the limit it gets a MemoryError."""
 
-    def __init__(self, most: int, status: int):
-        super().__init__()
-        self._most = most
-        self._status = status
+    most = 0
 
     def write(self, data) -> int:
         """As of a file."""
-        count = super().write(data)
-        if self.tell() > self._most:
-            os._exit(self._status)
-        return count
+        if self.tell() > self.most:
+            raise MemoryError
+        return super().write(data)
 
 
 def _frame(job: dict, names: dict, call: tuple | None) -> dict:
@@ -131,26 +117,20 @@ def _frame(job: dict, names: dict, call: tuple | None) -> dict:
     """
     try:
         if call is None:
-            exec(compile(job["source"], _PROGRAM, "exec"), names)
+            exec(compile(job["source"], "<program>", "exec"), names)
             return {"kind": "value"}
         name, arguments = call
         if name not in names:
             raise NameError(f"name {name!r} is not defined")
-        text = json.dumps(plain(names[name](*arguments)))
-        if len(text) > job["output"]:  # the other side counts again
-            return {"kind": "output", "message": f"it returned more than {job['output']} bytes."}
-        return {"kind": "value", "value": text}
+        value = json.dumps(encoded(names[name](*arguments)))
+        too_long = len(value) > job["output"]  # the other side counts again
+        return {"kind": "output"} if too_long else {"kind": "value", "value": value}
     except BaseException as error:
         # a script may end so
         if not job["calls"] and isinstance(error, SystemExit) and error.code in (None, 0):
             return {"kind": "value"}
-        trace = traceback.walk_tb(error.__traceback__)
-        lines = [line for frame, line in trace if frame.f_code.co_filename == _PROGRAM]
-        if isinstance(error, SyntaxError) and error.filename == _PROGRAM:
-            lines.append(error.lineno)
         kind = "memory" if isinstance(error, MemoryError) else "error"
-        frame = {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
-        return frame | {"line": lines[-1] if lines else None}
+        return {"kind": kind, "error": type(error).__name__, "message": str(error)[:500]}
 
 
 def _feed(pipe: int, text: bytes) -> None:
@@ -160,6 +140,8 @@ def _feed(pipe: int, text: bytes) -> None:
 
 def main() -> None:
     """Read the job from file 0, run it, write the outcomes to file 1."""
+    import resource  # which Windows has not, where monty reads this file
+
     # Give up what this process has too much of: our files, root, memory, system calls.
     os.closerange(3, 1024)
     if os.geteuid() == 0:  # sandlock could not make us nobody from the start
@@ -182,7 +164,8 @@ def main() -> None:
         os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
-    printed = _Printed(job["output"], job["printed_too_much"])
+    printed = _Printed()
+    printed.most = job["output"]
     # Named twice, because a program that puts another file in its place must not close it.
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(
         printed, encoding="utf-8", errors="replace", write_through=True
@@ -201,7 +184,9 @@ def main() -> None:
         for call in job["calls"] or [None]:
             runs = call is not None and loaded["kind"] == "value"
             frame = _frame(job, names, call) if runs else loaded
-            text = printed.getvalue().decode("utf-8", "replace")
+            if printed.tell() > job["output"]:
+                frame = {"kind": "output"}
+            text = printed.getvalue()[: job["output"]].decode("utf-8", "replace")
             printed.seek(0)
             printed.truncate()  # the next call's outcome has what that prints
             frames.write(json.dumps(frame | {"output": text}).encode() + b"\n")

@@ -6,210 +6,182 @@ never a failure; where monty differs without a word, the program gets the verdic
 """
 
 import builtins
-import collections
 import contextlib
 import ctypes
-import datetime
 import importlib
-import io
+import inspect
+import math
 import os
 import re
 import secrets
 import sys
 import time
-import types
-from collections.abc import Iterator
-from functools import partial
+from dataclasses import replace
 
-from helpers.rewards.code.jobs import (
-    Job,
-    Limits,
-    Outcome,
-    other_than_plain,
-    out_of_memory,
-    timeout,
-    too_much_output,
-)
+from helpers.rewards.code import driver
+from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
 
-# A verdict is the same each time, and time.sleep(100) delays nobody.
-_POLICY = {"sleep": "zero", "random_start": {"seed": 0}}
-_DEEPEST = 1000  # calls, as in CPython
+# A verdict is the same each time; who sleeps longer than its time is ended at once.
+_POLICY = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
 
 # --- What is fed before the program, which may give `type` and `print` another meaning ------------
 
-# No program knows these names, nor the value that the last line of a program gives.
+# No program knows this: names of ours that end with it, and the value of the program's last line.
 _TOKEN = secrets.token_hex(8)
-_CHECKED = f"_checked_{_TOKEN}"
-_INPUTS = f"_inputs_{_TOKEN}"
-# A value is checked inside, because outside a range would be text, and a deque a list. A value of
-# more items than `most` is longer than that as text; one that contains itself has no end of them.
+_INPUTS = f"inputs_{_TOKEN}"
+# A value is written down inside, because outside a range would be text, and a deque a list. One
+# that is too long comes out as an empty list.
 _BEFORE_CALLS = f"""
-def {_CHECKED}(
-    value,
-    most,
-    sequences=(list, tuple, set, frozenset),
-    leaves=(type(None), bool, int, float, complex, str, bytes),
-    dict=dict,
-    isinstance=isinstance,
-    len=len,
-    repr=repr,
-    type=type,
-):
-    stack, left = [value], most
-    while 0 < len(stack) <= left:
-        item = stack.pop()
-        left -= 1
-        if isinstance(item, dict):
-            stack.extend(item.keys())
-            stack.extend(item.values())
-        elif type(item) in sequences:
-            stack.extend(item)
-        elif type(item) not in leaves:
-            return "error", repr(type(item))[:100]
-    if stack or len(repr(value)) > most:
-        return "output", None
-    return "value", value
+import collections as library
+LEAVES = (type(None), bool, int, float, str)
+KINDS = {{list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", dict: "dict"}}
+KINDS |= {{library.Counter: "dict", library.defaultdict: "dict"}}
+KINDS |= {{bytes: "bytes", complex: "complex"}}
+{inspect.getsource(driver.encoded)}
+def written(value, most, len=len, repr=repr):
+    found = encoded(value)
+    return [found] if len(repr(found)) <= most else []
 """
+_BEFORE_CALLS = re.sub(
+    r"\b(library|LEAVES|KINDS|encoded|written)\b", rf"\1_{_TOKEN}", _BEFORE_CALLS
+)
 # For each function that will be called and is named like one of Python's.
 _NOT_PYTHONS = """
 def {name}(*given):
     raise NameError("the program has no function {name}")
 """
-_AT_END = "EOF when reading a line"
+# Before a program that is run again, with its sets made in the other direction.
+_REVERSED = """
+def set(items=(), set=set):
+    return set(list(items)[::-1])
+"""
 _BEFORE_SCRIPTS = f"""
-def input(prompt="", print=print, lines={_INPUTS}):
+def input_{_TOKEN}(prompt="", print=print, lines={_INPUTS}):
     print(prompt, end="")
     if not lines:
-        raise Exception({_AT_END!r})
+        raise Exception("EOF when reading a line")  # monty has no EOFError
     return lines.pop()
+input = input_{_TOKEN}
 """
 
 
-class Monty:
-    """Programs in workers of pydantic-monty."""
+class Sandbox:
+    """Programs in workers of pydantic-monty.
+
+    Raise ValueError in a fork of a process that has some: their threads are not here, and a program
+    would wait for them forever.
+    """
 
     def __init__(self):
-        self.pool = _workers()
+        from pydantic_monty import Monty
+
+        process = os.getpid()
+        if _pools.keys() - {process}:
+            raise ValueError(
+                "the sandbox 'monty' was started before this process was forked, and does not "
+                "outlive that. Start the process with multiprocessing.get_context('spawn'), or "
+                "fork before the first program runs."
+            )
+        if process not in _pools:
+            # Inside one long operation nothing stops a program but the end of its worker.
+            pool = Monty(max_processes=os.cpu_count(), feed_duration_limit_grace=0.02)
+            pool.__enter__()
+            # Never freed: in a forked process that would end the workers of its parent. They end
+            # with this process, which holds the other end of their pipes.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
+            _pools[process] = pool
+        self.pool = _pools[process]
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program."""
+        """Return the outcomes of a program, with a doubt where CPython may differ."""
         from pydantic_monty import MontyCrashedError
 
-        run = _call_outcomes if job.calls else _script_outcomes
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(MontyCrashedError):
-                return run(self.pool, job, limits)
-        died = Outcome("not started", message="the workers of monty die before they get it.")
-        return [died] * job.count
+                found = _outcomes(self.pool, job, limits)
+                break
+        else:
+            died = "the workers of monty die before they get it."
+            return [Outcome("not started", message=died)] * job.count
+        # A set has the order of what was put into it: what another order changes is in doubt.
+        source = _REVERSED + re.sub(r"\{([^{}:'\"]*+)\}", _call_of_set, job.source)
+        if "set(" in source.removeprefix(_REVERSED) and found[-1].kind != "timeout":
+            with contextlib.suppress(MontyCrashedError):
+                others = _outcomes(self.pool, replace(job, source=source), limits)
+                for at, (one, other) in enumerate(zip(found, others, strict=True)):
+                    same = (one.value, one.output) == (other.value, other.output)
+                    if other.kind == "value" and not same:
+                        found[at] = replace(one, doubt="monty: the order of a set")
+        # A template such as r"\1_" is read as the name of a group that there is not.
+        lines = [line for line in job.source.split("\n") if "sub(" in line]
+        if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
+            found = [
+                replace(one, doubt="monty: a group beside a letter in re.sub") for one in found
+            ]
+        return found
 
 
 _pools: dict[int, object] = {}  # by process
 
 
-def _workers():
-    """Return this process's workers, which are started once and kept.
-
-    Raise ValueError in a fork of a process that has some: their threads are not here, and a program
-    would wait for them forever.
-    """
-    from pydantic_monty import Monty as Pool
-
-    process = os.getpid()
-    if _pools.keys() - {process}:
-        raise ValueError(
-            "the sandbox 'monty' was started before this process was forked, and does not outlive "
-            "that. Start the process with multiprocessing.get_context('spawn'), or fork before the "
-            "first program runs."
-        )
-    if process not in _pools:
-        pool = Pool(min_processes=1, max_processes=os.cpu_count())
-        pool.__enter__()
-        # Never freed: in a forked process that would end the workers of its parent. They end with
-        # this process, which holds the other end of their pipes.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
-        _pools[process] = pool
-    return _pools[process]
+def _call_of_set(braces: re.Match) -> str:
+    """Return a set between braces as a call of `set`; anything else as it is."""
+    inside = braces[1]
+    return f"set([{inside}])" if "," in inside or " for " in inside else braces[0]
 
 
-# --- One program ----------------------------------------------------------------------------------
+def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """Return one outcome per call, or that of the script.
 
-
-def _call_outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
-    """Return one outcome per call; what ends the program is the outcome of all calls after it."""
-    found: list[Outcome] = []
-    with _session(pool, limits, limits.seconds) as (session, ends):
-        feed = partial(_feed, session, job.source, limits)
-        # Our own functions first, then the program, then one call after the other.
-        named = {name for name, _ in job.calls if hasattr(builtins, name)}
-        feed(_BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in named))
-        loaded = feed(f"{job.source}\n'{_TOKEN}'", {"__name__": "program"})
-        if loaded.kind != "value":
-            return [loaded] * job.count
-        for name, arguments in job.calls:
-            if time.monotonic() > ends:
-                found.append(timeout(limits))
-                break
-            call = f"{_CHECKED}({name}(*{_INPUTS}), {limits.output})"
-            outcome = feed(call, {_INPUTS: arguments})
-            ended = outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
-            found.append(_value_outcome(outcome, limits) if outcome.kind == "value" else outcome)
-            if ended:
-                break
-    return found + [found[-1]] * (job.count - len(found))
-
-
-def _value_outcome(outcome: Outcome, limits: Limits) -> Outcome:
-    """Return the outcome with the value of the call, from what _CHECKED returned inside."""
-    kind, value = outcome.value
-    if kind == "output":
-        return too_much_output(limits, "returned", outcome.output)
-    other = value if kind == "error" else other_than_plain(value)
-    if other:
-        said = f"it returned {other}; only plain data counts."
-        return Outcome("error", error="TypeError", message=said, output=outcome.output)
-    return Outcome("value", value, output=outcome.output)
-
-
-def _script_outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
-    """Return one outcome per text that the script reads; all runs share its time."""
-    found = []
-    left = limits.seconds
-    for text in job.stdin:
-        if left <= 0:
-            found.append(timeout(limits))
-            continue
-        lines = text.removesuffix("\n").split("\n") if text else []
-        with _session(pool, limits, left) as (session, ends):
-            outcome = _feed(session, job.source, limits, _BEFORE_SCRIPTS, {_INPUTS: lines[::-1]})
-            if outcome.kind == "value":
-                outcome = _feed(session, job.source, limits, f"{job.source}\n'{_TOKEN}'")
-            found.append(outcome)
-            left = ends - time.monotonic()
-    return found
-
-
-@contextlib.contextmanager
-def _session(pool, limits: Limits, seconds: float) -> Iterator[tuple]:
-    """Yield (a session of a worker, when its program must end). The time begins here, and not while
-    the program waits for a worker.
-
-    monty's own limit of time begins anew with each piece of code, and none begins after the end: so
-    the last call that begins in time may take as long again.
+    What ends the program is the outcome of all calls after it. The time begins when a worker is
+    free. monty's own limit of time begins anew with each piece of code, and none begins after the
+    end: so the last call that begins in time may take as long again.
     """
     given = {
-        "max_feed_duration_secs": float(seconds),
+        "max_feed_duration_secs": float(limits.seconds),
+        "max_total_sleep_secs": float(limits.seconds),
         "max_memory": limits.memory,
-        "max_recursion_depth": _DEEPEST,
+        "max_recursion_depth": 1000,  # calls, as in CPython
         "max_suspensions": 1000,
     }
     with pool.checkout(
         limits=given, os_policy=_POLICY, assert_message_annotations=False
     ) as session:
-        yield session, time.monotonic() + seconds
+        began = time.monotonic()
+        # Our own functions first, then the program, then one call after the other.
+        if job.calls:
+            named = {name for name, _ in job.calls if hasattr(builtins, name)}
+            ours = _BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in named)
+            outcome = _feed(session, job, limits, ours, {"__name__": "program"})
+        else:
+            lines = job.stdin[0].removesuffix("\n").split("\n") if job.stdin[0] else []
+            outcome = _feed(session, job, limits, _BEFORE_SCRIPTS, {_INPUTS: lines[::-1]})
+        if outcome.kind == "value":
+            outcome = _feed(session, job, limits, f"{job.source}\n'{_TOKEN}'")
+        if outcome.kind != "value" or not job.calls:
+            return [replace(outcome, seconds=time.monotonic() - began)] * job.count
+        found: list[Outcome] = []
+        for name, arguments in job.calls:
+            if time.monotonic() - began > limits.seconds:
+                found.append(exceeded("timeout", limits))
+                break
+            call = f"written_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
+            outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
+            found.append(outcome)
+            if outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash":
+                break
+            if outcome.kind == "value" and not outcome.value:
+                found[-1] = exceeded("output", limits, outcome.output)
+            elif outcome.kind == "value":
+                try:
+                    found[-1] = replace(outcome, value=decoded(outcome.value[0]))
+                except ValueError as error:
+                    found[-1] = replace(outcome, kind="error", value=None, message=str(error))
+    return found + [found[-1]] * (job.count - len(found))
 
 
-def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
-    """Return the outcome of a piece of code, its value unchecked. source: the whole program."""
+def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
+    """Return the outcome of a piece of code, its value unchecked."""
     from pydantic_monty import MontyError
 
     printed = []
@@ -228,7 +200,7 @@ def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None =
         error = raised
     output = "".join(printed)
     if size > limits.output:
-        return too_much_output(limits, "printed", output)
+        return exceeded("output", limits, output)
     if error is None and code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
         said = "'return' outside function"  # which monty allows
         return Outcome("error", error="SyntaxError", message=said, output=output)
@@ -240,79 +212,78 @@ def _feed(session, source: str, limits: Limits, code: str, inputs: dict | None =
     frames = error.traceback() if hasattr(error, "traceback") else []
     name = type(inner).__name__
     message = str(inner)
-    own_limit = name == "TimeoutError" and "time limit exceeded" in message
+    own_limit = name == "TimeoutError" and re.search("(time|sleep) limit exceeded", message)
     if own_limit or getattr(error, "timed_out", False):
-        return timeout(limits, output)
+        return exceeded("timeout", limits, output)
     if name == "MemoryError" and "limit" in message:
-        return out_of_memory(limits, output)
+        return exceeded("memory", limits, output)
     # or monty lacks something, or the program failed by itself.
+    line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
     if type(error).__name__ == "MontyCrashedError":
         name = "Crash"
         message = "it crashed the interpreter."
-    elif message.endswith(_AT_END):
-        name = "EOFError"  # which monty does not know, from our `input`
-        frames = frames[:-1]
-    elif lacks := _lacking(inner, frames, source):
-        return Outcome("unsupported", message=lacks, output=output)
-    elif message.startswith("Internal error in monty"):
-        name = "Exception"  # raised with something else than one text, such as SystemExit(0)
-    line = frames[-1].line if frames else None
-    return Outcome("error", error=name, line=line, message=message[:500], output=output)
+    elif _lacks(inner, "".join(line), job):
+        return Outcome("unsupported", message=f"monty: {message}", output=output)
+    return Outcome("error", error=name, message=message[:500], output=output)
 
 
 # --- What monty says where it lacks something (pydantic-monty 1.4.0) ------------------------------
 
-_SAYS = (
-    "callable replacement is not yet supported",
-    "cannot convert 'list' object to bytes",
-    "cannot create 'object' instances",
-    "is not supported in this environment",
-    "pow() 2nd argument cannot be negative",
-    "unknown encoding",
+_SAYS = re.compile(
+    r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
+    r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
 )
-_NO_MODULE = re.compile(r"No module named '([\w.]+)'")
-_NO_NAME = re.compile(r"name '(\w+)' is not defined")
-_NO_IMPORT = re.compile(r"cannot import name '(?P<name>\w+)' from '(?P<owner>\w+)'")
-_NO_ATTRIBUTE = re.compile(
-    r"(module |type object )?'(\w+\.)?(?P<owner>\w+)'( object)? has no attribute '(?P<name>\w+)'"
+# `+=` takes anything that can be iterated over in CPython,
+_ADDED = re.compile(
+    r"can only concatenate list \(not \"(?!int|float|complex|bool|NoneType|function)"
 )
-# The modules that it has in part,
+# and a class may say how it is compared and how long it is.
+_COMPARED = re.compile(r"not supported between instances of|has no len\(\)")
+_COMPARISON = re.compile(r"\bdef __(?:lt|le|gt|ge|len)__\(")
+_NAMES = re.compile(r"(?:No module named|name|attribute) '(\w+)")
+_OWNERS = re.compile(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'")
+# The modules that it has in part; the program may have made up the name of any other.
 _MODULES = """
     asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools
-    hashlib itertools json math os pathlib random re sys time tomllib typing unicodedata
+    hashlib io itertools json math os pathlib random re sys time tomllib typing unicodedata
 """
-# and the types that a message may name.
-_TYPES = vars(collections) | vars(datetime) | vars(io) | vars(re) | vars(builtins)
-_TYPES |= {"function": types.FunctionType, "NoneType": types.NoneType}
+# What ends a process or reaches for the machine: a function that is called has no use for it, and
+# is wrong in any sandbox.
+_MACHINE = """
+    __import__ abort breakpoint ctypes exit gc importlib inspect multiprocessing open os pty quit
+    resource shutil signal socket subprocess sysconfig tempfile threading
+"""
 
 
-def _lacking(error: BaseException, frames: list, source: str) -> str:
-    """Say what monty lacks, if that is why it raised this; return "" if the program failed by
-    itself.
+def _lacks(error: BaseException, line: str, job: Job) -> bool:
+    """Return whether monty raised this error, in this line of the program, because it lacks
+    something: it says so, or names what CPython has.
     """
     text = str(error)
-    # Raised by its parser, and so in no function.
-    if type(error) is NotImplementedError and frames and frames[-1].function_name is None:
-        return text
     if text.startswith("Internal error in monty"):
         # No program can catch it, so only one that catches nothing surely ends with it in CPython.
-        return text if re.search(r"\bexcept\b", source) else ""
-    line = frames[-1].line if frames else 0
-    if any(re.search(r"\braise\b", one) for one in source.split("\n")[max(0, line - 1) : line]):
-        return ""  # the program says so itself
-    if any(said in text for said in _SAYS):
-        return f"monty: {text}."
-    # It names something that CPython has.
-    if found := _NO_MODULE.match(text):
-        known = found[1].split(".")[0] in sys.stdlib_module_names
-        return f"monty has no module {found[1]}." if known else ""
-    if found := _NO_NAME.match(text):
-        return f"monty has no {found[1]}." if hasattr(builtins, found[1]) else ""
-    found = _NO_IMPORT.match(text) or _NO_ATTRIBUTE.match(text)
-    if found and not re.search(rf"\bclass\s+{found['owner']}\b", source):
-        # No other module is imported here: the program may have made its name up.
-        known = found["owner"] in _MODULES.split()
-        module = importlib.import_module(found["owner"]) if known else None
-        if any(hasattr(one, found["name"]) for one in (module, _TYPES.get(found["owner"]))):
-            return f"monty has no {found['owner']}.{found['name']}."
-    return ""
+        return bool(re.search(r"\bexcept\b", job.source))
+    if re.search(r"\braise\b", line):
+        return False  # the program says so itself
+    if isinstance(error, NotImplementedError) or _SAYS.search(text):
+        return True
+    if isinstance(error, TypeError):
+        added = "+=" in line and _ADDED.match(text)
+        return bool(added or (_COMPARED.search(text) and _COMPARISON.search(job.source)))
+    name = _NAMES.search(text)
+    if name is None or not isinstance(error, ImportError | NameError | AttributeError):
+        return False
+    found = _OWNERS.search(text)
+    owner = found and (found[1] or found[2])
+    if job.calls and {name[1], owner} & set(_MACHINE.split()):
+        return False
+    if isinstance(error, ModuleNotFoundError):
+        return name[1] in sys.stdlib_module_names
+    owners = [builtins]
+    if owner:
+        if re.search(rf"\bclass\s+{owner}\b", job.source):
+            return False
+        modules = {one: importlib.import_module(one) for one in _MODULES.split()}
+        owners = [vars(one).get(owner) for one in (builtins, *modules.values())]
+        owners.append(modules.get(owner))
+    return any(hasattr(one, name[1]) for one in owners)

@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.code.run import Backend, Job, Limits, Outcome, run_code
+from helpers.rewards.code.run import Job, Limits, Outcome, run_code
 from helpers.rewards.code.tests import Test, as_lists, read_tests
-from helpers.rewards.structure import _document, _fenced
+from helpers.rewards.structure import _document, fenced_blocks
 from helpers.tags import TagFormat
 
 _PYTHON = ("python", "py", "python3")
@@ -43,9 +43,9 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
     ('x = 3', '')
     """
     text = _document(completion, tags)
-    if "```" not in text:
+    if "```" not in text and "~~~" not in text:
         return text
-    blocks = _fenced(text)
+    blocks = fenced_blocks(text)
     named = [code for language, code in blocks if language in _PYTHON]
     found = named or [code for language, code in blocks if not language]
     return found[-1] if found else ""
@@ -58,7 +58,7 @@ def tests_reward(
     share: bool = True,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
-    backend: str | Backend = "monty",
+    backend: object = "monty",
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -79,8 +79,7 @@ def tests_reward(
     ...              tests=[[{"stdin": "1 2", "stdout": "3"}]])
     [1.0]
     """
-    rows = _rows(completions, tests, entry_point, tags)
-    _run(rows, limits, backend)
+    rows = _judged(completions, tests, entry_point, tags, limits, backend)
 
     # Count what was not judged, as metrics and in one warning.
     told = []
@@ -117,7 +116,7 @@ tests_reward.__test__ = False  # pytest would take it for a test, by its name
 # --- What a program did, for people ---------------------------------------------------------------
 
 
-def verdicts(completions: list, tests: list, backend: str | Backend = "monty") -> list[str]:
+def verdicts(completions: list, tests: list, backend: object = "monty") -> list[str]:
     """Return the first thing that goes wrong with each program on its tests: "wrong value", the
     type of the error, or the kind of another outcome; "right" if nothing does.
 
@@ -125,10 +124,8 @@ def verdicts(completions: list, tests: list, backend: str | Backend = "monty") -
     >>> verdicts(programs, [["assert f(1) == 1", "assert f(0) == 0"]] * 2)
     ['right', 'ZeroDivisionError']
     """
-    rows = _rows(completions, tests, None, None)
-    _run(rows, None, backend)
     found = []
-    for row in rows:
+    for row in _judged(completions, tests, backend=backend):
         if row.unjudged:
             found.append(row.unjudged)
         elif all(row.passed):
@@ -161,59 +158,58 @@ def looks_up(completion: object, tests: object) -> bool:
 
 @dataclass
 class _Row:
-    program: str
+    """A completion. unjudged: the kind of the reason why it has no verdict; reason: in words."""
+
     tests: Sequence[Test] = ()
     outcomes: Sequence[Outcome] = ()  # one per test
-    unjudged: str = ""  # the kind of reason
+    passed: Sequence[bool] = ()
+    unjudged: str = ""
     reason: str = ""
 
-    @property
-    def passed(self) -> list[bool]:
-        """Return which of the tests it passes."""
-        pairs = zip(self.tests, self.outcomes, strict=True)
-        return [test.passes(outcome) for test, outcome in pairs]
 
+def _judged(
+    completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend="monty"
+) -> list[_Row]:
+    """Return each completion with the outcomes of its tests, as far as they can be read and run.
 
-def _rows(completions: list, tests: list | None, entry_point, tags: TagFormat | None) -> list[_Row]:
-    """Return the programs with the tests of each, as far as they can be read."""
-    programs = [program_of(text, tags) for text in completions]
-    if tests is None:
-        missing = "the data has no column `tests`"
-        return [_Row(program, unjudged="unreadable", reason=missing) for program in programs]
+    Each distinct program with its tests is run once.
+    """
+    tests = [None] * len(completions) if tests is None else tests
     if not isinstance(entry_point, list | tuple):
-        entry_point = [entry_point] * len(programs)
-    rows = []
+        entry_point = [entry_point] * len(completions)
+    rows: list[_Row] = []
     read: dict[str, list[Test]] = {}  # a group shares its tests
-    for program, given, function in zip(programs, tests, entry_point, strict=True):
-        key = repr((as_lists(given), function))
-        try:
-            if key not in read:
-                read[key] = read_tests(given, function)
-            rows.append(_Row(program, read[key]))
-        except (ValueError, MemoryError, RecursionError) as error:
-            rows.append(_Row(program, unjudged="unreadable", reason=str(error)))
-    return rows
-
-
-def _run(rows: list[_Row], limits: Limits | None, backend: str | Backend) -> None:
-    """Give each row its outcomes; each distinct program with its tests is run once."""
     jobs: dict[str, Job] = {}
-    waiting: list[tuple[_Row, str]] = []
-    for row in rows:
-        row.outcomes = [Outcome("error", error="no program")] * len(row.tests)
-        if not row.tests or not row.program.strip():
+    keys: list[str] = []  # of the job of each row; "" if it has none
+    for completion, given, function in zip(completions, tests, entry_point, strict=True):
+        keys.append("")
+        asked = repr((as_lists(given), function))
+        try:
+            read[asked] = read.get(asked) or read_tests(given, function)
+        except (ValueError, MemoryError, RecursionError) as error:
+            rows.append(_Row(unjudged="unreadable", reason=str(error)))
             continue
+        found = read[asked]
+        rows.append(_Row(found, [Outcome("error", error="no program")] * len(found)))
+        program = program_of(completion, tags)
         # All its tests in one job, so that they share its time.
-        if row.tests[0].call is None:
-            job = Job(row.program, stdin=[test.stdin for test in row.tests])
+        if found[0].call is None:
+            job = Job(program, stdin=[test.stdin for test in found])
         else:
-            job = Job(row.program, [(test.call, test.args) for test in row.tests])
-        jobs[repr(job)] = job
-        waiting.append((row, repr(job)))
-    found = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
-    for row, key in waiting:
-        row.outcomes = found[key]
-        for outcome in row.outcomes:
+            job = Job(program, [(test.call, test.args) for test in found])
+        if program.strip():
+            keys[-1] = repr(job)
+            jobs[keys[-1]] = job
+    outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
+    for row, key in zip(rows, keys, strict=True):
+        row.outcomes = outcomes.get(key, row.outcomes)
+        pairs = zip(row.tests, row.outcomes, strict=True)
+        row.passed = [test.passes(outcome) for test, outcome in pairs]
+        for outcome, passed in zip(row.outcomes, row.passed, strict=True):
             if outcome.kind in ("unsupported", "not started"):
                 row.unjudged = outcome.kind
                 row.reason = outcome.message
+            elif outcome.doubt and not passed:
+                row.unjudged = "unsupported"
+                row.reason = outcome.doubt
+    return rows

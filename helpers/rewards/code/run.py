@@ -5,69 +5,218 @@ expected values never go in, and no object of the policy's ever comes out: exit 
 verdicts, `__eq__` and exceptions named like ours decide nothing.
 """
 
+import importlib
 import os
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-
-from helpers.rewards.code.jobs import Backend, Job, Limits, Outcome
-from helpers.rewards.code.monty import Monty
-from helpers.rewards.code.sandlock import Sandlock
-
-__all__ = ["BACKENDS", "Backend", "Job", "Limits", "Outcome", "backend_named", "run_code"]
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 
 # monty: an interpreter in Rust; part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp; Linux 6.12; about 0.1 s per program.
-BACKENDS: dict[str, Callable[[], Backend]] = {"monty": Monty, "sandlock": Sandlock}
+# The numbers are the shares of its time and memory that a program gets at first.
+BACKENDS = {"monty": (0.01, 0.05), "sandlock": (0.25, 1.0)}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one program may use for all its inputs together.
+
+    seconds: wall-clock time; under monty the last call that begins in time may take as long again.
+    All programs of a batch get a small share of it first. Those that need more get all of it, until
+    those that come to nothing have cost as much together: then the others have timed out, too.
+    memory: bytes. output: bytes of what it prints, and of each value that it returns, as text.
+    """
+
+    seconds: float = 1.0
+    memory: int = 256_000_000
+    output: int = 64_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program and its inputs; it has one outcome per input.
+
+    calls: pairs of a function's name and a tuple of its arguments, plain data; each is called in
+    turn. stdin: without calls, the program is run as a script, once for each of these texts, which
+    it reads. A program that exceeds a limit or crashes has the same outcome for all inputs that
+    follow.
+    """
+
+    source: str
+    calls: Sequence[tuple[str, tuple]] = ()
+    stdin: Sequence[str] = ("",)
+
+    @property
+    def count(self) -> int:
+        """Return the number of its outcomes."""
+        return len(self.calls or self.stdin)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one call, or of one run of a script.
+
+    kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type and
+    `message` its text), "timeout", "memory", "output" (more than the limit), "unsupported" (the
+    back end cannot run such a program; `message` says what it lacks), "not started" (the machine
+    failed). output: what the program printed, up to the limit. seconds: what it took until then, on
+    the clock. doubt: why a wrong value may be the back end's fault.
+    """
+
+    kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
+    value: object = None
+    error: str = ""
+    message: str = ""
+    output: str = ""
+    seconds: float = field(default=0.0, compare=False)
+    doubt: str = field(default="", compare=False)
 
 
 def run_code(
     jobs: Sequence[Job],
     limits: Limits | None = None,
-    backend: str | Backend = "monty",
+    backend: object = "monty",
     workers: int | None = None,
 ) -> list[list[Outcome]]:
     """Return the outcomes of each job, one per input.
 
-    backend: "monty", "sandlock", or an object with the method `run` of `Backend`. workers: programs
-    at a time; by default the number of cores. A program that is too long is an "error" and never
-    enters a sandbox. Raise ValueError for a back end that this machine cannot have.
+    backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which is called by
+    several threads at a time and returns the outcomes of a program: one per call, or that of a
+    script with one text. workers: programs at a time; by default the number of cores. A program
+    that is too long is an "error" and never enters a sandbox. Raise ValueError for a back end that
+    this machine cannot have.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
     ('value', 42)
     """
     limits = limits or Limits()
-    sandbox = backend_named(backend) if isinstance(backend, str) else backend
-    ends = time.monotonic() + limits.batch
+    time_share, memory_share = BACKENDS["sandlock"]
+    if isinstance(backend, str):
+        if backend not in BACKENDS:
+            raise ValueError(
+                f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
+                "with run()."
+            )
+        time_share, memory_share = BACKENDS[backend]
+        backend = importlib.import_module(f"helpers.rewards.code.{backend}").Sandbox()
+    first = replace(
+        limits,
+        seconds=max(0.01, time_share * limits.seconds),
+        memory=int(memory_share * limits.memory),
+    )
+    wasted = 0.0  # seconds of the programs that came to nothing in all their time
+    cut_short = 0
 
-    def outcomes(job: Job) -> list[Outcome]:
-        refused = ""
-        if len(job.source) > SOURCE_MOST:
-            refused = f"the program has more than {SOURCE_MOST} characters."
-        elif "\0" in job.source:
-            refused = "the program contains null bytes."  # which monty allows in comments
-        if refused:
-            return [Outcome("error", error="SyntaxError", message=refused)] * job.count
-        if time.monotonic() > ends:
-            late = f"the batch's {limits.batch:g} seconds were over before it could start."
-            return [Outcome("not started", message=late)] * job.count
-        return sandbox.run(job, limits)
+    def again(job: Job, outcomes: list[Outcome]) -> list[Outcome]:
+        nonlocal wasted, cut_short
+        if not {"timeout", "memory"} & {outcome.kind for outcome in outcomes}:
+            return outcomes
+        if wasted >= limits.seconds:
+            cut_short += 1
+            return outcomes
+        began = time.monotonic()
+        outcomes = _run(backend, job, limits)
+        if any(outcome.kind != "value" for outcome in outcomes):
+            wasted += time.monotonic() - began
+        return outcomes
 
     with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-        return list(threads.map(outcomes, jobs))
-
-
-def backend_named(name: str) -> Backend:
-    """Return the back end of this name.
-
-    Raise ValueError if it is not known, not installed, or the machine cannot have it.
-    """
-    if name not in BACKENDS:
-        raise ValueError(
-            f"the sandbox {name!r} is not known. Known: {', '.join(BACKENDS)}; or an object with "
-            "run()."
+        found = list(threads.map(lambda job: _run(backend, job, first), jobs))
+        found = list(threads.map(again, jobs, found))
+    if cut_short:
+        warnings.warn(
+            f"{cut_short} of {len(jobs)} programs timed out after {first.seconds:g} s, because "
+            f"others had used up the {limits.seconds:g} s of a batch for those that never end.",
+            stacklevel=3,
         )
-    return BACKENDS[name]()
+    return found
+
+
+def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
+    """Return the outcomes of a job, if its program can be one."""
+    refused = ""
+    if len(job.source) > SOURCE_MOST:
+        refused = f"the program has more than {SOURCE_MOST} characters."
+    elif "\0" in job.source:
+        refused = "the program contains null bytes."  # which monty allows in comments
+    if refused:
+        return [Outcome("error", error="SyntaxError", message=refused)] * job.count
+    if job.calls:
+        return backend.run(job, limits)
+    # A script is run anew for each text; all runs share its time.
+    found = []
+    left = limits.seconds
+    for text in job.stdin:
+        if left > 0:
+            [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=left))
+            left -= outcome.seconds
+        else:
+            outcome = exceeded("timeout", limits)
+        found.append(outcome)
+    return found
+
+
+def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
+    """Return the outcome of a program that went over a limit: "timeout", "memory" or "output"."""
+    most = {
+        "timeout": f"{limits.seconds:g} seconds",
+        "memory": f"{limits.memory} bytes of memory",
+        "output": f"{limits.output} bytes of output",
+    }
+    return Outcome(kind, message=f"it needed more than {most[kind]}.", output=output)
+
+
+# --- What leaves a sandbox: plain data, written as lists by `driver.encoded` ----------------------
+
+_DEEPEST = 100  # levels of containers in a value
+_MOST_HASHED = 1_000  # parts of a set or a dictionary, with all that is in them
+_MADE = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)),
+    "bytes": bytes,
+    "complex": lambda parts: complex(*parts),
+}
+
+
+def decoded(written: object, depth: int = 0) -> object:
+    """Return the value that `driver.encoded` wrote.
+
+    What is written may be hostile: raise ValueError for anything else.
+
+    >>> decoded(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
+    [1, (2.5, {'a'}), {None: True}]
+    """
+    if type(written) in (type(None), bool, int, float, str):
+        return written
+    try:
+        if type(written) is not list or depth > _DEEPEST:
+            raise TypeError(f"{written!r:.80}")
+        kind, *parts = written
+        if kind in ("set", "frozenset", "dict"):
+            check_hashed(parts)
+        return _MADE[kind]([decoded(part, depth + 1) for part in parts])
+    except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"not plain data: {error}") from None
+
+
+def check_hashed(written: list) -> None:
+    """Raise ValueError if a set or a dictionary of these parts could take long to build: where all
+    have one hash, each is compared with all before it.
+    """
+    left = _MOST_HASHED
+    stack = [written]
+    while stack:
+        parts = stack.pop()
+        left -= len(parts)
+        stack += [part for part in parts if type(part) is list]
+    if left < 0:
+        raise ValueError(f"a set or a dictionary with more than {_MOST_HASHED} parts")

@@ -16,24 +16,15 @@ import sys
 import sysconfig
 import time
 import warnings
+from dataclasses import replace
 from functools import lru_cache
 
-from helpers.rewards.code.jobs import (
-    MOST_HASHED,
-    Job,
-    Limits,
-    Outcome,
-    other_than_plain,
-    out_of_memory,
-    timeout,
-    too_much_output,
-)
+from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
 
 _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
 _START_SECONDS = 30.0  # for the interpreter to come up; the program's time begins when it has
 _END_SECONDS = 1.0  # for a process that has closed its output to end by itself
-_PRINTED_TOO_MUCH = 7  # the status of a process that the driver ends for it
 _FRAME = 20_000  # bytes of an outcome besides what is printed and returned
 _SYSTEM = (
     "/lib",
@@ -61,7 +52,7 @@ _DENIED = """
 _DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"
 
 
-class Sandlock:
+class Sandbox:
     """Programs in processes of their own.
 
     Raise ValueError if sandlock is not installed, or the machine lacks what it needs.
@@ -71,19 +62,8 @@ class Sandlock:
         self.confinement = _confinement()
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program, from one process, or from one per text of a script."""
-        if job.calls:
-            outcomes, _ = _process(self.confinement, job, "", limits, limits.seconds)
-            return outcomes
-        found = []
-        left = limits.seconds
-        for text in job.stdin:
-            if left <= 0:
-                found.append(timeout(limits))
-                continue
-            outcomes, left = _process(self.confinement, job, text, limits, left)
-            found += outcomes
-        return found
+        """Return the outcomes of a program, from one process."""
+        return _outcomes(self.confinement, job, limits)
 
 
 @lru_cache(maxsize=1)
@@ -114,11 +94,9 @@ def _confinement() -> dict:
     warnings.filterwarnings("ignore", message="Policy field 'gid'")
     # Root becomes nobody in a user namespace, or in the driver if a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
-    trial = Job("import json\nprint(1)")
     for identity in [*mapped, {}]:
         chosen = confinement | identity
-        limits = Limits(seconds=10.0)
-        [outcome], _ = _process(chosen, trial, "", limits, limits.seconds)
+        [outcome] = _outcomes(chosen, Job("import json\nprint(1)"), Limits(seconds=10.0))
         if outcome.output == "1\n":
             return chosen
     raise ValueError(
@@ -129,22 +107,17 @@ def _confinement() -> dict:
     )
 
 
-def _process(
-    confinement: dict, job: Job, stdin: str, limits: Limits, seconds: float
-) -> tuple[list[Outcome], float]:
-    """Return the outcomes of one process, and how many of its seconds are left."""
+def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
+    """Return the outcomes of one process: one per call, or that of the script."""
     from sandlock import ExitReason, Sandbox, StdioMode
 
-    count = len(job.calls) or 1
-    told = {"source": job.source, "calls": list(job.calls), "stdin": stdin}
+    told = {"source": job.source, "calls": list(job.calls), "stdin": job.stdin[0]}
     told |= {"memory": limits.memory, "output": limits.output}
-    told |= {"printed_too_much": _PRINTED_TOO_MUCH}
     piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
     found: list[Outcome] = []
     rest = b""
     last = None  # the outcome of the inputs that have none
-    left = seconds
     try:
         with Sandbox(**confinement).popen(command, **piped) as process:
             # Tell it the job, and wait until the interpreter is ready: then its time begins.
@@ -157,35 +130,35 @@ def _process(
             poll.register(process.stdout, select.POLLIN)
             if not poll.poll(1000 * _START_SECONDS) or not process.stdout.read(1):
                 raise RuntimeError("the interpreter did not start")
-            ends = time.monotonic() + seconds
+            began = time.monotonic()
             # Read an outcome per line, until all are there, it has ended, or it exceeds a limit.
-            while last is None and len(found) < count:
-                left = ends - time.monotonic()
+            while last is None and len(found) < job.count:
+                seconds = time.monotonic() - began
+                left = limits.seconds - seconds
                 if left <= 0 or not poll.poll(1000 * left):
-                    last = timeout(limits)
+                    last = exceeded("timeout", limits)
                 elif len(rest) > 12 * limits.output + _FRAME:
-                    last = too_much_output(limits, "sent")
+                    last = exceeded("output", limits)
                 elif data := process.stdout.read(65536):
                     *lines, rest = (rest + data).split(b"\n")
-                    found += [_outcome(line, limits) for line in lines[: count - len(found)]]
+                    found += [_outcome(line, limits) for line in lines[: job.count - len(found)]]
                 else:
                     break
-            left = ends - time.monotonic()
-            over = last is not None or len(found) == count
+            seconds = time.monotonic() - began
+            over = last is not None or len(found) == job.count
             ended = process.wait(timeout=0.001 if over else _END_SECONDS)  # then it is killed
     except (RuntimeError, OSError) as error:  # the machine's fault, not the program's
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
-        return [failed] * count, left
+        return [failed] * job.count
     if last is None:  # it ended by itself
-        if ended.exit_code == _PRINTED_TOO_MUCH:  # or the program chose it, and has won nothing
-            last = too_much_output(limits, "printed")
-        elif ended.reason == ExitReason.SIGNALED:
+        if ended.reason == ExitReason.SIGNALED:
             said = f"it crashed the interpreter (signal {ended.signal})."
             last = Outcome("error", error="Crash", message=said)
         else:
             said = "it ended the process before it was done."
             last = Outcome("error", error="SystemExit", message=said)
-    return found + [last] * (count - len(found)), left
+    found += [last] * (job.count - len(found))
+    return [replace(outcome, seconds=seconds) for outcome in found]
 
 
 def _outcome(line: bytes, limits: Limits) -> Outcome:
@@ -194,51 +167,12 @@ def _outcome(line: bytes, limits: Limits) -> Outcome:
         frame = json.loads(line)
         most = {"output": limits.output, "error": 100, "message": 500}
         texts = {name: str(frame.get(name, ""))[:length] for name, length in most.items()}
-        if frame["kind"] == "memory":
-            return out_of_memory(limits, texts["output"])
+        if frame["kind"] in ("memory", "output"):
+            return exceeded(frame["kind"], limits, texts["output"])
         value = frame.get("value", "null")
-        if frame["kind"] not in ("value", "error", "output") or len(value) > limits.output:
+        if frame["kind"] not in ("value", "error") or len(value) > limits.output:
             raise ValueError("the driver sends no such frame")
-        number = frame.get("line")
-        number = number if type(number) is int else None
-        return Outcome(frame["kind"], plain_data(value), line=number, **texts)
+        return Outcome(frame["kind"], decoded(json.loads(value)), **texts)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         said = f"what came out of the sandbox is not an outcome: {error!s:.200}"
         return Outcome("error", error="SandboxError", message=said)
-
-
-_MADE = {
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": dict,
-    "bytes": bytes,
-    "complex": lambda parts: complex(*parts),
-}
-
-
-def plain_data(text: str) -> object:
-    """Return the value that `driver.plain` wrote as JSON.
-
-    The text may be hostile: raise ValueError for anything else.
-
-    >>> plain_data('[1, {"tuple": [2.5, {"set": ["a"]}]}, {"dict": [[null, Infinity]]}]')
-    [1, (2.5, {'a'}), {None: inf}]
-    """
-    try:
-        value = json.loads(text, object_hook=_made)
-    except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"not plain data: {error}") from None
-    if other := other_than_plain(value):
-        raise ValueError(f"not plain data: {other}")
-    return value
-
-
-def _made(written: dict) -> object:
-    """Return what JSON lacks, from {"its type": [its parts]}."""
-    [(kind, parts)] = written.items()
-    if not isinstance(parts, list):  # bytes(10**10) are many
-        raise ValueError(f"not plain data: {kind} of {parts!r:.80}")
-    if kind in ("set", "frozenset", "dict") and len(parts) > MOST_HASHED:
-        raise ValueError(f"not plain data: a {kind} of more than {MOST_HASHED} items")
-    return _MADE[kind](parts)

@@ -24,7 +24,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.jobs import Outcome, other_than_plain
+from helpers.rewards.code.driver import encoded
+from helpers.rewards.code.run import Outcome, check_hashed, decoded
 
 _SHOWN = 80  # characters of what cannot be read
 
@@ -61,6 +62,8 @@ class Test:
         try:
             value = outcome.value
             for name in self.wraps:
+                if name in ("set", "frozenset", "dict", "Counter"):
+                    check_hashed(encoded([value]))
                 value = _CALLABLE[name](value)
             if self.compare == "is" and type(value) is not type(self.value):
                 return False
@@ -110,26 +113,22 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     >>> test.call, test.args, test.value, test.compare
     ('add', (1, 2), 3, '==')
     """
-    named = isinstance(entry_point, str) and entry_point.isidentifier()
-    if entry_point is not None and not named:
+    if entry_point is not None and not (
+        isinstance(entry_point, str) and entry_point.isidentifier()
+    ):
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         for read in (json.loads, ast.literal_eval):  # or as Python writes it, from a CSV
             with contextlib.suppress(ValueError, SyntaxError):
                 tests = read(tests)
                 break
-        else:
-            raise ValueError(
-                f"the tests are not JSON: {_short(tests)}. Write them with json.dumps."
-            )
     tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
     if not isinstance(tests, list | tuple):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
-    if not all(isinstance(test, str) for test in tests):
-        numbered = enumerate(tests, start=1)
-        found = [_test_of_object(test, f"test {number}") for number, test in numbered]
-    else:
+    if all(isinstance(test, str) for test in tests):
         found = [test for text in tests for test in _tests_of_asserts(text, entry_point)]
+    else:
+        found = [_test_of_object(test, number) for number, test in enumerate(tests, start=1)]
     if not found:
         raise ValueError("there are no tests.")
     if len({test.call is None for test in found}) > 1:
@@ -149,7 +148,7 @@ def as_lists(value: object) -> object:
     return value
 
 
-def _test_of_object(test: object, where: str) -> Test:
+def _test_of_object(test: object, number: int) -> Test:
     """Return the test in an object: a call, or what is read and printed."""
     given = test if isinstance(test, dict) else {}
     # Parquet fills up with None, which may also be the value of a call.
@@ -163,13 +162,21 @@ def _test_of_object(test: object, where: str) -> Test:
             "value": value,
             "tolerance": int() | float() as tolerance,
         } if "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
-            if call.isidentifier() and tolerance >= 0 and not other_than_plain([*args, value]):
-                return Test(call, tuple(args), value, tolerance=float(tolerance))
+            with contextlib.suppress(TypeError, ValueError):
+                _check_plain([*args, value])
+                if call.isidentifier() and tolerance >= 0:
+                    return Test(call, tuple(args), value, tolerance=float(tolerance))
     raise ValueError(
-        f"{where} is {_short(test)}: give asserts only, or objects only. An object needs `call`, "
-        "the name of a function, and `value`, and may have `args`, a list, and `tolerance`, a "
-        "number of 0 or more; or the texts `stdin` and `stdout`. Only plain data can be compared."
+        f"test {number} is {_short(test)}: give asserts only, or objects only. An object needs "
+        "`call`, the name of a function, and `value`, and may have `args`, a list, and "
+        "`tolerance`, a number of 0 or more; or the texts `stdin` and `stdout`. Only plain data "
+        "can be compared."
     )
+
+
+def _check_plain(values: list) -> None:
+    """Raise TypeError or ValueError for a value that could not enter a sandbox or leave it."""
+    repr(decoded(encoded(values)))
 
 
 # --- Asserts --------------------------------------------------------------------------------------
@@ -221,8 +228,7 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
             test = _test_of_condition(statement.test, candidate or entry_point)
             if candidate and test.call != candidate:
                 raise ValueError(f"it does not call {candidate}")
-            if odd := other_than_plain([*test.args, test.value]):
-                raise ValueError(f"it holds {odd}")
+            _check_plain([*test.args, test.value])
         except (TypeError, ValueError, ArithmeticError) as why:
             source = ast.unparse(statement).splitlines()[0][:_SHOWN]
             raise ValueError(
