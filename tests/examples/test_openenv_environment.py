@@ -7,7 +7,8 @@ import pytest
 from transformers.utils import get_json_schema
 
 from helpers import PROJECT
-from helpers.agents import Guarded, Guessing, Laboratory, ToolError
+from helpers.agents import Guarded, Guessing, ToolError
+from helpers.agents.laboratory import Laboratory
 from helpers.own_code import named
 
 pytestmark = pytest.mark.needs("websockets")
