@@ -118,28 +118,16 @@ def tool(
 TOOL = "tool", schema_of(tool), arguments_of(tool)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        {},
-        {"share": 1},
-        {"name": None},
-        {"name": "x"},
-        {"kind": "b"},
-        {"places": None},
-        {"places": [1, None]},
-        {"weights": {"a": 1, "b": 0.5}},
-        {"either": "x"},
-        {"either": 2},
-        {"several": None},
-        {"several": ["a"]},
-        {"perhaps": None},
-        {"loud": True},
-        {"count": -(10**30)},
-    ],
-)
-def test_what_fits_goes_through(arguments):
-    assert misfit(*TOOL, {"count": 1} | arguments) == ""
+FITS = [
+    *({}, {"share": 1}, {"name": None}, {"name": "x"}, {"kind": "b"}, {"places": None}),
+    *({"places": [1, None]}, {"weights": {"a": 1, "b": 0.5}}, {"either": "x"}, {"either": 2}),
+    *({"several": None}, {"several": ["a"]}, {"perhaps": None}, {"loud": True}),
+    {"count": -(10**30)},
+]
+
+
+def test_what_fits_goes_through():
+    assert [misfit(*TOOL, {"count": 1} | one) for one in FITS] == [""] * len(FITS)
 
 
 @pytest.mark.parametrize(
@@ -316,15 +304,6 @@ def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fr
     )
     assert one.calls == [{"name": "guess", "arguments": {"number": 50}}] and one.finished
     assert [message["content"] for message in one.said] == ["", "Lower than 50.", "Done."]
-    # As TRL writes it, whose constructor is handed this tokenizer.
-    rendered = fresh.apply_chat_template(
-        one.prompt + one.said[:2],
-        tools=[Guessing().guess],
-        add_generation_prompt=True,
-        tokenize=False,
-    )
-    after = fresh.decode([token for token, own in zip(one.ids, one.mask, strict=True) if not own])
-    assert rendered.endswith(after) and "Lower than 50." in after
 
 
 REWRITING = (
