@@ -20,7 +20,6 @@ from helpers.metrics.signals import (
     NEARLY_ALL,
     SEVERITIES,
     SHORTEST,
-    Change,
     Finding,
     Signals,
     compare,
@@ -501,12 +500,10 @@ def _blind(signals: Signals) -> Finding | None:
     if sighted is None or blind is None or reward is None:
         return None
     sees = (sighted - blind).dropna()
-
-    def change_of(series: pd.Series) -> Change:
-        third = max(1, len(series) // 3)
-        return compare(series, slice(0, third), slice(-third, None))
-
-    gain, change = change_of(reward).difference, change_of(sees)
+    first = max(1, len(reward) // 3)
+    last = max(1, len(sees) // 3)
+    gain = compare(reward, slice(0, first), slice(-first, None)).difference
+    change = compare(sees, slice(0, last), slice(-last, None))
     if gain < MOVE or change.difference >= gain / 4:
         return None
     return Finding(

@@ -6,16 +6,8 @@ import pandas as pd
 
 
 def read_metrics(path: Path) -> pd.DataFrame:
-    """metrics.csv as a DataFrame, sorted by step.
-
-    ValueError where it cannot be read.
-    """
-    try:
-        return pd.read_csv(path).sort_values("step", ignore_index=True)
-    except (ValueError, KeyError) as error:
-        raise ValueError(
-            f"{path.name} cannot be read ({error}). Rerun the notebook that trained the run."
-        ) from error
+    """metrics.csv as a DataFrame, sorted by step."""
+    return pd.read_csv(path).sort_values("step", ignore_index=True)
 
 
 def reward_names(history: pd.DataFrame) -> list[str]:
