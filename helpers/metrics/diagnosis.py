@@ -9,7 +9,7 @@ beta no KL). With few rows, only what cannot be a matter of luck is judged.
 import numpy as np
 import pandas as pd
 
-from helpers.metrics.history import relative_names, reward_names
+from helpers.metrics.history import in_trl_names, relative_names, reward_names
 from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
@@ -27,6 +27,7 @@ from helpers.metrics.signals import (
     surely,
 )
 
+NEVER = 0.02  # correctness: as good as no answer is right
 FORM_LEARNED = 0.8  # of 1: so often kept that a lacking answer is no matter of form
 # nats per token: the reference finds a sampled token 1.6 times less likely; healthy runs stay
 # below 0.1
@@ -35,6 +36,8 @@ KL_HIGH = 0.5
 SPIKE = 10.0
 # calls per episode: a policy with fewer had no habit of calling that it could lose
 CALLS_USED = 0.5
+# what every training logs; kl, entropy and the tools depend on settings
+_LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
 CALLS_LEFT = 0.1  # calls per episode: nine of ten episodes, or more, have none
 UNJUDGED = 0.05  # of a batch: programs without a verdict, each taken out of its group
 
@@ -43,11 +46,12 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
     """What a training history shows, most severe first.
 
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
-    `DataFrame(trainer.state.log_history)`; columns and values may be absent. Which rewards judge
+    `DataFrame(trainer.state.log_history)`, or under names that `in_trl_names` knows; columns and
+    values may be absent. Which rewards judge
     the answer and which the form is read from their names, as in `accuracy_reward` and
     `format_reward`. A history in which all is well gives findings of severity "info", or none.
     """
-    signals = Signals(history)
+    signals = Signals(in_trl_names(history))
     rules = _RULES if signals.enough else _AT_ONCE
     found = [finding for rule in rules if (finding := rule(signals))]
     if not signals.enough:
@@ -65,6 +69,61 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
 
 
 # --- What is judged at once -----------------------------------------------------------------------
+
+
+def _unread(signals: Signals) -> Finding | None:
+    """Columns that every training logs are not there under a known name: silence is not health."""
+    lacking = [name for name in _LOGGED if signals.series(name) is None]
+    if signals.rows.empty or not lacking:
+        return None
+    blind = "reward" in lacking
+    return Finding(
+        "warning" if blind else "info",
+        "unread",
+        "Without a reward nothing can be judged."
+        if blind
+        else "A part of the history was not logged, or has other names, and is not judged.",
+        f"no numbers in {', '.join(lacking)} at {span(signals.rows)}; found "
+        f"{', '.join(map(str, signals.rows.columns[:20])) or 'no column'}",
+        "If the log has them, rename them as TRL does: what is not read may be sick.",
+    )
+
+
+def _silent(signals: Signals) -> Finding | None:
+    """A reward was logged without a number at any step."""
+    names = reward_names(signals.rows)
+    silent = [name for name in names if signals.series(f"rewards/{name}/mean") is None]
+    if not silent or len(signals.rows) < SHORTEST:
+        return None
+    return Finding(
+        "warning",
+        "silent",
+        "A reward has never logged a number.",
+        f"{', '.join(silent)} at {span(signals.rows)}",
+        "If it is None for all rows, see for which rows it is meant, or take it out. Early TRL "
+        "logs nan for a batch in which one completion scores None.",
+    )
+
+
+def _no_gradient(signals: Signals) -> Finding | None:
+    """Groups differ, and neither a gradient nor a KL is ever more than 0: the weights stay."""
+    norms, dead = signals.series("grad_norm", SHORTEST), signals.series("frac_reward_zero_std")
+    kl, std = signals.series("kl"), signals.series("reward_std")
+    if norms is None or norms.any() or (kl is not None and kl.any()):
+        return None
+    # without the share of dead groups, the spread of the batch is the only hint
+    differ = dead.mean() < NEARLY_ALL if dead is not None else std is not None and std.mean() > 0
+    if not differ or signals.unweighted:
+        return None
+    groups = "reward_std is above 0" if dead is None else f"{1 - dead.mean():.0%} of groups differ"
+    return Finding(
+        "critical",
+        "no_gradient",
+        "No gradient reaches the weights, although rewards differ.",
+        f"grad_norm {'is' if kl is None else 'and kl are'} exactly 0 at {span(norms)}; {groups}",
+        "See that the adapter can be trained: `PeftModel.from_pretrained(…, is_trainable=True)`, "
+        "and that `model.print_trainable_parameters()` gives more than 0.",
+    )
 
 
 def _numbers(signals: Signals) -> Finding | None:
@@ -227,13 +286,28 @@ def _dead_groups(signals: Signals) -> Finding | None:
             "Go back to a checkpoint with spread; lower the learning rate, raise temperature and "
             "beta, check the rewards.",
         )
+    reward = signals.series("reward")
+    level = np.nan if reward is None else signals.last(reward).mean()
+    if _clipped(signals):
+        advice = "Begin with the completions that are cut off: they earn the same."
+    elif (right is not None and right < NEVER) or level <= 0:
+        advice = (
+            "Nothing earns the reward: take easier questions, a larger model, or a reward with "
+            "partial credit, and read some completions."
+        )
+    elif level > 0 and np.ptp(reward) < 1e-6:
+        advice = (
+            f"All earn {level:.3g}. If these are full marks, take harder questions; if not, the "
+            "reward is a constant."
+        )
+    else:
+        advice = "Take questions that are answered sometimes, or larger groups."
     return Finding(
         "critical" if now >= NEARLY_ALL else "warning",
         "zero_spread",
         "Many groups are dead, and teach nothing, because all their completions score the same.",
         evidence,
-        "Check that the reward is no constant; take questions that are answered sometimes, or "
-        "larger groups.",
+        advice,
     )
 
 
@@ -255,13 +329,23 @@ def _constant(signals: Signals) -> Finding | None:
     for name in reward_names(signals.rows):
         mean, std = (signals.series(f"rewards/{name}/{kind}", MIN_ROWS) for kind in ("mean", "std"))
         if mean is not None and std is not None and max(std.max(), np.ptp(mean)) < 1e-6:
+            value = mean.iloc[0]
+            if value == 0:
+                advice = (
+                    "If nothing can earn it, take easier questions. If something should: "
+                    "completions are lists of messages, `completion_text` gives the text."
+                )
+            else:
+                advice = (
+                    "If these are full marks, it is learned: take harder questions, or leave it "
+                    "out. If not, it judges nothing."
+                )
             return Finding(
                 "warning",
                 "constant",
                 "A reward gives every completion the same number, and teaches nothing.",
-                f"{name} is {mean.iloc[0]:g} for all completions at {span(mean)}",
-                "If nothing can earn it, take easier questions. If it should differ: completions "
-                "are lists of messages, `completion_text` gives the text.",
+                f"{name} is {value:g} for all completions at {span(mean)}",
+                advice,
             )
     return None
 
@@ -316,14 +400,14 @@ def _flat(signals: Signals) -> Finding | None:
     )
     # a training that has certainly gained less has not begun to learn
     if most <= 0.25 * signals.spread:
-        return Finding(
-            "warning",
-            "no_learning",
-            "The reward does not rise.",
-            evidence,
-            "Raise the learning rate, take easier questions, and see in notebook 02 whether "
-            "completions of a group differ.",
-        )
+        cause = _no_gradient(signals) or _dead_groups(signals)
+        if cause:
+            advice = f"{cause.what.removesuffix('.')}: begin with that."
+        elif signals.share_right is not None and signals.share_right < MOVE:
+            advice = "Take easier questions, or a larger model: hardly an answer is right."
+        else:
+            advice = "Raise the learning rate, and see in notebook 02 what drives the advantage."
+        return Finding("warning", "no_learning", "The reward does not rise.", evidence, advice)
     return Finding(
         "info",
         "too_few_steps",
@@ -639,11 +723,11 @@ def _calls(signals: Signals) -> Finding | None:
 
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
-    _numbers, _unjudged, _sampling, _kl, _hacking, _failing, _clipped,
-    _unfinished, _calls, _dead_groups, _constant, _fallen, _flat, _format_only,
-    _length, _entropy, _spikes, _loss, _blind,
+    _unread, _numbers, _no_gradient, _silent, _unjudged, _sampling, _kl, _hacking, _failing,
+    _clipped, _unfinished, _calls, _dead_groups, _constant, _fallen, _flat, _format_only, _length,
+    _entropy, _spikes, _loss, _blind,
 )  # fmt: skip
 _AT_ONCE = (
-    _numbers, _unjudged, _sampling, _kl, _failing, _clipped, _unfinished,
-    _dead_groups, _blind,
+    _unread, _numbers, _no_gradient, _silent, _unjudged, _sampling, _kl, _failing, _clipped,
+    _unfinished, _dead_groups, _blind,
 )  # fmt: skip
