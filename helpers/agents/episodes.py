@@ -13,13 +13,13 @@ where TRL's does. Left out: tools that are asynchronous, images, several environ
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.agents.protocol import Environment, call_tool, tools_of
 from helpers.data.tasks import fingerprint
-from helpers.tags import transcript as transcript
 from helpers.templates import options_of
 from helpers.training import policy
 
@@ -195,16 +195,24 @@ def play_on(
         if turn == turns:
             break
 
-        # its calls are made; if a result has no room, the call stays the last word, as in TRL
+        # its calls are made
         answered = []
         for one in going:
-            results = _results(one)
-            ids = _result_ids(tokenizer, results) if results else []
+            results = []
+            for call in _calls_of(one.said[-1]) if one.said else ():
+                function = call["function"]
+                one.calls.append(function)
+                name = function["name"]
+                content, failed = call_tool(one.environment, name, function["arguments"])
+                one.failed += failed
+                results.append({"role": "tool", "name": name, "content": content})
+            if not results:
+                continue
+            # if the results have no room, the call stays the last word, as in TRL
+            ids = _result_ids(tokenizer, results)
             length = len(one.ids) + len(ids)
-            fits = length <= max_completion_length
-            if context is not None:
-                fits = fits and len(one.prompt_ids) + length < context
-            if results and fits:
+            room_in_context = math.inf if context is None else context - len(one.prompt_ids)
+            if length <= max_completion_length and length < room_in_context:
                 one.said += results
                 one.ids += ids
                 one.mask += [0] * len(ids)
@@ -212,18 +220,6 @@ def play_on(
         going = answered
         if not going:
             break
-
-
-def _results(episode: Episode) -> list[dict]:
-    """Make the calls of an episode's last message and return the tools' messages."""
-    results = []
-    for call in _calls_of(episode.said[-1]) if episode.said else ():
-        function = call["function"]
-        content, failed = call_tool(episode.environment, function["name"], function["arguments"])
-        results.append({"role": "tool", "name": function["name"], "content": content})
-        episode.calls.append(function)
-        episode.failed += failed
-    return results
 
 
 def _result_ids(tokenizer, results: list[dict]) -> list[int]:
@@ -247,8 +243,7 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
     whole = ids_of(before + results, add_generation_prompt=True)
     # prepare_template has made sure that what follows a call does not change how it is rendered
     ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
-    known = ends[-1] if ends else len(start)
-    return whole[known:]
+    return whole[ends[-1] if ends else len(start) :]
 
 
 def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:

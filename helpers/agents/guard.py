@@ -21,25 +21,24 @@ import weakref
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 
 from helpers.agents.protocol import (
     Environment,
     ToolError,
+    arguments_of,
     check_environment,
     misfit,
     schema_of,
     short_repr,
     tools_of,
-    types_of,
 )
 from helpers.rewards.shaping import printable
-from helpers.runs import Run
 
-FAULTS = "environment_faults.jsonl"
-_FAULTS_KEPT = 1000
-_SHOWN = 200  # characters of arguments and messages in the log
+_LEAST = {"seconds": 0.01, "turns": 1, "result_characters": 100}
+_SHOWN = 200  # characters of arguments and messages in a fault
 _MOST_DEAD = 0.01  # of the episodes,
 _MANY = 16  # and so many at least; each may have left a thread behind
 
@@ -52,14 +51,13 @@ class Guarded:
     """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive what an environment
     does wrong.
 
-        environments = Guarded(Guessing, run=run)
+        environments = Guarded(Guessing)
         trainer = GRPOTrainer(..., environment_factory=environments)
 
     Tools keep their names, signatures and docstrings, from which TRL makes what the policy is told.
     Every tool gets
 
-    - a check of its arguments against that schema, which answers with a sentence that a policy can
-      learn from;
+    - a check of its arguments, which answers with a sentence that a policy can learn from;
     - a time limit of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0,
       so that hanging a tool does not pay, or what the class has as `_earned_by_hanging` (None where
       a server may hang through no fault of the policy); the next episode gets a new instance;
@@ -70,12 +68,12 @@ class Guarded:
       what `reset` returns. What is no text becomes JSON.
 
     `counts` has the episodes, those that died, the faults, and the texts that were cut. `faults`
-    keeps the first fault of each call; with a run, `checkpoints/environment_faults.jsonl` has them.
-    A tool that raises costs one failed call; ToolError is no fault but the environment's word to
-    the policy. If `reset` or `get_reward` raises, or gives no finite number, the episode is dead
-    and its reward None, which TRL leaves out. Once more than 1 % of the episodes (at least 16)
-    died, the next `reset` raises BrokenEnvironment: better stop than train on nothing.
-    `training.reward_guard.GuardedEpisodes`, among the callbacks, saves a checkpoint before.
+    has the first fault of each call, which is printed, too. A tool that raises costs one failed
+    call; ToolError is no fault but the environment's word to the policy. If `reset` or `get_reward`
+    raises, or gives no finite number, the episode is dead and its reward None, which TRL leaves
+    out. Once more than 1 % of the episodes (at least 16) died, the next `reset` raises
+    BrokenEnvironment: better stop than train on nothing. `training.reward_guard.GuardedEpisodes`,
+    among the callbacks, saves a checkpoint before.
 
     ValueError, in the words of `check_environment`, if TRL could not use the environment at all.
     """
@@ -87,13 +85,10 @@ class Guarded:
         seconds: float = 10.0,
         result_characters: int = 2000,
         turns: int = 16,
-        run: Run | None = None,
     ):
-        for name, value, least in (
-            ("seconds", seconds, 0.01),
-            ("turns", turns, 1),
-            ("result_characters", result_characters, 100),
-        ):
+        limits = {"seconds": seconds, "turns": turns, "result_characters": result_characters}
+        for name, value in limits.items():
+            least = _LEAST[name]
             if not isinstance(value, (int, float)) or not least <= value < 1e9:
                 raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
         problems = check_environment(factory)
@@ -101,7 +96,6 @@ class Guarded:
             raise ValueError(" ".join(problems))
 
         self.factory = factory
-        self.run = run
         self.seconds = seconds
         self.result_characters = int(result_characters)
         self.turns = turns
@@ -113,12 +107,11 @@ class Guarded:
         kind = type(instance)
         tools = {name: getattr(instance, name) for name in tools_of(kind)}
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
-        self.types = {name: types_of(tool) for name, tool in tools.items()}
+        self.arguments = {name: arguments_of(tool) for name, tool in tools.items()}
         self.__name__ = kind.__name__
         # TRL looks for tools at the class: this one has them as functions that ask the guard first
         members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
-        members["_guard"] = self
-        members["__doc__"] = kind.__doc__
+        members |= {"_guard": self, "__doc__": kind.__doc__}
         self.kind = type(self.__name__, (_Episode,), members)
 
     def __call__(self) -> Environment:
@@ -133,32 +126,6 @@ class Guarded:
             note = f"\n[cut to {self.result_characters:,} of {len(text):,} characters]"
             text = text[: self.result_characters - len(note)] + note
         return text
-
-    def log_fault(self, call: str, arguments: dict, what: str) -> str:
-        """Log a fault and return it as a sentence: the first thousand go to the file, and the first
-        of each call is printed and kept.
-        """
-        listed = ", ".join(f"{key}={short_repr(value, _SHOWN)}" for key, value in arguments.items())
-        listed = printable(listed[:_SHOWN])
-        what = printable(what)
-        fault = f"{self.__name__}.{call}({listed}) {what.rstrip('.')}."
-        is_first = call not in self.faults
-        self.counts["faults"] += 1
-        if is_first:
-            self.faults[call] = fault
-            log = f" All such calls: {self.run.show(f'checkpoints/{FAULTS}')}" if self.run else ""
-            print(f"{fault}{log}")
-        if self.run and (is_first or self.counts["faults"] <= _FAULTS_KEPT):
-            line = {
-                "episode": self.counts["episodes"],
-                "environment": self.__name__,
-                "call": call,
-                "arguments": listed,
-                "what": what,
-            }
-            with self.run.path(f"checkpoints/{FAULTS}").open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line) + "\n")
-        return fault
 
     @property
     def broken(self) -> str:
@@ -263,7 +230,7 @@ class _Play:
         if self.calls >= guard.turns:
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
         self.calls += 1
-        wrong = misfit(name, guard.schemas[name], guard.types[name], arguments)
+        wrong = misfit(name, guard.schemas[name], guard.arguments[name], arguments)
         if wrong:
             raise ToolError(printable(wrong))
         return self.ask(
@@ -279,12 +246,10 @@ class _Play:
                 raise ValueError(f"{reward} is no finite number")
             return reward
 
-        if self.over:
-            return self.earned
-        try:
-            return self.ask("get_reward", {}, finite_reward, vital=True)
-        except ToolError:
-            return self.earned
+        if not self.over:
+            with suppress(ToolError):
+                return self.ask("get_reward", {}, finite_reward, vital=True)
+        return self.earned
 
     def ask(self, call: str, arguments: dict, function: Callable, vital: bool = False) -> object:
         """Return what function() returns in the thread of the instance.
@@ -295,40 +260,46 @@ class _Play:
         guard = self.guard
         outcome = Future()
         self.jobs.put((function, outcome))
+        is_late = False
         try:
             error = outcome.exception(timeout=guard.seconds)
-        except TimeoutError:
-            seconds = f"{guard.seconds:g} seconds"
-            fault = guard.log_fault(call, arguments, f"did not return within {seconds}")
-            # ask the thread to end; see the head of this file for when it does not
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
-            )
-            earned = getattr(guard.factory, "_earned_by_hanging", 0.0)
-            self.die(f"{call} did not answer in {seconds}", fault, earned)
-            raise ToolError(f"{self.over}. The episode is over.") from None
+        except TimeoutError as late:
+            error = late
+            is_late = True
         if error is None:
             return outcome.result()
         # the environment refuses what the policy did
         if isinstance(error, ToolError) and not vital:
             raise ToolError(guard.text_of(str(error)))
-        # the environment failed
-        raised = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
-        fault = guard.log_fault(call, arguments, f"raised {raised}")
-        if vital:
-            self.die(f"{call} failed", fault, earned=None)
-        raise ToolError(guard.text_of(f"{call} failed: {raised}"))
 
-    def die(self, why: str, fault: str, earned: float | None) -> None:
-        """End the episode. The next one gets a new instance, because what still runs in the old
-        thread may change the old one at any time.
-        """
-        self.guard.counts["dead"] += 1
-        self.guard.fatal = fault
+        # the environment failed: the first fault of each call is kept and printed
+        why = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
+        what = f"did not return within {guard.seconds:g} seconds" if is_late else f"raised {why}"
+        listed = ", ".join(f"{name}={short_repr(value)}" for name, value in arguments.items())
+        fault = printable(f"{guard.__name__}.{call}({listed:.{_SHOWN}}) {what.rstrip('.')}.")
+        guard.counts["faults"] += 1
+        if call not in guard.faults:
+            print(fault)
+        guard.faults.setdefault(call, fault)
+        if not (is_late or vital):
+            raise ToolError(guard.text_of(f"{call} failed: {why}"))
+
+        # and with it the episode. The next one gets a new instance, because what still runs in the
+        # old thread may change the old one at any time.
+        guard.counts["dead"] += 1
+        guard.fatal = fault
+        self.over = f"{call} failed"
+        self.earned = None
+        if is_late:
+            self.over = f"{call} did not answer in {guard.seconds:g} seconds"
+            self.earned = getattr(guard.factory, "_earned_by_hanging", 0.0)
+            # ask the thread to end; see the head of this file for when it does not
+            ctypes.pythonapi.PyThreadState_SetAsyncExc(
+                ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
+            )
         self.jobs.put(None)
-        self.over = why
-        self.earned = earned
         self.thread = None
+        raise ToolError(f"{self.over}. The episode is over.")
 
 
 def _work(jobs: SimpleQueue) -> None:

@@ -5,7 +5,6 @@ regret.
 import random
 import re
 from collections.abc import Iterator
-from functools import cache
 
 from helpers.agents.protocol import ToolError
 
@@ -74,7 +73,12 @@ class Guessing:
         """
         wasted = 0.0
         for guess, low, high in self._ranges():
-            wasted += _after(guess, low, high) - _best(high - low + 1)
+            left = high - low + 1
+            if low <= guess <= high:
+                after = _total(guess - low) + _total(high - guess)
+                wasted += 1 + (after - _total(left)) / left
+            else:
+                wasted += 1
         return wasted
 
     def _places(self) -> list[float | None]:
@@ -100,25 +104,11 @@ class Guessing:
                 high = min(high, guess - 1)
 
 
-def _after(guess: int, low: int, high: int) -> float:
-    """Return how many guesses a game with low to high left takes on average, when this is the next
-    and the best play follows.
+def _total(left: int) -> int:
+    """Return how many guesses the best strategy, halving, takes for all of so many numbers together
+    (the depths in a balanced tree).
+
+    >>> [_total(left) for left in (0, 1, 3)]
+    [0, 1, 5]
     """
-    left = high - low + 1
-    if not low <= guess <= high:
-        return 1 + _best(left)
-    below = guess - low
-    above = high - guess
-    return 1 + (below * _best(below) + above * _best(above)) / left
-
-
-@cache
-def _best(left: int) -> float:
-    """Return how many guesses the best strategy, halving, takes on average with so many left.
-
-    >>> [round(_best(left), 3) for left in (0, 1, 3)]
-    [0.0, 1.0, 1.667]
-    """
-    if left == 0:
-        return 0.0
-    return _after((left + 1) // 2, 1, left)
+    return (left + 1) * left.bit_length() - 2 ** left.bit_length() + 1

@@ -10,12 +10,12 @@ As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating
 GRPO will teach.
 """
 
-import itertools
 import math
 import random
 import re
 import string
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -52,14 +52,7 @@ def at_random(asked: str, schemas: dict, luck: random.Random) -> Iterator:
         name = luck.choice(sorted(schemas))
         number = luck.randrange(1, 101)
         number = luck.choice([number, number, *numbers])
-        values = {
-            "string": luck.choice(_words_of(schemas[name], asked)),
-            "integer": number,
-            "number": number,
-            "boolean": number % 2 == 0,
-            "array": [],
-            "numbers": [],
-        }
+        values = _values(luck.choice(_words_of(schemas[name], asked)), number)
         yield name, _arguments(schemas[name], values, luck.randrange(10**6))
 
 
@@ -83,14 +76,8 @@ def _trying(calls: int, together: bool, asked: str, schemas: dict, luck: random.
     for number in range(calls):
         for name, schema in sorted(schemas.items()):
             words = [*_words_of(schema, known), *map(str, range(1000))]
-            values = {
-                "string": " ".join(words) if together else words[number],
-                "integer": number,
-                "number": number,
-                "boolean": number % 2 == 0,
-                "array": words,
-                "numbers": list(range(1000)),
-            }
+            values = _values(" ".join(words) if together else words[number], number)
+            values |= {"array": words, "numbers": list(range(1000))}
             reply = yield name, _arguments(schema, values, number)
             known += f" {reply}"
 
@@ -105,6 +92,12 @@ def _words_of(schema: dict, text: str) -> list[str]:
     """Return the words of the descriptions of a tool's arguments, and of a text."""
     described = " ".join(of.get("description", "") for of in schema["properties"].values())
     return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
+
+
+def _values(text: str, number: float, many: int = 0) -> dict:
+    """Return a value for each type of argument; lists have so many of them."""
+    values = {"string": text, "integer": number, "number": number, "boolean": number % 2 == 0}
+    return values | {"array": [text] * many, "numbers": [number] * many}
 
 
 def _arguments(schema: dict, values: dict, turn: int) -> dict:
@@ -123,16 +116,6 @@ def _arguments(schema: dict, values: dict, turn: int) -> dict:
     return arguments
 
 
-_BLANK = {"string": "", "integer": 0, "number": 0, "boolean": False, "array": [], "numbers": []}
-_LONG = {
-    "string": "word " * 2000,
-    "integer": 10**9,
-    "number": 1e9,
-    "boolean": True,
-    "array": ["word"] * 2000,
-    "numbers": [1] * 2000,
-}
-_NAN = {"string": "nan", "number": math.nan, "numbers": [math.nan]}
 ORACLE = "oracle"  # the player that knows how to win, the environment's own `_oracle`
 RANDOM = "random"
 AT_ONCE = "answers at once"
@@ -153,10 +136,16 @@ _WINNING = {
 }
 # and those that must earn no more than an honest try.
 _PAYING = {
-    "answers blank": (partial(_once, _BLANK), 'refuse a blank; in Python, `"" in value` is true.'),
-    "answers at length": (partial(_once, _LONG), "length must not pay."),
+    "answers blank": (
+        partial(_once, _values("", 0)),
+        'refuse a blank; in Python, `"" in value` is true.',
+    ),
+    "answers at length": (
+        partial(_once, _values("word " * 2000, 10**9, 2000)),
+        "length must not pay.",
+    ),
     "answers nan": (
-        partial(_once, _NAN),
+        partial(_once, _values("nan", math.nan, 1)),
         "refuse what is no number: NaN passes comparisons.",
     ),
 }
@@ -201,12 +190,10 @@ class Laboratory:
         self.players |= {name: player for name, (player, _) in (_WINNING | _PAYING).items()}
         self.players[NOTHING] = does_nothing
 
-        # each player plays all rows, one after another in one instance
         self.episodes: dict[str, list[Played]] = {}
         summary = {}
         for name in self.players:
-            environment = guard()
-            played = [self.episode(name, at, environment) for at in range(len(self.rows))]
+            played = self._all_rows(name)
             failed = [failed for one in played for _, _, failed in one.replies[1:]]
             self.episodes[name] = played
             summary[name] = {
@@ -216,33 +203,51 @@ class Laboratory:
             }
         self.played = pd.DataFrame(summary).T
 
-        checks = self._checks_of_rewards() + self._checks_of_repetition()
+        checks = self._checks()
         table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
         self.checks = table.assign(found=table["found"].mask(table["holds"], ""))
-        self.verdict = self._verdict()
+        notes = [
+            f"after {guard.turns} calls the tools refuse, but TRL goes on until "
+            "`max_completion_length` is full: set "
+            f"GRPOConfig(max_tool_calling_iterations={guard.turns}), too."
+        ]
+        if ORACLE not in self.players:
+            notes.append(
+                "nobody showed that the game can be won, nor that other rows give other episodes: "
+                "give the class a player that wins, `_oracle(asked)`, as in "
+                "helpers/agents/guessing.py."
+            )
+        if not max(self.played["reward"][[AT_ONCE, RANDOM]]):
+            notes.append(
+                "a try that fails earns nothing, and a group without a success teaches nothing: "
+                "an attempt could earn a little, 0.1 for example."
+            )
+        self.verdict = Verdict([found for found in self.checks["found"] if found], notes)
+
+    def _all_rows(self, player: str) -> list[Played]:
+        """Play all rows, one after another in one instance."""
+        environment = self.guard()
+        return [self.episode(player, at, environment) for at in range(len(self.rows))]
 
     def episode(
         self, player: str, at: int, environment: Environment, beside: Environment | None = None
     ) -> Played:
         """Play an episode of a row. A player that never ends gets twice the turns.
 
-        beside: another instance, in which the hasty player plays the row before as soon as this
-        episode has begun.
+        beside: another instance, in which another row's episode begins meanwhile.
         """
         asked = environment.reset(**self.rows[at])
         if beside is not None:
-            self.episode(AT_ONCE, at - 1, beside)
+            beside.reset(**self.rows[at - 1])
         replies = [("reset", asked, False)]
         # the same luck for all players, so that the one that loops begins as the hasty one does
         calls = self.players[player](asked or "", self.guard.schemas, random.Random(at))
         reply = None
-        for _ in range(2 * self.guard.turns + 2):
-            try:
+        with suppress(StopIteration):
+            for _ in range(2 * self.guard.turns + 2):
                 name, arguments = calls.send(reply)
-            except StopIteration:
-                break
-            reply, failed = call_tool(environment, name, arguments)
-            replies.append((name, reply, failed))
+                reply, failed = call_tool(environment, name, arguments)
+                replies.append((name, reply, failed))
         reward = environment.get_reward()
         if self.guard.counts["dead"]:  # the rest would take long, and say no more
             raise BrokenEnvironment(
@@ -250,10 +255,8 @@ class Laboratory:
             )
         return Played(tuple(replies), reward)
 
-    def _checks_of_rewards(self) -> list[tuple[str, bool, str]]:
-        """Return checks of what the players earned and met, each as (name, holds, sentence if it
-        does not).
-        """
+    def _checks(self) -> list[tuple[str, bool, str]]:
+        """Return what must hold of any environment: (name, whether it holds, a sentence if not)."""
         earned = self.played["reward"]
         full = earned.get(ORACLE, 1.0)
         nothing = earned[NOTHING]
@@ -262,9 +265,23 @@ class Laboratory:
         beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
         worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
         broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
+        # without an oracle, a game of one row and one with much to find out look alike
+        best = self.episodes.get(ORACLE, [])
+        worst = min(best, key=lambda episode: episode.reward, default=None)
 
-        # whoever plays
-        checks = [
+        # all again in the same order, then in the reverse, each row in a new instance while an
+        # episode of another begins beside it
+        names = sorted({ORACLE, RANDOM} & self.players.keys())
+        first = [self.episodes[name] for name in names]
+        again = [self._all_rows(name) for name in names]
+        places = range(len(self.rows))[::-1]
+        alone = [
+            [self.episode(name, at, self.guard(), beside=self.guard()) for at in places][::-1]
+            for name in names
+        ]
+
+        return [
+            # whoever plays
             (
                 "no tool fails",
                 not broken or worked > {"reset"},
@@ -283,88 +300,49 @@ class Laboratory:
                 f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
                 "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
             ),
-        ]
-
-        # who knows how to win
-        if ORACLE in self.players:
-            worst = min(self.episodes[ORACLE], key=lambda episode: episode.reward)
-            found = (
+            # who knows how to win
+            (
+                "the oracle wins",
+                not best or full >= _WINS,
                 f"the oracle earns {full:.2f}, not 1: nobody can learn to win. It was told last: "
-                f"{worst.replies[-1][1]!s:.200}"
-            )
-            checks.append(("the oracle wins", full >= _WINS, found))
-
-        # who is lazy or cheats
-        for player, (_, why) in _WINNING.items():
-            found = (
-                f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: {why}"
-            )
-            checks.append((f"'{player}' does not win", earned[player] < _HALF * full, found))
-        for player, (_, why) in _PAYING.items():
-            found = f"'{player}' earns {earned[player]:.2f}, and an honest try {trying:.2f}: {why}"
-            holds = earned[player] <= max(nothing, trying) + _MORE * full
-            checks.append((f"'{player}' does not pay", holds, found))
-        return checks
-
-    def _checks_of_repetition(self) -> list[tuple[str, bool, str]]:
-        """Return checks that the row and its seed decide an episode, and nothing else."""
-        alone = self._played_again()
-        checks = [
+                f"{worst.replies[-1][1] if worst else ''!s:.200}",
+            ),
+            # who is lazy or cheats
+            *(
+                (
+                    f"'{player}' does not win",
+                    earned[player] < _HALF * full,
+                    f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: "
+                    f"{why}",
+                )
+                for player, (_, why) in _WINNING.items()
+            ),
+            *(
+                (
+                    f"'{player}' does not pay",
+                    earned[player] <= max(nothing, trying) + _MORE * full,
+                    f"'{player}' earns {earned[player]:.2f}, and an honest try {trying:.2f}: {why}",
+                )
+                for player, (_, why) in _PAYING.items()
+            ),
+            # the row and its seed decide an episode, and nothing else
+            (
+                "other rows give other episodes",
+                not best or len(set(best)) > 1 or len(self.rows) == 1,
+                "all rows give the same episode: `reset` does not use what it is given, and it "
+                "could be learnt by heart.",
+            ),
             (
                 "the same seed gives the same episode",
-                alone == self._played_again(),
+                again == first,
                 "the same row gives different episodes: draw all that is random from `seed`, or "
                 "the members of a group start apart.",
             ),
             (
                 "episodes do not touch one another",
-                alone == self._played_again(disturbed=True),
+                again != first or alone == first,
                 "an episode depends on the one before it, or on those beside it. TRL uses an "
                 "instance again and again, and many at once: let `reset` set everything, and keep "
                 "all state in the instance, not in the class or the module.",
             ),
         ]
-        # without an oracle, a game of one row and one with much to find out look alike
-        if ORACLE in self.players:
-            found = (
-                "all rows give the same episode: `reset` does not use what it is given, and it "
-                "could be learnt by heart."
-            )
-            holds = len(set(self.episodes[ORACLE])) > 1 or len(self.rows) == 1
-            checks.append(("other rows give other episodes", holds, found))
-        return checks
-
-    def _played_again(self, disturbed: bool = False) -> list[Played]:
-        """Play all rows with two players, each in a new instance. Disturbed, that instance has
-        another episode behind it, left after its first call, and another instance plays beside it.
-        """
-        names = sorted({ORACLE, RANDOM} & self.players.keys())
-        played = []
-        for player, at in itertools.product(names, range(len(self.rows))):
-            environment = self.guard()
-            beside = None
-            if disturbed:
-                self.episode(AT_ONCE, at - 1, environment)
-                beside = self.guard()
-            played.append(self.episode(player, at, environment, beside))
-        return played
-
-    def _verdict(self) -> Verdict:
-        turns = self.guard.turns
-        notes = [
-            f"after {turns} calls the tools refuse, but TRL goes on until "
-            "`max_completion_length` is full: set "
-            f"GRPOConfig(max_tool_calling_iterations={turns}), too."
-        ]
-        if ORACLE not in self.players:
-            notes.append(
-                "nobody showed that the game can be won, nor that other rows give other episodes: "
-                "give the class a player that wins, `_oracle(asked)`, as in "
-                "helpers/agents/guessing.py."
-            )
-        if not max(self.played["reward"][[AT_ONCE, RANDOM]]):
-            notes.append(
-                "a try that fails earns nothing, and a group without a success teaches nothing: "
-                "an attempt could earn a little, 0.1 for example."
-            )
-        return Verdict([sentence for sentence in self.checks["found"] if sentence], notes)

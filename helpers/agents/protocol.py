@@ -13,9 +13,10 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol, get_type_hints
+from typing import NotRequired, Protocol, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
 
 from helpers.data.files import Broken, file_rows
 
@@ -23,18 +24,7 @@ _NEEDED = {
     "reset": "which TRL calls before every episode. Write reset(self, **columns)",
     "get_reward": "which says what the episode has earned. Write get_reward(self)",
 }
-_WRITTEN = ("prompt", "question", "answer")  # the columns that notebook 10 adds to a user's rows
 _SHOWN = 60  # characters of a value in a sentence for the policy
-# a type of JSON Schema, in a sentence for the policy
-_TYPES = {
-    "integer": "a whole number",
-    "number": "a number",
-    "string": "a text",
-    "boolean": "true or false",
-    "array": "a list",
-    "object": "an object",
-    "null": "null",
-}
 
 
 class Environment(Protocol):
@@ -89,36 +79,28 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     except Exception as error:  # a class that takes arguments, most often
         return [f"an environment is made without arguments, and this one raises {error!r}."]
     kind = type(instance)
-    tools = tools_of(kind)
-
-    # the methods that TRL and the suite call
     wrong = [
         f"{kind.__name__} has no method `{needed}`, {why}."
         for needed, why in _NEEDED.items()
         if not inspect.isfunction(getattr(kind, needed, None))
     ]
-    if not tools:
+    if not tools_of(kind):
         wrong.append(
             f"{kind.__name__} has no tool: a tool is a public method other than `reset` and "
             "`get_reward`."
         )
-
-    # the tools: each needs a schema, and something to say
-    for name in tools:
+    for name in tools_of(kind):
         tool = getattr(instance, name)
+        hide = f"If it is no tool, hide it: call it `_{name}`."
         if inspect.signature(tool).return_annotation in (None, "None"):
-            wrong.append(
-                f"`{name}` is public, and so a tool, but it returns nothing that a policy could "
-                f"read. Hide it: call it `_{name}`."
-            )
+            wrong.append(f"tool `{name}` returns nothing that a policy could read. {hide}")
             continue
         try:
             schema_of(tool)
         except Exception as error:  # Transformers' own, or NameError of an annotation
             wrong.append(
                 f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
-                "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
-                f"call it `_{name}`."
+                f"annotations, and each argument's line under `Args:`. {hide}"
             )
     return wrong
 
@@ -139,20 +121,25 @@ def call_tool(environment: Environment, name: str, arguments: object) -> tuple[s
     return result if isinstance(result, list) else str(result), False
 
 
-def types_of(tool: Callable) -> dict[str, TypeAdapter]:
-    """Return what judges each argument of a tool: its annotation, strictly. A text is no number,
+def arguments_of(tool: Callable) -> TypeAdapter:
+    """Return what judges a call's arguments: the tool's annotations, strictly. A text is no number,
     1.0 no whole number, and NaN nothing, because every comparison with it is false.
     """
-    config = ConfigDict(strict=True, allow_inf_nan=False, arbitrary_types_allowed=True)
-    hints = get_type_hints(tool)
-    return {name: TypeAdapter(hints[name], config=config) for name in schema_of(tool)["properties"]}
+    fields = get_type_hints(tool)
+    fields.pop("return", None)
+    for name, parameter in inspect.signature(tool).parameters.items():
+        if parameter.default is not parameter.empty:
+            fields[name] = NotRequired[fields[name]]
+    kind = TypedDict("Arguments", fields)
+    kind.__pydantic_config__ = ConfigDict(
+        strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
+    )
+    return TypeAdapter(kind)
 
 
-def misfit(tool: str, schema: dict, types: dict[str, TypeAdapter], arguments: dict) -> str:
-    """Return the first thing that is wrong with a call, in one short sentence; "" if nothing is.
-
-    Pydantic judges. The sentences are ours, because a policy reads them and learns from them:
-    pydantic's take three lines. schema, types: see `schema_of` and `types_of`.
+def misfit(tool: str, schema: dict, takes: TypeAdapter, arguments: dict) -> str:
+    """Return the first thing that is wrong with a call, in one short sentence from which a policy
+    can learn; "" if nothing is. schema, takes: see `schema_of` and `arguments_of`.
 
     >>> def read(row: int):
     ...     '''Read a row.
@@ -160,46 +147,36 @@ def misfit(tool: str, schema: dict, types: dict[str, TypeAdapter], arguments: di
     ...     Args:
     ...         row: Its number.
     ...     '''
-    >>> misfit("read", schema_of(read), types_of(read), {"row": "3"})
+    >>> misfit("read", schema_of(read), arguments_of(read), {"row": "3"})
     "read: row must be a whole number, not '3'."
-    >>> misfit("read", schema_of(read), types_of(read), {"column": 3})
+    >>> misfit("read", schema_of(read), arguments_of(read), {"row": 3, "column": 3})
     "read takes no 'column'; it takes row."
     """
-    properties = schema["properties"]
+    known = schema["properties"]
     for name in arguments:
-        if name not in properties:
-            takes = ", ".join(properties) or "nothing"
-            return f"{tool} takes no {short_repr(name)}; it takes {takes}."
-    for name in schema.get("required", []):
-        if name not in arguments:
-            return f"{tool} needs {name}: {_in_words(properties[name])}."
-    for name, value in arguments.items():
-        try:
-            types[name].validate_python(value)
-        except ValidationError:
-            wanted = _in_words(properties[name])
-            return f"{tool}: {name} must be {wanted}, not {short_repr(value)}."
+        if name not in known:
+            return f"{tool} takes no {short_repr(name)}; it takes {', '.join(known) or 'nothing'}."
+    try:
+        takes.validate_python(arguments)
+    except ValidationError as error:
+        found = error.errors(include_url=False)
+        name = found[0]["loc"][0]
+        if found[0]["type"] == "missing":
+            return f"{tool} needs {name}."
+        # pydantic's own words; one for each type that a union allows
+        words = [one["msg"].removeprefix("Input should be ") for one in found]
+        wanted = " or ".join(dict.fromkeys(words)).replace("a valid integer", "a whole number")
+        return f"{tool}: {name} must be {wanted}, not {short_repr(found[0]['input'])}."
     return ""
 
 
-def _in_words(schema: dict) -> str:
-    if "enum" in schema:
-        return f"one of {', '.join(map(repr, schema['enum']))}"
-    if "anyOf" in schema:
-        return " or ".join(map(_in_words, schema["anyOf"]))
-    names = schema.get("type", [])
-    names = [names] if isinstance(names, str) else names
-    words = " or ".join(_TYPES.get(name, name) for name in names) or "given"
-    return f"{words}, each {_in_words(schema['items'])}" if schema.get("items") else words
-
-
-def short_repr(value: object, most: int = _SHOWN) -> str:
-    """Return the repr of a policy's value for a sentence, cut after `most` characters."""
+def short_repr(value: object) -> str:
+    """Return the repr of a policy's value for a sentence, cut after 60 characters."""
     try:
         text = repr(value)
     except (RecursionError, ValueError):  # a thousand brackets, or five thousand digits
         text = f"a {type(value).__name__}"
-    return text if len(text) <= most else f"{text[:most]}…"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
 # --- The rows of a user's file --------------------------------------------------------------------
@@ -227,17 +204,16 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
                 "value in each."
             )
         key = json.dumps(row, sort_keys=True, default=str)
-        if key in found:
-            dropped["duplicate"] += 1
+        dropped["duplicate"] += key in found
         found[key] = row
     rows = list(found.values())
-    taken = [name for name in _WRITTEN if rows and name in rows[0]]
-    if taken:
-        raise ValueError(
-            f"{path}: notebook 10 writes the column {taken[0]!r} itself: give yours another name."
-        )
+    for name in ("prompt", "question", "answer"):
+        if rows and name in rows[0]:
+            raise ValueError(
+                f"{path}: notebook 10 writes the column {name!r} itself: give yours another name."
+            )
     random.Random(seed).shuffle(rows)
-    return rows, dropped
+    return rows, +dropped
 
 
 # --- Chat templates -------------------------------------------------------------------------------

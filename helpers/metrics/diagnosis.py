@@ -1,17 +1,15 @@
 """The rules that read a training history: what goes wrong in GRPO, the numbers that show it, and
 what to try.
 
-A rule is a function of this file, listed in `_RULES`; those of an agent's tools are in
-tool_rules.py. A rule whose columns are absent says nothing, or nothing worse: what was not logged
-is no evidence (Unsloth on a GPU logs no entropy, TRL without beta no KL). With few rows, only what
-cannot be a matter of luck is judged.
+A rule is a function of this file, listed in `_RULES`. A rule whose columns are absent says nothing,
+or nothing worse: what was not logged is no evidence (Unsloth on a GPU logs no entropy, TRL without
+beta no KL). With few rows, only what cannot be a matter of luck is judged.
 """
 
 import numpy as np
 import pandas as pd
 
-from helpers.metrics import tool_rules
-from helpers.metrics.history import relative_names, reward_names
+from helpers.metrics.history import in_trl_names, relative_names, reward_names
 from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
@@ -22,7 +20,6 @@ from helpers.metrics.signals import (
     NEARLY_ALL,
     SEVERITIES,
     SHORTEST,
-    Change,
     Finding,
     Signals,
     compare,
@@ -30,12 +27,18 @@ from helpers.metrics.signals import (
     surely,
 )
 
+NEVER = 0.02  # correctness: as good as no answer is right
 FORM_LEARNED = 0.8  # of 1: so often kept that a lacking answer is no matter of form
 # nats per token: the reference finds a sampled token 1.6 times less likely; healthy runs stay
 # below 0.1
 KL_HIGH = 0.5
 # times the median gradient norm: healthy pocket runs stay within 6, but for a single step of 11
 SPIKE = 10.0
+# calls per episode: a policy with fewer had no habit of calling that it could lose
+CALLS_USED = 0.5
+# what every training logs; kl, entropy and the tools depend on settings
+_LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
+CALLS_LEFT = 0.1  # calls per episode: nine of ten episodes, or more, have none
 UNJUDGED = 0.05  # of a batch: programs without a verdict, each taken out of its group
 
 
@@ -43,11 +46,12 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
     """What a training history shows, most severe first.
 
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
-    `DataFrame(trainer.state.log_history)`; columns and values may be absent. Which rewards judge
+    `DataFrame(trainer.state.log_history)`, or under names that `in_trl_names` knows; columns and
+    values may be absent. Which rewards judge
     the answer and which the form is read from their names, as in `accuracy_reward` and
     `format_reward`. A history in which all is well gives findings of severity "info", or none.
     """
-    signals = Signals(history)
+    signals = Signals(in_trl_names(history))
     rules = _RULES if signals.enough else _AT_ONCE
     found = [finding for rule in rules if (finding := rule(signals))]
     if not signals.enough:
@@ -65,6 +69,61 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
 
 
 # --- What is judged at once -----------------------------------------------------------------------
+
+
+def _unread(signals: Signals) -> Finding | None:
+    """Columns that every training logs are not there under a known name: silence is not health."""
+    lacking = [name for name in _LOGGED if signals.series(name) is None]
+    if signals.rows.empty or not lacking:
+        return None
+    blind = "reward" in lacking
+    return Finding(
+        "warning" if blind else "info",
+        "unread",
+        "Without a reward nothing can be judged."
+        if blind
+        else "A part of the history was not logged, or has other names, and is not judged.",
+        f"no numbers in {', '.join(lacking)} at {span(signals.rows)}; found "
+        f"{', '.join(map(str, signals.rows.columns[:20])) or 'no column'}",
+        "If the log has them, rename them as TRL does: what is not read may be sick.",
+    )
+
+
+def _silent(signals: Signals) -> Finding | None:
+    """A reward was logged without a number at any step."""
+    names = reward_names(signals.rows)
+    silent = [name for name in names if signals.series(f"rewards/{name}/mean") is None]
+    if not silent or len(signals.rows) < SHORTEST:
+        return None
+    return Finding(
+        "warning",
+        "silent",
+        "A reward has never logged a number.",
+        f"{', '.join(silent)} at {span(signals.rows)}",
+        "If it is None for all rows, see for which rows it is meant, or take it out. Early TRL "
+        "logs nan for a batch in which one completion scores None.",
+    )
+
+
+def _no_gradient(signals: Signals) -> Finding | None:
+    """Groups differ, and neither a gradient nor a KL is ever more than 0: the weights stay."""
+    norms, dead = signals.series("grad_norm", SHORTEST), signals.series("frac_reward_zero_std")
+    kl, std = signals.series("kl"), signals.series("reward_std")
+    if norms is None or norms.any() or (kl is not None and kl.any()):
+        return None
+    # without the share of dead groups, the spread of the batch is the only hint
+    differ = dead.mean() < NEARLY_ALL if dead is not None else std is not None and std.mean() > 0
+    if not differ or signals.unweighted:
+        return None
+    groups = "reward_std is above 0" if dead is None else f"{1 - dead.mean():.0%} of groups differ"
+    return Finding(
+        "critical",
+        "no_gradient",
+        "No gradient reaches the weights, although rewards differ.",
+        f"grad_norm {'is' if kl is None else 'and kl are'} exactly 0 at {span(norms)}; {groups}",
+        "See that the adapter can be trained: `PeftModel.from_pretrained(…, is_trainable=True)`, "
+        "and that `model.print_trainable_parameters()` gives more than 0.",
+    )
 
 
 def _numbers(signals: Signals) -> Finding | None:
@@ -227,13 +286,28 @@ def _dead_groups(signals: Signals) -> Finding | None:
             "Go back to a checkpoint with spread; lower the learning rate, raise temperature and "
             "beta, check the rewards.",
         )
+    reward = signals.series("reward")
+    level = np.nan if reward is None else signals.last(reward).mean()
+    if _clipped(signals):
+        advice = "Begin with the completions that are cut off: they earn the same."
+    elif (right is not None and right < NEVER) or level <= 0:
+        advice = (
+            "Nothing earns the reward: take easier questions, a larger model, or a reward with "
+            "partial credit, and read some completions."
+        )
+    elif level > 0 and np.ptp(reward) < 1e-6:
+        advice = (
+            f"All earn {level:.3g}. If these are full marks, take harder questions; if not, the "
+            "reward is a constant."
+        )
+    else:
+        advice = "Take questions that are answered sometimes, or larger groups."
     return Finding(
         "critical" if now >= NEARLY_ALL else "warning",
         "zero_spread",
         "Many groups are dead, and teach nothing, because all their completions score the same.",
         evidence,
-        "Check that the reward is no constant; take questions that are answered sometimes, or "
-        "larger groups.",
+        advice,
     )
 
 
@@ -255,13 +329,23 @@ def _constant(signals: Signals) -> Finding | None:
     for name in reward_names(signals.rows):
         mean, std = (signals.series(f"rewards/{name}/{kind}", MIN_ROWS) for kind in ("mean", "std"))
         if mean is not None and std is not None and max(std.max(), np.ptp(mean)) < 1e-6:
+            value = mean.iloc[0]
+            if value == 0:
+                advice = (
+                    "If nothing can earn it, take easier questions. If something should: "
+                    "completions are lists of messages, `completion_text` gives the text."
+                )
+            else:
+                advice = (
+                    "If these are full marks, it is learned: take harder questions, or leave it "
+                    "out. If not, it judges nothing."
+                )
             return Finding(
                 "warning",
                 "constant",
                 "A reward gives every completion the same number, and teaches nothing.",
-                f"{name} is {mean.iloc[0]:g} for all completions at {span(mean)}",
-                "If nothing can earn it, take easier questions. If it should differ: completions "
-                "are lists of messages, `completion_text` gives the text.",
+                f"{name} is {value:g} for all completions at {span(mean)}",
+                advice,
             )
     return None
 
@@ -316,14 +400,14 @@ def _flat(signals: Signals) -> Finding | None:
     )
     # a training that has certainly gained less has not begun to learn
     if most <= 0.25 * signals.spread:
-        return Finding(
-            "warning",
-            "no_learning",
-            "The reward does not rise.",
-            evidence,
-            "Raise the learning rate, take easier questions, and see in notebook 02 whether "
-            "completions of a group differ.",
-        )
+        cause = _no_gradient(signals) or _dead_groups(signals)
+        if cause:
+            advice = f"{cause.what.removesuffix('.')}: begin with that."
+        elif signals.share_right is not None and signals.share_right < MOVE:
+            advice = "Take easier questions, or a larger model: hardly an answer is right."
+        else:
+            advice = "Raise the learning rate, and see in notebook 02 what drives the advantage."
+        return Finding("warning", "no_learning", "The reward does not rise.", evidence, advice)
     return Finding(
         "info",
         "too_few_steps",
@@ -500,12 +584,10 @@ def _blind(signals: Signals) -> Finding | None:
     if sighted is None or blind is None or reward is None:
         return None
     sees = (sighted - blind).dropna()
-
-    def change_of(series: pd.Series) -> Change:
-        third = max(1, len(series) // 3)
-        return compare(series, slice(0, third), slice(-third, None))
-
-    gain, change = change_of(reward).difference, change_of(sees)
+    first = max(1, len(reward) // 3)
+    last = max(1, len(sees) // 3)
+    gain = compare(reward, slice(0, first), slice(-first, None)).difference
+    change = compare(sees, slice(0, last), slice(-last, None))
     if gain < MOVE or change.difference >= gain / 4:
         return None
     return Finding(
@@ -518,13 +600,134 @@ def _blind(signals: Signals) -> Finding | None:
     )
 
 
+# --- An agent's tools -----------------------------------------------------------------------------
+
+# TRL logs `tools/*` where a trainer has tools or environments; elsewhere these rules say nothing.
+# What TRL does not show, a reward named `finished` does, of weight 0: 1.0 where the episode's last
+# word is the policy's own and calls no tool, else 0.0. It judges neither the answer nor the form.
+
+
+def _failing(signals: Signals) -> Finding | None:
+    """Most calls come back as an error."""
+    share, often = signals.series("tools/failure_frequency"), signals.series("tools/call_frequency")
+    # of a few calls a step, all fail by luck
+    if share is None or often is None or signals.last(often).mean() < CALLS_LEFT:
+        return None
+    share = share[often.reindex(share.index) > 0]  # TRL logs 0 where nothing was called
+    calls = often.reindex(signals.last(share).index).mean()
+    return _mostly(
+        signals,
+        share,
+        "tool_failures",
+        "Most calls of tools come back as an error",
+        f"{calls:.3g} calls per episode",
+        "Read what the tools answered: refused arguments want a better description or an "
+        "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
+        "limit fewer turns.",
+    )
+
+
+def _unfinished(signals: Signals) -> Finding | None:
+    """Most episodes end with a call that nobody answers: its result did not fit, or it was one turn
+    too many.
+
+    TRL ends such an episode at the end token of its call, so completions/clipped_ratio does not
+    show it. Where what the policy wrote was cut, that is its own last word, and only clipped_ratio
+    does. Both do where a result fits to the last token.
+    """
+    finished = signals.series("rewards/finished/mean")
+    if finished is None or signals.series("tools/call_frequency") is None:
+        return None
+    return _mostly(
+        signals,
+        1 - finished,
+        "unfinished",
+        "Most episodes end before the policy's last word, with a call that is not answered",
+        "the episodes",
+        "Raise max_completion_length, which the whole episode shares with what the tools answer, "
+        "or max_tool_calling_iterations; else make answers shorter or pay for fewer calls.",
+    )
+
+
+def _mostly(
+    signals: Signals, share: pd.Series, rule: str, what: str, of: str, advice: str
+) -> Finding | None:
+    """A finding where a share that should be small is above a half: an info while it falls or the
+    success rises.
+
+    With few rows only where it was the whole in each of them: an untrained policy may fail often.
+    """
+    if len(share) < SHORTEST or surely(signals.last(share)) < MOST:
+        return None
+    if not signals.enough and share.min() < 1:
+        return None
+    # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
+    # long ago.
+    rows = 2 * max(MIN_ROWS, signals.window)
+    improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE) or (
+        signals.success is not None and signals.risen(signals.success.iloc[-rows:])
+    )
+    last = signals.last(share)
+    critical = last.mean() >= NEARLY_ALL and not signals.better
+    return Finding(
+        "info" if improves else "critical" if critical else "warning",
+        rule,
+        what + (", but the training is still getting better." if improves else "."),
+        f"{last.mean():.0%} of {of} at {span(last)}",
+        advice,
+    )
+
+
+def _calls(signals: Signals) -> Finding | None:
+    """The tools are given up, called much more than at first, or were never called.
+
+    Fewer calls are what playing better looks like, as long as some are left; more are what harder
+    tasks take, and the reward tells whether they pay.
+    """
+    often = signals.series("tools/call_frequency", 2 * SHORTEST)
+    if often is None:
+        return None
+    change, better = signals.change(often, SHORTEST), signals.better
+    highest = max(change, compare(often, *signals.since_best(often)), key=lambda one: one.before)
+    if highest.is_fall(CHOSEN, CALLS_USED) and highest.after < CALLS_LEFT:
+        return Finding(
+            "warning",
+            "tool_calls",
+            "The policy has given up its tools"
+            + (", and the reward rises without them." if better else "."),
+            f"{highest} (calls per episode)",
+            "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
+            "Else lower the learning rate, and find what pays without a call.",
+        )
+    # from none to one is learning to call
+    if change.is_rise(CERTAIN) and change.after >= 2 * max(change.before, 1.0):
+        return Finding(
+            "info" if better else "warning",
+            "tool_calls",
+            "The policy calls its tools much more"
+            + (", and better." if better else ", and no better."),
+            f"{change} (calls per episode)",
+            "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
+        )
+    if highest.before < CALLS_LEFT and not (better or signals.solved):
+        return Finding(
+            "info",
+            "tool_calls",
+            "The policy hardly calls its tools, and never did.",
+            f"{change} (calls per episode)",
+            "See that the prompt lists the tools and that its calls can be parsed; else show it "
+            "examples before training.",
+        )
+    return None
+
+
 # In the order in which findings of one severity are told: causes before their effects.
 _RULES = (
-    _numbers, _unjudged, _sampling, _kl, _hacking, tool_rules.failing, _clipped,
-    tool_rules.unfinished, tool_rules.calls, _dead_groups, _constant, _fallen, _flat, _format_only,
-    _length, _entropy, _spikes, _loss, _blind,
+    _unread, _numbers, _no_gradient, _silent, _unjudged, _sampling, _kl, _hacking, _failing,
+    _clipped, _unfinished, _calls, _dead_groups, _constant, _fallen, _flat, _format_only, _length,
+    _entropy, _spikes, _loss, _blind,
 )  # fmt: skip
 _AT_ONCE = (
-    _numbers, _unjudged, _sampling, _kl, tool_rules.failing, _clipped, tool_rules.unfinished,
-    _dead_groups, _blind,
+    _unread, _numbers, _no_gradient, _silent, _unjudged, _sampling, _kl, _failing, _clipped,
+    _unfinished, _dead_groups, _blind,
 )  # fmt: skip

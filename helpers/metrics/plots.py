@@ -76,19 +76,21 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
     )
 
 
-def _with_shares(
-    history: pd.DataFrame, axes: Axes, left: tuple[str, str], ylabel: str, shares: dict[str, str]
-) -> Figure:
-    """A line on the left axis and shares on the right one, with one legend.
+def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
+    """A line for each column that was logged; labels: by column."""
+    for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
+        _line(axes, history, column, label, color, stroke)
 
-    left: the column and its label; shares: labels by column.
-    """
+
+def _with_shares(
+    history: pd.DataFrame, axes: Axes, left: dict[str, str], ylabel: str, shares: dict[str, str]
+) -> Figure:
+    """A line on the left axis and shares on the right one, with one legend; labels by column."""
     right = axes.twinx()
     right.spines["right"].set_visible(True)
     right.grid(False)
-    _line(axes, history, left[0], f"{left[1]} (left)", LOOKS[0][0])
-    for (color, stroke), (column, label) in zip(LOOKS[1:], shares.items(), strict=False):
-        _line(right, history, column, f"{label} (right)", color, stroke)
+    _lines(axes, history, left)
+    _lines(right, history, shares, LOOKS[1:])
     lines = [*axes.get_lines(), *right.get_lines()]
     named = [line for line in lines if not line.get_label().startswith("_")]
     # room above all curves, for the legend
@@ -156,9 +158,9 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     title = "Each reward by itself, unweighted"
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
-    for (color, stroke), name in zip(cycle(LOOKS), names, strict=False):
-        label = f"{name} (a ranking: always 0.5)" if name in relative_names(history) else name
-        _line(axes, history, f"rewards/{name}/mean", label, color, stroke)
+    rankings = dict.fromkeys(relative_names(history), " (a ranking: always 0.5)")
+    labels = {f"rewards/{name}/mean": name + rankings.get(name, "") for name in names}
+    _lines(axes, history, labels)
     if names:
         # room below all curves, for the legend
         low, high = axes.get_ylim()
@@ -171,8 +173,8 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Mean completion length in tokens, and the share cut off at the limit."""
     axes = _panel("Completion length", "tokens", axes, history=history)
-    left = ("completions/mean_length", "mean length")
-    shares = {"completions/clipped_ratio": "share cut off"}
+    left = {"completions/mean_length": "mean length (left)"}
+    shares = {"completions/clipped_ratio": "share cut off (right)"}
     return _with_shares(history, axes, left, "share of completions", shares)
 
 
@@ -180,22 +182,18 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Calls of tools an episode, the share of them that fail, and the share of episodes whose last
     call is not answered.
 
-    The last from the reward `finished`, where it was logged; see helpers/metrics/tool_rules.py.
+    The last from the reward `finished`, where it was logged; see helpers/metrics/diagnosis.py.
     """
     title = "Tools: calls, failures, unfinished episodes"
     axes = _panel(title, "calls per episode", axes, history=history)
     finished = history.get("rewards/finished/mean", float("nan"))
+    left = {"tools/call_frequency": "calls per episode (left)"}
     shares = {
-        "tools/failure_frequency": "calls that fail",
-        "unfinished": "unfinished episodes",
+        "tools/failure_frequency": "calls that fail (right)",
+        "unfinished": "unfinished episodes (right)",
     }
-    return _with_shares(
-        history.assign(unfinished=1 - finished).dropna(axis=1, how="all"),
-        axes,
-        ("tools/call_frequency", "calls per episode"),
-        "share",
-        shares,
-    )
+    history = history.assign(unfinished=1 - finished).dropna(axis=1, how="all")
+    return _with_shares(history, axes, left, "share", shares)
 
 
 def has_tools(history: pd.DataFrame) -> bool:
@@ -272,9 +270,7 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
         for axes, (title, columns) in zip(grid[place], lines.items(), strict=True):
             _panel(title if first else "", "", axes, xlabel="step" if last else "")
             # a look of its own for each line of a row, so that one name means one line
-            looks = LOOKS[2:] if title == "shares" else LOOKS
-            for (color, stroke), (column, label) in zip(looks, columns.items(), strict=False):
-                _line(axes, history, column, label, color, stroke)
+            _lines(axes, history, columns, LOOKS[2:] if title == "shares" else LOOKS)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.tick_params(labelsize=9)
         grid[place, 0].set_ylabel(

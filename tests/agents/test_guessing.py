@@ -16,15 +16,15 @@ def played(guesses: list[int], number: int, span: int = 7) -> Guessing:
     return environment
 
 
-def test_each_guess_is_told_where_the_number_lies():
+def test_each_guess_is_told_where_the_number_lies_until_the_game_is_over():
     environment = played([], 5)
-    assert [environment.guess(guess) for guess in (4, 6, 5)] == [
-        "Higher than 4.",
-        "Lower than 6.",
-        "Yes, it is 5.",
-    ]
-    with pytest.raises(ToolError, match="The game is over"):
-        environment.guess(5)
+    said = [environment.guess(guess) for guess in (4, 6, 5)]
+    assert said == ["Higher than 4.", "Lower than 6.", "Yes, it is 5."]
+    lost = played([7] * 5, 1)
+    assert lost.guess(7) == "Lower. No guesses are left."
+    for over in (environment, lost):
+        with pytest.raises(ToolError, match="The game is over"):
+            over.guess(1)
 
 
 @pytest.mark.parametrize(
@@ -43,31 +43,19 @@ def test_what_an_episode_earns(guesses, earns):
     assert played(guesses, 1).get_reward() == earns
 
 
-def test_without_guesses_left_nothing_can_be_won():
-    environment = played([7] * 5, 1)
-    assert environment.guess(7) == "Lower. No guesses are left."
-    with pytest.raises(ToolError, match="The game is over"):
-        environment.guess(1)
-
-
 @functools.cache
-def shortest(low: int, high: int) -> float:
-    """The guesses that the best of all strategies takes on average, found by trying every guess."""
-    left = high - low + 1
-    if left <= 0:
-        return 0.0
-    parts = (
-        (guess - low) * shortest(low, guess - 1) + (high - guess) * shortest(guess + 1, high)
-        for guess in range(low, high + 1)
-    )
-    return 1 + min(parts) / left
+def shortest(left: int) -> float:
+    """The guesses that the best of all strategies takes for all numbers together, by search."""
+    if left == 0:
+        return 0
+    return left + min(shortest(below) + shortest(left - 1 - below) for below in range(left))
 
 
 @pytest.mark.parametrize("first", range(1, 8))
 def test_the_regret_is_what_a_search_through_all_strategies_finds(first):
-    after = 1 + ((first - 1) * shortest(1, first - 1) + (7 - first) * shortest(first + 1, 7)) / 7
+    after = 7 + shortest(first - 1) + shortest(7 - first)
     regret = played([first], 4 if first != 4 else 3)._regret()
-    assert regret == pytest.approx(after - shortest(1, 7))
+    assert regret == pytest.approx((after - shortest(7)) / 7)
 
 
 def test_luck_plays_no_part_in_the_regret():

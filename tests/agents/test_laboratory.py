@@ -7,13 +7,8 @@ import random
 import pytest
 import sick_environments as sick
 
-from helpers.agents import (
-    BrokenEnvironment,
-    Guarded,
-    Guessing,
-    Laboratory,
-    ToolError,
-)
+from helpers.agents import BrokenEnvironment, Guarded, Guessing, ToolError
+from helpers.agents.laboratory import Laboratory
 
 
 class Echo:

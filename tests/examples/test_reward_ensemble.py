@@ -17,18 +17,23 @@ def test_an_ensemble_joins_what_its_members_give(tmp_path):
     texts = ["a", "b", "c", "d"]
     assert ensemble(members)(texts) == [0.5, pytest.approx(0.1), 0.5, None]
     assert ensemble(members, "min")(texts) == [0.0, 0.0, 0.5, None]
-    assert ensemble(members, "median")(texts) == [0.5, 0.0, 0.5, None]
-    spread = (1 / 6) ** 0.5  # of 1.0, 0.5 and 0.0
-    penalised = ensemble(members, "mean", spread_penalty=0.5)(texts)
-    assert penalised[0] == pytest.approx(0.5 - spread / 2) and penalised[2] == 0.5
+    # the standard deviation of 1.0, 0.5 and 0.0, halved
+    penalised = ensemble(members, "median", spread_penalty=0.5)(texts)
+    assert penalised[0] == pytest.approx(0.5 - (1 / 6) ** 0.5 / 2) and penalised[2] == 0.5
 
     # a reward model beside a function
     tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
     torch.manual_seed(0)
-    sizes = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
-    heads = {"num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 8, "num_labels": 1}
     config = Qwen3Config(
-        vocab_size=len(tokenizer), pad_token_id=tokenizer.pad_token_id, **sizes, **heads
+        vocab_size=len(tokenizer),
+        pad_token_id=tokenizer.pad_token_id,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        head_dim=8,
+        num_labels=1,
     )
     Qwen3ForSequenceClassification(config).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

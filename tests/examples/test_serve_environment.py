@@ -73,7 +73,7 @@ def test_openenvs_own_client_plays_it(served, openenv):
     asked, first, misfit, unknown, second = said
     assert asked == [game.reset(seed=18), None, 0.0, False]
     assert first == [game.guess(32), None, 0.1, False]
-    assert second == [game.guess(NUMBER), None, 1.0, False] and second[0].startswith("Yes")
+    assert second == [game.guess(NUMBER), None, 1.0, False]
     assert "valid integer" in misfit[1]["message"] and misfit[0] is None
     assert unknown[1]["message"] == "Tool look not found."
 

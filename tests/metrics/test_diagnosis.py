@@ -489,6 +489,98 @@ def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column)
                 assert less <= more, (rule.__name__, diagnose(rows))
 
 
+# --- Logs of other trainers ------------------------------------------------------------------------
+
+EARLY = {
+    RIGHT: "rewards/accuracy_reward",
+    FORM: "rewards/format_reward",
+    LENGTH: "completion_length",
+}
+TABLE = {"step": "Step", "loss": "Training Loss", RIGHT: "rewards / accuracy_reward"}
+VERL = {
+    "step": "training/global_step",
+    "loss": "actor/pg_loss",
+    "grad_norm": "actor/grad_norm",
+    "reward": "critic/rewards/mean",
+    "kl": "actor/kl_loss",
+    "entropy": "actor/entropy",
+    LENGTH: "response_length/mean",
+    CLIPPED: "response_length/clip_ratio",
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [EARLY, TABLE, VERL, {name: f"train/{name}" for name in history()}],
+    ids=["early TRL", "a progress table", "verl", "a tracker"],
+)
+def test_a_log_under_other_names_is_judged_as_under_trls(names):
+    rows = history(**EVERYTHING_WRONG)
+    assert diagnose(rows.rename(columns=names)) == diagnose(rows)
+
+
+def test_what_is_not_read_is_named_and_never_healthy():
+    (told,) = diagnose(history()[["step", "kl"]].rename(columns={"kl": "divergence"}))
+    assert told.rule == "unread" and told.severity == "warning"
+    assert "no numbers in reward, reward_std," in told.evidence and "found divergence" in str(told)
+    (told,) = diagnose(history(reward_std=None))
+    assert told.severity == "info" and "no numbers in reward_std at steps 1 to 80" in told.evidence
+
+
+# --- Advice by cause --------------------------------------------------------------------------------
+
+DEAD = {"zero": 1.0, "reward_std": 0.0, "grad_norm": 0.0, "kl": 0.0, FORM: 0.0, RIGHT: 0.3}
+# A cause, the rule that sees it, and words of the advice for it, which no other cause gets.
+ADVICE = {
+    "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
+    "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: 0.0}, "zero_spread", "partial credit"),
+    "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
+    "solved or unsolvable": (DEAD, "zero_spread", "answered sometimes"),
+    "cut off": (DEAD | {"clipped": 1.0}, "zero_spread", "that are cut off"),
+    "one reward is not earned": (
+        {"rewards/x/mean": 0.0, "rewards/x/std": 0.0},
+        "constant",
+        "If nothing can earn it",
+    ),
+    "one reward is learned": (
+        {"rewards/x/mean": 1.0, "rewards/x/std": 0.0},
+        "constant",
+        "it is learned",
+    ),
+    "one reward is silent": ({"rewards/x/mean": np.nan}, "silent", "None for all rows"),
+    "too hard": (
+        {"right": np.full(N, 0.05), "form": np.full(N, 0.5)},
+        "no_learning",
+        "hardly an answer is right",
+    ),
+    "too slow": (FLAT, "no_learning", "Raise the learning rate"),
+}
+
+
+@pytest.mark.parametrize("cause", ADVICE)
+def test_each_cause_has_its_own_advice(cause):
+    columns, rule, says = ADVICE[cause]
+    assert says in found(history(**columns), rule).advice
+    for other, (columns, _, _) in ADVICE.items():
+        advice = [finding.advice for finding in diagnose(history(**columns))]
+        assert other == cause or not any(says in one for one in advice), other
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"zero": 1.0},  # dead groups have no gradient
+        {"kl": 1e-4},
+        {"grad_norm": np.where(T == 3, 0.1, 0.0)},
+    ],
+)
+def test_a_gradient_of_0_with_another_reason_is_no_frozen_adapter(columns):
+    rows = history(**FLAT | {"grad_norm": 0.0, "kl": 0.0} | columns)
+    assert found(rows, "no_gradient") is None
+    frozen = history(**FLAT | {"grad_norm": 0.0, "kl": 0.0})
+    assert found(frozen[:5], "no_gradient").severity == "critical", "at once"
+
+
 # --- Too few steps --------------------------------------------------------------------------------
 
 

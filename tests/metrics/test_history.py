@@ -1,4 +1,4 @@
-"""The training history as a table: what is read, what is refused, and the ways to shorten it."""
+"""The training history as a table: what is read, and the ways to shorten it."""
 
 import numpy as np
 import pandas as pd
@@ -11,28 +11,16 @@ from helpers.metrics.history import (
     smoothed,
 )
 
-
-@pytest.fixture
-def file(tmp_path):
-    return tmp_path / "metrics.csv"
-
-
 # --- Reading --------------------------------------------------------------------------------------
 
 
-def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(file):
+def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(tmp_path):
+    file = tmp_path / "metrics.csv"
     file.write_bytes(b"step,reward,reward_std,loss,kl\n10,3,,0,\n9,2,0.1,0,0.01\n100,4,0,0,1\n")
     history = read_metrics(file)
     assert list(history["step"]) == [9, 10, 100] and list(history["reward"]) == [2, 3, 4]
     assert list(history.index) == [0, 1, 2] and history.loc[0, "kl"] == 0.01
     assert np.isnan(history.loc[1, "kl"]) and np.isnan(history.loc[1, "reward_std"])
-
-
-@pytest.mark.parametrize("content", [b"", b"step,reward\n1,2\n1,2,3\n", b"reward\n1\n"])
-def test_a_damaged_file_is_told_without_a_path(file, content):
-    file.write_bytes(content)
-    with pytest.raises(ValueError, match=r"(?s)^metrics\.csv cannot be read .*Rerun the notebook"):
-        read_metrics(file)
 
 
 # --- Shorter --------------------------------------------------------------------------------------
@@ -72,8 +60,5 @@ def test_first_and_last_never_share_a_row_where_there_are_two(length, rows, used
     assert list(table.columns) == [f"first {used} steps", f"last {used} steps"]
     assert table.loc["reward"].to_list() == [(used - 1) / 2, length - 1 - (used - 1) / 2]
     assert table.loc["kl"].to_list() == [1.0, 1.0]
-
-
-def test_of_the_kl_it_is_the_median():
-    history = pd.DataFrame({"reward": [1.0, 1.0, 4.0] * 2, "kl": [0.1, 0.1, 7.0] * 2})
-    assert first_and_last(history, ["kl", "reward"]).iloc[:, 0].to_list() == [0.1, 2.0]
+    spiked = first_and_last(history.assign(kl=[7.0, *[1.0] * (length - 1)]), ["kl"], rows)
+    assert length < 10 or spiked.loc["kl"].to_list() == [1.0, 1.0], "the median"

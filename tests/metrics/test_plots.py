@@ -85,11 +85,6 @@ def test_a_note_says_why_there_is_no_kl(lacking):
     assert list(axes.get_lines()) == [] and "no KL: beta is 0" in axes.texts[0].get_text()
 
 
-def test_an_agents_unfinished_episodes_are_drawn_only_if_they_were_logged():
-    _, right = plots.tools(HISTORIES["tools, no finished"]).axes
-    assert [line.get_label() for line in right.get_lines()[1::2]] == ["calls that fail (right)"]
-
-
 # --- The lines ------------------------------------------------------------------------------------
 
 ONE, TWO = of_tools(), history(50).drop(columns=["kl", RIGHT])
@@ -171,18 +166,10 @@ def test_one_legend_names_every_line_its_colour_and_its_stroke(figure, labels):
     assert [len(set(looks)) for looks in zip(*shown, strict=True)] == [len(labels)] * 2
 
 
-def test_the_dashboard_of_an_agent_has_a_seventh_curve_below_across_the_page():
+def test_the_dashboard_of_an_agent_has_a_seventh_curve():
     titles = [axes.get_title(loc="left") for axes in plots.dashboard(history()).axes]
     assert len(list(filter(None, titles))) == 6 and "Tools" not in titles
-    DASHBOARD.draw_without_rendering()
-    shown = {axes.get_title(loc="left"): axes.get_position() for axes in DASHBOARD.axes}
-    assert shown["Tools"].width > 1.8 * shown["Loss"].width
-    assert shown["Tools"].y1 < shown["Loss"].y0
-
-
-def test_reasoning_shows_the_share_of_careful_workings():
-    (line,) = REASONING.axes[0].get_lines()[2:]
-    assert list(line.get_xdata()) == [5, 150] and list(line.get_ydata()) == [0.2, 0.9]
+    assert "Tools" in [axes.get_title(loc="left") for axes in DASHBOARD.axes]
 
 
 STAGED = joined({"format": of_tools(30), "format + correctness": of_tools(20)})  # steps 5 to 250
@@ -228,12 +215,6 @@ def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
     assert [text.get_text() for text in axes.texts] == ["32%", "91%", "90%", "0%", "100%", "97%"]
 
 
-def test_a_model_without_a_greedy_accuracy_keeps_its_place():
-    half = {"baseline": proportion(32, 100), "trained": EVALUATION["trained"]}
-    (bar,) = plots.accuracy(half).axes[0].containers[-1].patches
-    assert bar.get_height() == 1.0 and bar.get_x() == pytest.approx(1.0)
-
-
 def sampled(*values: float) -> dict:
     curve = {str(2**i): {"value": v, "ci95": [v - 0.1, v + 0.1]} for i, v in enumerate(values)}
     return {"pass_at_k": curve, "majority": {"accuracy": values[0] + 0.05}}
@@ -249,17 +230,6 @@ def test_pass_at_k_draws_both_curves_their_votes_and_a_line_at_the_trained_pass_
     assert drawn["trained, pass@k"] == [[1, 2, 4], [0.8, 0.85, 0.9]]
     assert drawn["untrained, majority vote"][1] == [0.35]
     assert drawn["trained, pass@1"][1] == [0.8, 0.8]
-
-
-CHANGE = np.array([[0.1, -0.2], [0.3, 0.0]])
-STORED = plots.stored_changes(CHANGE, {"4 bits": CHANGE * 0, "32 bits": CHANGE})
-
-
-def test_stored_changes_have_a_panel_for_each_format_on_one_scale():
-    left, right = STORED.axes
-    assert left.get_ylim() == right.get_ylim()
-    np.testing.assert_allclose(left.collections[0].get_offsets()[:, 1], 0)
-    np.testing.assert_allclose(right.collections[0].get_offsets()[:, 1], CHANGE.flatten())
 
 
 # What the laboratory finds about two rewards on three groups of four.
@@ -286,25 +256,14 @@ def test_the_signal_shows_shares_pass_rates_and_correlations():
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
 
 
-@pytest.mark.filterwarnings("error")
-def test_a_signal_with_nothing_in_it_is_drawn_without_a_warning():
-    rewards = {
-        "flat_reward": {"advantage_share": 0.0, "rank_correlation": {"other_reward": None}},
-        "other_reward": {"advantage_share": -0.2, "rank_correlation": {"flat_reward": None}},
-    }
-    empty = SIGNAL | {"rewards": rewards, "judges": [], "pass_rate": [None, 0.0]}
-    figure = plots.reward_signal(empty)
-    figure.draw_without_rendering()
-    assert [text.get_text() for text in figure.axes[2].texts] == ["1.00", "–", "–", "1.00"]
-
-
 # --- For every reader -----------------------------------------------------------------------------
 
 
+CHANGE = np.array([[0.1, -0.2], [0.3, 0.0]])
 SHOWN = {draw.__name__: draw(ONE) for draw in CURVES} | {
     "accuracy": plots.accuracy(EVALUATION),
     "pass_at_k": SAMPLED,
-    "stored_changes": STORED,
+    "stored_changes": plots.stored_changes(CHANGE, {"4 bits": CHANGE * 0, "32 bits": CHANGE}),
     "overlay": OVERLAY,
     "gallery": GALLERY,
     "reasoning": REASONING,

@@ -102,10 +102,10 @@ def test_a_healthy_agent_gives_no_warning_at_any_of_its_steps_and_nothing_at_the
 def test_the_numbers_are_those_of_the_history():
     rows = agent(failed=0.7, finished=0.2, won=0.4)
     last = rows.tail(20)
-    failing, cut = found(rows, "tool_failures"), found(rows, "unfinished")
     calls = f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls per episode"
-    assert failing.evidence == f"{calls} at steps 61 to 80"
-    assert cut.evidence == f"{1 - last[FINISHED].mean():.0%} of the episodes at steps 61 to 80"
+    assert found(rows, "tool_failures").evidence == f"{calls} at steps 61 to 80"
+    of = f"{1 - last[FINISHED].mean():.0%} of the episodes"
+    assert found(rows, "unfinished").evidence == f"{of} at steps 61 to 80"
 
 
 # --- What was not logged, and how much of it ------------------------------------------------------
@@ -137,7 +137,6 @@ def test_with_few_steps_only_what_befell_all_is_told(columns, rule, seed):
 
 
 def test_finished_is_taken_neither_for_correctness_nor_for_the_form():
-    rows = agent(2, finished=line(0.3, 1.0), won=0.4)
-    signals = Signals(rows)
-    assert signals.correctness is None and signals.format is None
+    signals = Signals(agent(2, finished=line(0.3, 1.0), won=0.4))
+    assert signals.correctness is signals.format is None
     assert not signals.better, "more episodes end, and none is won for it"
