@@ -222,7 +222,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         )
     completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
 
-    # put question and answer in the place of the prompt, and all turns into one text
+    # put question and answer in the place of the prompt, and the text in that of the messages
     contents = [messages[-1]["content"] for messages in completions.pop("prompt")]
     questions = [one if isinstance(one, str) else one[-1]["text"] for one in contents]
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
@@ -231,7 +231,11 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     gold = dict(zip(answers["question"], answers["answer"], strict=True))
     completions.insert(1, "question", questions)
     completions.insert(2, "answer", [gold.get(question) for question in questions])
-    completions["completion"] = [transcript(said) for said in completions["completion"]]
+    said = list(completions["completion"])
+    if all(len(turns) == 1 and "tool_calls" not in turns[0] for turns in said):
+        completions["completion"] = [turns[0]["content"] for turns in said]
+    else:  # episodes: each line says who speaks
+        completions["completion"] = [transcript(turns) for turns in said]
 
     # replace the results of an earlier training
     recorded["base"] = describe(trainer.model, settings)

@@ -117,7 +117,7 @@ def test_two_processes_train_one_policy_and_only_the_first_writes(executed, tmp_
     # So small a learning rate leaves the holdout as it is, and two steps without improvement end
     # the training.
     given = (
-        "max_steps=6 save_steps=6 max_completion_length=24 early_stopping=2 "
+        "max_steps=6 save_steps=6 max_completion_length=32 early_stopping=2 "
         "learning_rate=1e-9 backend=transformers"
     )
     call += " ".join(f"-p {one}" for one in given.split())
@@ -146,7 +146,7 @@ def test_two_processes_of_unsloth_end_with_one_of_them_and_go_on_where_they_were
 ):
     prepared(executed, runs)
     (tmp_path / "weighed.py").write_text(WEIGHED)
-    given = "max_steps=8 save_steps=2 max_completion_length=24"
+    given = "max_steps=8 save_steps=2 max_completion_length=32"
     call = [str(tmp_path / "weighed.py"), "a", *(f"-p{one}" for one in given.split())]
     process = start(*call)
     while not (runs / "a/checkpoints/checkpoint-2/trainer_state.json").exists():

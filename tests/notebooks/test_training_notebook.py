@@ -1,6 +1,7 @@
 """Notebook 03 on from the adapter that it has trained, and with rewards that do not always score."""
 
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -46,5 +47,5 @@ def test_rewards_that_abstain_or_fail_can_be_worked_out_by_hand(executed, execut
     path.write_text(REWARDS)
     names = [f"{path}:{name}" for name in ("silent", "at_times", "once_wrong")]
     printed = execute("03", Run("abstains"), rewards=",".join([*names, "correctness"]), max_steps=2)
-    assert "note: 16 scores are missing, such as: once_wrong returned '?'" in printed
+    assert re.search(r"note: .*once_wrong returned '\?'", printed)
     assert "standard deviation" in printed, "the advantages are worked out all the same"
