@@ -19,6 +19,10 @@ from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, short
 from helpers.data.shapes import parsed
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
+_USUAL = {  # where people have a question and its answer, for a hint
+    "question": ("problem", "prompt", "instruction", "messages", "conversations", "query", "input"),
+    "answer": ("solution", "reward_model", "output", "response", "answerKey", "correct", "label"),
+}
 _COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
 
 
@@ -216,11 +220,16 @@ def mapped_rows(
             used = [column for named in mapping.values() for column in named]
             absent = [name for name in used if name not in row and name.split(".")[0] not in row]
             if absent:
-                named = ", ".join(f'"{name}": "…"' for name in mapping)
+                named = {
+                    name: next(
+                        (c for c in (*mapping[name], *_USUAL.get(name, ())) if c in row), "…"
+                    )
+                    for name in mapping
+                }
                 raise ValueError(
                     f"{source}: no column {', '.join(map(repr, absent))}. It has: "
                     f"{shortened(', '.join(map(str, row)), 500)}. "
-                    f"Map them with columns={{{named}}}."
+                    f"Map them with columns={json.dumps(named, ensure_ascii=False)}."
                 )
             found = True
         mapped = {}
