@@ -3,6 +3,8 @@
 A row that cannot be read is a `Broken` with its line, so that it is counted; a file that would be
 misread is a ValueError. Python's csv module reads CSV, and not pandas, which leaves out the rest of
 a file whose quote is never closed.
+
+Imports the standard library only: `doctor`, before the install, imports this.
 """
 
 import csv
@@ -28,6 +30,15 @@ def shortened(text: object, most: int = 200) -> str:
     """A text for a message: at most so many characters of it, then how many there are."""
     text = str(text).encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def hub_failure(what: str, error: Exception) -> str:
+    """Return the sentence for a data set or a model's files that could not be fetched."""
+    return (
+        f"{what} could not be fetched ({type(error).__name__}: "
+        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        "is gated or private, HF_TOKEN; or name a folder that holds it."
+    )
 
 
 def file_rows(
@@ -58,12 +69,20 @@ def file_rows(
 
 
 def _json_rows(text: str) -> Iterator[dict | Broken]:
-    """The rows of an array, also of one that is all that an object holds, or of JSON lines."""
+    """The rows of an array, also of one that is all that an object holds; of an object of columns,
+    which pandas writes; or of JSON lines.
+    """
+    import pandas as pd
+
     whole = None
     with suppress(ValueError, RecursionError):
         whole = json.loads(text)
-    if isinstance(whole, dict) and len(whole) == 1:
-        (whole,) = whole.values()
+        if isinstance(whole, dict) and len(whole) == 1:
+            (whole,) = whole.values()
+        elif isinstance(whole, dict) and all(
+            isinstance(one, list | dict) for one in whole.values()
+        ):
+            whole = pd.DataFrame(whole).to_dict("records")
     rows = whole if isinstance(whole, list) else filter(str.strip, io.StringIO(text))
     for number, row in enumerate(rows, 1):
         if not isinstance(whole, list):

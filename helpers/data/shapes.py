@@ -135,13 +135,10 @@ def with_options(question: str, options: object, answer: object) -> tuple[str, s
     >>> with_options("Which is red?", ["sky", "blood"], "blood")
     ('Which is red?\\nA. sky\\nB. blood', 'B')
     """
-    options = parsed(options)
     if isinstance(options, dict) and options.keys() == {"label", "text"}:
         options = dict(zip(options["label"], options["text"], strict=True))
     if isinstance(options, list):
         options = dict(zip(LETTERS, options, strict=False))
-    if not isinstance(options, dict):
-        raise ValueError("options are no list of texts")
     # `A) red` is red: each gets its letter anew
     texts = [
         re.sub(rf"^\(?{letter}[).:]\s*", "", str(text).strip())

@@ -14,11 +14,15 @@ from typing import Literal
 from pydantic import TypeAdapter, ValidationError
 
 from helpers import presets
-from helpers.data import arithmetic
-from helpers.data.files import FILE_TYPES, Broken, file_rows, shortened
+from helpers.data import arithmetic, pictures
+from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shortened
 from helpers.data.shapes import parsed
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
+_USUAL = {  # where people have a question and its answer, for a hint
+    "question": ("problem", "prompt", "instruction", "messages", "conversations", "query", "input"),
+    "answer": ("solution", "reward_model", "output", "response", "answerKey", "correct", "label"),
+}
 _COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
 
 
@@ -44,8 +48,6 @@ def read_source(
         rng = random.Random(f"{family}-{seed}")
         return _generated(lambda: arithmetic.row(family, rng), size, holdout_size)
     if source == "pictures/shapes":
-        from helpers.data import pictures  # imports Pillow, which is missing before the install
-
         rng = random.Random(seed)
         return _generated(lambda: pictures.row(rng), size, holdout_size)
     if kind == "reasoning-gym":
@@ -218,11 +220,16 @@ def mapped_rows(
             used = [column for named in mapping.values() for column in named]
             absent = [name for name in used if name not in row and name.split(".")[0] not in row]
             if absent:
-                named = ", ".join(f'"{name}": "…"' for name in mapping)
+                named = {
+                    name: next(
+                        (c for c in (*mapping[name], *_USUAL.get(name, ())) if c in row), "…"
+                    )
+                    for name in mapping
+                }
                 raise ValueError(
                     f"{source}: no column {', '.join(map(repr, absent))}. It has: "
                     f"{shortened(', '.join(map(str, row)), 500)}. "
-                    f"Map them with columns={{{named}}}."
+                    f"Map them with columns={json.dumps(named, ensure_ascii=False)}."
                 )
             found = True
         mapped = {}
@@ -262,12 +269,3 @@ def check_model(model: str) -> None:
             "notebook 05 of its run, and give the merged model, model=runs/NAME/merged; or name "
             "the model that it was trained on."
         )
-
-
-def hub_failure(what: str, error: Exception) -> str:
-    """Return the sentence for a data set or a model's files that could not be fetched."""
-    return (
-        f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
-        "is gated or private, HF_TOKEN; or name a folder that holds it."
-    )

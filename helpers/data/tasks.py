@@ -19,10 +19,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from helpers.data.files import Broken, shortened
+from helpers.data.files import Broken, hub_failure, shortened
 from helpers.data.pictures import prepared
-from helpers.data.shapes import BEYOND, answer_in, question_in, with_options
-from helpers.data.sources import check_model, hub_failure, read_source
+from helpers.data.shapes import BEYOND, answer_in, parsed, question_in, with_options
+from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -374,8 +374,8 @@ def _validated(
             continue
         try:
             row["question"], question_place = question_in(row["question"])
-            options = row.get("options")
-            if options and options == options and isinstance(row["question"], str):
+            options = parsed(row.get("options"))
+            if options and isinstance(options, list | dict) and isinstance(row["question"], str):
                 row["question"], row["answer"] = with_options(
                     row["question"], options, row["answer"]
                 )

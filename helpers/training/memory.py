@@ -11,7 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.data.sources import hub_failure
+from helpers.data.files import hub_failure
 from helpers.environment import Machine
 from helpers.presets import Preset
 

@@ -129,9 +129,12 @@ def test_jsonl_lines_that_hold_no_row_are_set_aside(read):
     [
         json.dumps(TWO, indent=1),
         json.dumps({"data": TWO}),
+        pd.DataFrame(TWO).to_json(),
+        pd.DataFrame(TWO).to_json(orient="columns", indent=1),
+        json.dumps(pd.DataFrame(TWO).to_dict("list")),
         "\n".join(map(json.dumps, TWO)),
     ],
-    ids=["array", "array in an object", "lines"],
+    ids=["array", "array in an object", "pandas", "indented", "columns", "lines"],
 )
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_json_is_an_array_or_lines_whatever_its_name(read, name, content):

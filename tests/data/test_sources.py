@@ -92,6 +92,11 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
     ("names", "columns", "said"),
     [
         (["question", "answers"], None, "no column 'answer'. It has: question, answers. Map them"),
+        (
+            ["prompt", "reward_model"],
+            None,
+            'Map them with columns={"question": "prompt", "answer": "reward_model"}.',
+        ),
         (["problem", "answer"], {"question": "problme"}, "no column 'problme'. It has: problem, "),
         ([f"column {n}" for n in range(99)], None, "column 8, column 9, column 10,"),
         ([], {"question": [1]}, "is not a mapping of names to question and answer"),
@@ -102,8 +107,8 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         (
             ["question", "answer"],
             {"image": "photo"},
-            'no column \'photo\'. It has: question, answer. Map them with columns={"question": "…", '
-            '"answer": "…", "image": "…"}',
+            "no column 'photo'. It has: question, answer. Map them with columns="
+            '{"question": "question", "answer": "answer", "image": "…"}',
         ),
     ],
 )
