@@ -350,7 +350,9 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
         settings = read(data["settings"], **overrides)
     check_parameters(given, settings.backend if settings else "unsloth")
 
-    # this machine; 02 loads no model for stored completions
+    # this machine; a lesson has settings of its own, and 02 loads no model for stored completions
+    if "preset" in given and not elsewhere and set(LESSONS) & set(numbers):
+        presets.check_machine(presets.resolve(given["preset"], machine), machine)
     loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
     if settings and not elsewhere and loading & set(numbers):
         settings = presets.check_machine(settings, machine)

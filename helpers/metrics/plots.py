@@ -325,7 +325,7 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
         axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
-    axes.legend(loc="upper left")
+    axes.figure.legend(loc="outside upper right", ncols=2)  # a bar may be as high as the figure
     return axes.figure
 
 
@@ -355,7 +355,7 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     axes.set_xticks(list(before), list(before))
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.legend(loc="lower center", fontsize=9)
+    axes.legend(fontsize=9)
     return axes.figure
 
 

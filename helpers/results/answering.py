@@ -8,7 +8,6 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pandas as pd
 
@@ -43,7 +42,7 @@ def complete(
     texts do not depend on where an interruption fell.
 
     identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which
-        adapter (see `weights_identity`).
+        adapter.
     """
     import pyarrow.parquet
 
@@ -87,20 +86,6 @@ def complete(
             marked = table.replace_schema_metadata({"made_for": made_for})
             pyarrow.parquet.write_table(marked, temporary)
     return completions
-
-
-def weights_identity(folder: Path) -> str:
-    """Return a short hash of the safetensors files in a folder, those of an adapter or a model:
-    equal weights, equal hash.
-
-    16 hexadecimal digits of the SHA-256 of each file's name, size and content.
-    """
-    digest = hashlib.sha256()
-    for path in sorted(Path(folder).glob("*.safetensors")):
-        digest.update(f"{path.name}\x1f{path.stat().st_size}\x1e".encode())
-        with path.open("rb") as file:
-            hashlib.file_digest(file, lambda: digest)  # reads it block by block
-    return digest.hexdigest()[:16]
 
 
 @dataclass

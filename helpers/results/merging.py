@@ -1,5 +1,5 @@
 """Bases to merge into, the proof that a merged model is the adapter on its base, and other forms of
-the model: GGUF, on the hub, behind a server.
+the model: GGUF, behind a server.
 
 `python -m helpers.results.merging` is the proof's own process, which imports no Unsloth.
 """
@@ -431,14 +431,6 @@ def _adapted_by_unsloth(settings: Preset, adapter: Path):
     return FastLanguageModel.from_pretrained(
         str(adapter), max_seq_length=settings.context, load_in_4bit=settings.load_in_4bit
     )
-
-
-def upload(folder: Path, repository: str) -> str:
-    """Upload a folder to the hub, privately unless the repository exists; return its address."""
-    import huggingface_hub as hub
-
-    hub.create_repo(repository, private=True, exist_ok=True)
-    return str(hub.upload_folder(repo_id=repository, folder_path=str(folder)).repo_url)
 
 
 def serve_commands(

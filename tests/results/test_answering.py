@@ -7,11 +7,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-import torch
-from safetensors.torch import save_file
 
 from helpers.presets import PRESETS
-from helpers.results.answering import Measurement, complete, weights_identity
+from helpers.results.answering import Measurement, complete
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
@@ -145,28 +143,6 @@ def test_asked_otherwise_it_starts_anew_and_is_what_it_would_have_been(ask, batc
     groups = ask(**change)
     assert batches.done > 0
     assert groups == ask("fresh", **change)
-
-
-# --- Which weights --------------------------------------------------------------------------------
-
-
-def save(folder: Path, name: str = "model.safetensors", **tensors) -> Path:
-    folder.mkdir(exist_ok=True)
-    save_file(tensors, folder / name)
-    return folder
-
-
-def test_equal_weights_have_one_hash_and_others_another(tmp_path):
-    a, b = (save(tmp_path / name, w=torch.arange(1000.0)) for name in "ab")
-    (b / "config.json").write_text("{}")  # only weights count
-    assert weights_identity(a) == weights_identity(str(b)) and len(weights_identity(a)) == 16
-    others = [{"w": torch.arange(1000.0).neg()}, {"v": torch.arange(1000.0)}, {"w": torch.ones(9)}]
-    hashes = {weights_identity(save(tmp_path / str(i), **one)) for i, one in enumerate(others)}
-    # every file and its name count
-    hashes.add(weights_identity(save(b, "second.safetensors", w=torch.arange(1000.0))))
-    (b / "model.safetensors").unlink()
-    hashes.add(weights_identity(b))
-    assert len(hashes - {weights_identity(a)}) == 5
 
 
 # --- What is measured besides ---------------------------------------------------------------------
