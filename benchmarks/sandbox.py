@@ -15,15 +15,20 @@ import statistics
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import psutil
 
 from helpers import PROJECT
+from helpers.rewards.code.rewards import tests_reward
 from helpers.rewards.code.run import Job, Limits, run_code
+from helpers.rewards.structure import json_format_reward, substantial_format_reward
+from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
 from tests.rewards.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
@@ -38,6 +43,57 @@ BODIES = [
 BUSY = "    total = 0\n    for at in range(200_000):\n        total += at % {0}\n    return total"
 ROUNDS = 5
 INPUTS = ([3, 1, 2], [], [5, 5, 4, 9])
+
+
+PROGRAMS = {  # with a number in each, so that no two are the same
+    "no end": "while {0} + 1: pass",
+    "a sleep": "import time\ntime.sleep(10 + {0})",
+    "memory": "x = []\nwhile True: x.append('x' * 10**6 * ({0} + 1))",
+    "a large number": "x = 10**10**7 + {0}",
+    "output": "while True: print('x' * 1000, {0})",
+    "a pattern": "import re\nre.match('(a|aa)+$', 'a' * (500 + {0}) + '!')",
+    "brackets": "x = {0}" + "[" * 9000,
+}
+OBJECTS = '["@",' + ",".join(f'{{"a":{at}}}' for at in range(900)) + "]"
+TEXTS = {  # a reward, its options, and a completion, with a number in the place of @
+    "json_format, uniqueItems": (json_format_reward, {"schema": {"uniqueItems": True}}, OBJECTS),
+    "json_format, a pattern": (
+        json_format_reward,
+        {"schema": {"items": {"pattern": r"^(a|aa)+\1$"}}},
+        '["' + "a" * 5000 + '!@"]',
+    ),
+    "forbidden_patterns": (
+        forbidden_patterns_reward,
+        {"patterns": r"(\w+\s?)+$"},
+        "a " * 9000 + "!",
+    ),
+    "repetition": (repetition_reward, {}, "ha-" * 9000),
+    "substantial_format": (substantial_format_reward, {}, "\N{HANGUL FILLER}" * 9000),
+}
+
+
+def batches() -> list[str]:
+    """Rows: what a batch of 64 hostile completions costs, in seconds."""
+    rows = []
+    for name, program in PROGRAMS.items():
+        batch = [program.format(at) for at in range(64)]
+        rows.append(
+            (f"tests, {name}", partial(tests_reward, tests=[["assert f(1) == 1"]] * 64), batch)
+        )
+    for name, (reward, options, text) in TEXTS.items():
+        text = f"<think>so</think><answer>{text}</answer>"
+        batch = [text.replace("@", str(at)) for at in range(64)]
+        rows.append((name, partial(reward, **options), batch))
+    lines = []
+    for name, reward, batch in rows:
+        with warnings.catch_warnings(action="ignore"):
+            reward([""] * len(batch))  # the workers start
+            began = time.perf_counter()
+            scores = reward(batch)
+        seconds = time.perf_counter() - began
+        lines.append(f"| {name} | {seconds:.1f} | {max(score or 0.0 for score in scores):g} |")
+        print(lines[-1], flush=True)
+    return lines
 
 
 def programs(count: int, inputs: int = 3, bodies: Sequence[str] = BODIES) -> list[Job]:
@@ -175,6 +231,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     table = "\n".join(speed())
     held = memory()
+    hostile = "\n".join(batches())
     battery = "\n".join(attacks(backend) for backend in ("monty", "sandlock"))
     text = f"""# Programs in a sandbox
 
@@ -188,6 +245,12 @@ Small functions, each another, each called with one or three lists of numbers; {
 {table}
 
 Memory of our process: {held}.
+
+## A batch of 64 hostile completions
+
+| reward and attack | seconds | the best score |
+|---|---|---|
+{hostile}
 
 ## The attacks
 

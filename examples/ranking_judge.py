@@ -9,7 +9,6 @@ hash of the texts. A group of more than eight is too long for most judges.
 
 from dataclasses import dataclass
 from hashlib import sha256
-from unicodedata import normalize
 
 from helpers.rewards.judge import JudgeReward
 
@@ -30,10 +29,7 @@ class RankingJudgeReward(JudgeReward):
     ) -> list[float | None]:
         """Return the place of each completion, or None. Raise ValueError for a part of a group."""
         first: dict[str, str] = {}  # of the texts that read the same
-        texts = [
-            first.setdefault(" ".join(normalize("NFKC", text).split()), text)
-            for text in self.texts(completions)
-        ]
+        texts = [first.setdefault(" ".join(text.split()), text) for text in self.texts(completions)]
         size = self.num_generations
         groups = [range(start, start + size) for start in range(0, len(texts), size)]
         # One request per group: its different texts, each under a mark that none of them can know.

@@ -3,6 +3,7 @@
 import hashlib
 import inspect
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -84,9 +85,10 @@ def printable(text: str) -> str:
 
 
 def visible(text: str, instead: str = "") -> str:
-    """Return the text with `instead` in the place of each character that nobody sees.
+    """Return the text with `instead` in the place of each character that nobody sees, and in one
+    spelling of those that look the same because Unicode says so (NFC).
 
     >>> visible("f\N{ZERO WIDTH SPACE}o\N{HANGUL FILLER}ur")
     'four'
     """
-    return _UNSEEN.sub(instead, text)
+    return _UNSEEN.sub(instead, unicodedata.normalize("NFC", text))

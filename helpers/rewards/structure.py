@@ -185,4 +185,5 @@ def _refused(name: str):
 
 def _object(pairs: list[tuple[str, object]]) -> dict:
     """Return the object, if no two of its keys are the same: readers differ in which one counts."""
-    return dict(pairs) if len({key for key, _ in pairs}) == len(pairs) else _refused("a key twice")
+    keys = {visible(key) for key, _ in pairs}
+    return dict(pairs) if len(keys) == len(pairs) else _refused("a key twice")

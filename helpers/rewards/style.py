@@ -5,7 +5,6 @@ get_cosine_scaled_reward are two more for the length.
 """
 
 import time
-import unicodedata
 import warnings
 from collections.abc import Sequence
 
@@ -17,7 +16,7 @@ from helpers.tags import completion_text
 # Seconds for the search of a completion; those that need longer share what the batch has left.
 _MOMENT = 0.005
 _SECONDS = 1.5
-_LONGEST = 30_000  # bytes; no more of a text is read
+_LONGEST = 20_000  # bytes; no more of a text is read
 # Words, numbers and signs; characters of scripts that have no spaces between words.
 _WORDS = regex.compile(
     r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
@@ -71,7 +70,7 @@ def _found(patterns: list, text: str, seconds: float) -> bool | None:
     ends = time.monotonic() + seconds
     texts = {text: None}
     for instead in ("", " "):  # a zero-width space may take the place of a space, or of nothing
-        seen = visible(unicodedata.normalize("NFKC", text), instead)
+        seen = visible(text, instead)
         texts[regex.sub(r"[^\S\n]++", " ", seen)] = None
     try:
         return any(
@@ -102,9 +101,8 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
         raise ValueError(f"ngram_size={ngram_size} must be 1 or more.")
     scores = []
     for completion in completions:
-        text = unicodedata.normalize("NFKC", _beginning(completion)).casefold()
         words = []
-        for word in _WORDS.findall(visible(text)):
+        for word in _WORDS.findall(visible(_beginning(completion)).casefold()):
             words += word if len(word) > _LONGEST_WORD else [word]
         ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
         scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)

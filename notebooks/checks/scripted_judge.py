@@ -15,24 +15,21 @@ _MARK = re.compile(r"\AThe code of the marks is (\w+)\.$", re.M)
 
 
 @contextmanager
-def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
-    """The address of a judge on this machine, until the block is left.
+def served(reply: Callable[..., tuple[int, bytes] | None]) -> Iterator[str]:
+    """The address of an HTTP server on this machine, until the block is left.
 
-    opinion: from 0.0 to 1.0, of a completion and of what is shown beside it, by name: the prompt,
-    columns, and the `criterion`, which is None without a rubric of each row. Asked for points, the
-    judge rounds its opinion to a whole number of them; asked for an order, it sorts by it.
+    reply: (status, body) for the path, the headers and the JSON of a request; None drops the connection.
     """
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self):
             body = self.rfile.read(int(self.headers["Content-Length"]))
-            answer = json.dumps(_answered(json.loads(body), opinion))
-            message = {"role": "assistant", "content": answer}
-            reply = json.dumps({"choices": [{"message": message}]}).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(reply)))
-            self.end_headers()
-            self.wfile.write(reply)
+            answer = reply(self.path, self.headers, json.loads(body))
+            if answer is not None:
+                self.send_response(answer[0])
+                self.send_header("Content-Length", str(len(answer[1])))
+                self.end_headers()
+                self.wfile.write(answer[1])
 
         def log_message(self, *args):
             pass
@@ -47,6 +44,23 @@ def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+@contextmanager
+def scripted_judge(opinion: Callable[[str, dict], float]) -> Iterator[str]:
+    """The address of a judge on this machine, until the block is left.
+
+    opinion: from 0.0 to 1.0, of a completion and of what is shown beside it, by name: the prompt,
+    columns, and the `criterion`, which is None without a rubric of each row. Asked for points, the
+    judge rounds its opinion to a whole number of them; asked for an order, it sorts by it.
+    """
+
+    def reply(path: str, headers: object, request: dict) -> tuple[int, bytes]:
+        message = {"role": "assistant", "content": json.dumps(_answered(request, opinion))}
+        return 200, json.dumps({"choices": [{"message": message}]}).encode()
+
+    with served(reply) as address:
+        yield address
 
 
 def texts_in(request: dict) -> tuple[dict[str, str], dict[str, str]]:

@@ -222,6 +222,7 @@ DIFFERENT = [  # a program, its test, what it scores in monty
     ("import re\ndef f(x): return re.sub('(a)', r'\\1_', x)", "assert f('ab') == 'a_b'", None),
     ("import re\ndef f(x): return re.sub('(a)', r'\\1x', x)", "assert f('ab') == 'axb'", None),
     ("import re\ndef f(x): return re.sub('(a)', r'\\1-', x)", "assert f('ab') == 'a+b'", 0.0),
+    ("import re\ndef f(x): return [re.sub('a(b)', r'\\1x', x)]", "assert f('ab') == ['bx']", None),
     *[
         (f"def f(x):\n    x += {added}\n    return x", "assert f([1]) == [1, 2]", None)
         for added in ("(2,)", "{2}", "range(2, 3)", "{2: 3}", "'2'")
@@ -233,6 +234,7 @@ DIFFERENT = [  # a program, its test, what it scores in monty
     ("def f(x): return tuple(set(x) & {2, 1})", "assert f([3, 2, 1]) == (1, 2)", None),
     ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", None),
     ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
+    ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [3, 1, 4]", 0.0),
     ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
     (ORDERED + SORTED, "assert f([2, 1]) == [1, 2]", None),
     (NAMES + SORTED, "assert f([2, 1]) == [1, 2]", 0.0),

@@ -8,8 +8,8 @@ import json
 import pickle
 import re
 import threading
+from contextlib import ExitStack
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
 
 import numpy as np
@@ -22,7 +22,7 @@ from helpers.rewards.judge import JudgeReward
 from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.rewards.shaping import reward_name, visible
 from helpers.tags import THINK_ANSWER
-from notebooks.checks.scripted_judge import scripted_judge
+from notebooks.checks.scripted_judge import scripted_judge, served
 
 RUBRIC = "10 where the completion is polite."
 MARK = re.compile(r"\AThe code of the marks is (\w+)\.$", re.M)
@@ -30,14 +30,14 @@ THREE = ["one", "two", "three"]
 NO_VERDICT = "a reply without the verdict that was asked for"
 
 
-def said(content: object) -> tuple[int, bytes, dict]:
+def said(content: object) -> tuple[int, bytes]:
     """The reply with this content of the message (a text, or what is written as JSON)."""
     text = content if isinstance(content, str) or content is None else json.dumps(content)
     message = {"role": "assistant", "content": text}
-    return 200, json.dumps({"choices": [{"message": message}]}).encode(), {}
+    return 200, json.dumps({"choices": [{"message": message}]}).encode()
 
 
-def score(points: object) -> tuple[int, bytes, dict]:
+def score(points: object) -> tuple[int, bytes]:
     return said({"score": points})
 
 
@@ -49,7 +49,7 @@ def parts(request: dict) -> dict[str, str]:
     return dict(block.findall(text)) | {"": block.sub("", text)}
 
 
-def by_length(request: dict, number: int) -> tuple[int, bytes, dict]:
+def by_length(request: dict, number: int) -> tuple[int, bytes]:
     return score(min(10, len(parts(request)["completion"])))
 
 
@@ -79,43 +79,21 @@ def serve():
     """serve(answer) starts an HTTP server in this process. It has its `url`, and in the end `asked`,
     the requests as (path, headers, body).
 
-    answer: (status, body, headers), None for a connection that is dropped, or what gives one of
-    them for a request and its number.
+    answer: (status, body), None for a connection that is dropped, or what gives one of them for a
+    request and its number.
     """
-    servers = []
+    with ExitStack() as servers:
 
-    def start(answer) -> SimpleNamespace:
-        asked = []
+        def start(answer) -> SimpleNamespace:
+            asked = []
 
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self):
-                body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                asked.append((self.path, self.headers, body))
-                reply = answer(body, len(asked) - 1) if callable(answer) else answer
-                if reply is None:
-                    return
-                status, content, headers = reply
-                self.send_response(status)
-                for name, value in headers.items():
-                    self.send_header(name, value)
-                self.end_headers()
-                self.wfile.write(content)
+            def reply(*request):
+                asked.append(request)
+                return answer(request[2], len(asked) - 1) if callable(answer) else answer
 
-            def log_message(self, *args):
-                pass
+            return SimpleNamespace(url=servers.enter_context(served(reply)), asked=asked)
 
-        class Server(ThreadingHTTPServer):
-            request_queue_size = 64
-
-        server = Server(("127.0.0.1", 0), Handler)
-        servers.append(server)
-        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        return SimpleNamespace(url=f"http://127.0.0.1:{server.server_port}", asked=asked)
-
-    yield start
-    for server in servers:
-        server.shutdown()
-        server.server_close()
+        yield start
 
 
 # --- The wire format ------------------------------------------------------------------------------
@@ -189,17 +167,14 @@ def test_at_most_so_many_requests_are_under_way(serve):
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
 LOST = "no connection to {url}/chat/completions (RemoteProtocolError)"
 FAULTS = [  # what is told, what the server answers, how often it is asked
-    *[
-        (NO_VERDICT, said(text), 1)
-        for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", [], {})
-    ],
+    *[(NO_VERDICT, said(text), 1) for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", [])],
     *[(NO_VERDICT, score(one), 1) for one in (11, -1, 7.5, "7", None, True, [7], 10**30)],
-    *[(NO_VERDICT, (200, body, {}), 1) for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')],
-    (f"HTTP 404 {MISSING.decode()}", (404, MISSING, {}), 1),
-    ("HTTP 400 too long", (400, b"too\nlong", {}), 1),
-    ("HTTP 500", (500, b"", {}), 7),
-    ("HTTP 429 slowly", (429, b"slowly", {}), 7),
-    ("HTTP 408", (408, b"", {}), 7),
+    *[(NO_VERDICT, (200, body), 1) for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')],
+    (f"HTTP 404 {MISSING.decode()}", (404, MISSING), 1),
+    ("HTTP 400 too long", (400, b"too\nlong"), 1),
+    ("HTTP 500", (500, b""), 7),
+    ("HTTP 429 slowly", (429, b"slowly"), 7),
+    ("HTTP 408", (408, b""), 7),
     (LOST, None, 7),
 ]
 

@@ -96,6 +96,11 @@ class Sandbox:
         """Return the outcomes of a program, with a doubt where CPython may differ."""
         from pydantic_monty import MontyCrashedError
 
+        # It reads a template such as r"\1_" as the name of a group that there is not.
+        lines = [line for line in job.source.split("\n") if "sub(" in line]
+        if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
+            said = "monty: a group beside a letter in re.sub"
+            return [Outcome("unsupported", message=said)] * job.count
         for _ in range(2):  # a worker may have died while it waited; the next is a new one
             with contextlib.suppress(MontyCrashedError):
                 found = _outcomes(self.pool, job, limits)
@@ -112,12 +117,6 @@ class Sandbox:
                     same = (one.value, one.output) == (other.value, other.output)
                     if other.kind == "value" and not same:
                         found[at] = replace(one, doubt="monty: the order of a set")
-        # A template such as r"\1_" is read as the name of a group that there is not.
-        lines = [line for line in job.source.split("\n") if "sub(" in line]
-        if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
-            found = [
-                replace(one, doubt="monty: a group beside a letter in re.sub") for one in found
-            ]
         return found
 
 

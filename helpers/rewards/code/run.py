@@ -65,7 +65,7 @@ class Outcome:
     `message` its text), "timeout", "memory", "output" (more than the limit), "unsupported" (the
     back end cannot run such a program; `message` says what it lacks), "not started" (the machine
     failed). output: what the program printed, up to the limit. seconds: what it took until then, on
-    the clock. doubt: why a wrong value may be the back end's fault.
+    the clock. doubt: why items may be in another order than in CPython.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
