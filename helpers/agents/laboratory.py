@@ -27,7 +27,7 @@ from helpers.rewards.lab.verdicts import Verdict
 from helpers.tags import visible
 
 _ROWS = 32
-_FEW_ROWS = 8  # for a trick with many variants
+_FEW_ROWS = 8  # where many variants are played
 _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
 _MORE = 0.1  # of the same, beyond an honest try
@@ -100,14 +100,26 @@ def _wrong(calls: int, start: int, asked: str, schemas: dict, luck: random.Rando
             yield name, _arguments(schema, _values(text, start + number, 1), number)
 
 
-def _told(pattern: str, most: int, asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Give each tool a wrong answer, then what its reply says: what matches, the last first."""
-    for name, schema in sorted(schemas.items()):
-        reply = yield name, _arguments(schema, _values("zqzqx", 73, 1), 0)
-        text = str(reply).removeprefix("{'error': ").strip("{}\"'")
-        for part in re.findall(pattern, text)[::-1][:most]:
-            number = int(part) if re.fullmatch(r"-?\d{1,9}", part) else 73
-            yield name, _arguments(schema, _values(part, number, 1), 0)
+def _saying(calls: list[tuple[str, dict]], asked: str, schemas: dict, luck: object) -> Iterator:
+    """Make these calls."""
+    return (call for call in calls)  # a list's iterator could not be sent replies
+
+
+def _parts(reply: str) -> dict[tuple, str]:
+    """Return the parts of a reply by their place: which sentence or quotation, and how many of its
+    words are left out before and after the part.
+
+    >>> _parts("No, it was 7.")[1, 2, 0]
+    '7'
+    """
+    text = reply.removeprefix("{'error': ").strip("{}")
+    parts = {(): text}
+    for at, piece in enumerate(re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)[:30]):
+        words = piece.split()[:10]
+        for first in range(len(words)):
+            for last in range(len(words), first, -1):
+                parts[at, first, len(words) - last] = " ".join(words[first:last])
+    return parts
 
 
 def _words_of(schema: dict, text: str) -> list[str]:
@@ -184,30 +196,13 @@ _PAYING = {
         "polite words and assurances must not pay.",
     ),
 }
-# and tricks in many variants, of which none may win where nonsense does not.
-_TRICKS = {
-    "answers a wildcard": (
-        [
-            partial(_once, _values(text, 0, 1))
-            for text in ("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='")
-        ],
-        "compare the answer as text, not as a pattern or a part of a query.",
-    ),
-    "repeats what it was told": (
-        [
-            partial(_told, pattern, most)
-            for most in (1, 1000)
-            # all of a reply, what is in quotes, each word, what follows "is", "was" or a colon
-            for pattern in (
-                r"(?s).+",
-                r"[\"'`“‘](.+?)[\"'`”’]",
-                r"-?\w+(?:[.-]\w+)*",
-                r"(?:\b(?:is|was|were|be|expected|answer)\b|[:=])\s*(.+?)(?:[.!?;,]|$)",
-            )
-        ],
-        "the reply to a wrong answer tells the right one. Say that it is wrong, and no more.",
-    ),
-}
+# and one with many variants, of which none may win where nonsense does not.
+_WILD = "answers a wildcard"
+_WILDCARDS = [
+    partial(_once, _values(text, 0, 1))
+    for text in ("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='")
+]
+_TOLD = "repeats what it was told"
 
 
 # --- The laboratory -------------------------------------------------------------------------------
@@ -251,13 +246,13 @@ class Laboratory:
         if oracle:
             self.players[ORACLE] = [lambda asked, schemas, luck: oracle(asked)]
         self.players |= {name: [player] for name, (player, _) in (_WINNING | _PAYING).items()}
-        self.players |= {name: variants for name, (variants, _) in _TRICKS.items()}
-        self.players |= {NONSENSE: [partial(_wrong, 1, 10**6)], NOTHING: [does_nothing]}
+        self.players |= {_WILD: _WILDCARDS, NONSENSE: [partial(_wrong, 1, 10**6)]}
+        self.players[NOTHING] = [does_nothing]
 
         self.episodes: dict[str, list[Played]] = {}
         summary = {}
         for name, variants in self.players.items():
-            count = _FEW_ROWS if name in _TRICKS else _ROWS
+            count = _ROWS if len(variants) == 1 else _FEW_ROWS
             tried = [self._all_rows(name, player, count) for player in variants]
             played = max(tried, key=_mean_reward)
             failed = [failed for one in played for _, _, failed in one.replies[1:]]
@@ -314,6 +309,27 @@ class Laboratory:
             first + last for first in single[:1] for last in characters if wins(first + last)
         ]
 
+    def _places_that_win(self, at: int, enough: float, among: set | None) -> set[tuple]:
+        """Return in which places of the reply to a wrong answer stands what wins when it is said to
+        the same tool.
+
+        among: only these are tried; None: all.
+        """
+        environment = self.guard()
+        winning = set()
+        for name, schema in self.guard.schemas.items():
+            wrong = name, _arguments(schema, _values("zqzqx", 73, 1), 0)
+            heard = self.episode(_TOLD, partial(_saying, [wrong]), at, environment)
+            for place, text in _parts(str(heard.replies[-1][1])).items():
+                if heard.reward >= enough or (among is not None and (name, *place) not in among):
+                    continue
+                number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
+                again = name, _arguments(schema, _values(text, number, 1), 0)
+                player = partial(_saying, [wrong, again])
+                if self.episode(_TOLD, player, at, environment).reward >= enough:
+                    winning.add((name, *place))
+        return winning
+
     def episode(
         self,
         name: str,
@@ -358,7 +374,6 @@ class Laboratory:
         beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
         worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
         broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
-        # without an oracle, a game of one row and one with much to find out look alike
         told = min(best, key=lambda one: one.reward).replies[-1][1] if best else ""
 
         # all again in the same order, then in the reverse, each row in a new instance while an
@@ -384,11 +399,33 @@ class Laboratory:
             lost = [b.reward - a.reward for a, b in pairs if b.reward < _HALF * full]
             gains.append(min(lost, default=0.0))
 
-        # in how many ways a part of an answer wins a game: one or two characters
-        ways = [self._winning_parts(at, _HALF * full) for at in range(len(self.rows))[:4]]
+        # in how many ways a part of an answer wins a game: one or two characters; and where in the
+        # reply to a wrong answer the right one always stands
+        few = range(len(self.rows))[:4]
+        ways = [self._winning_parts(at, _HALF * full) for at in few]
         parts = sum(map(len, ways)) / len(ways)
+        told_right = None
+        for at in few:
+            told_right = self._places_that_win(at, _HALF * full, told_right)
 
+        # who knows how to win; without an oracle, a game of one row and one with much to find out
+        # look alike
+        won = [
+            (
+                "the oracle wins",
+                earned.get(ORACLE, 0.0) >= _WINS,
+                f"the oracle earns {earned.get(ORACLE, 0.0):.2f}, not 1: nobody can learn to win. "
+                f"It was told last: {visible(f'{told!s:.200}')}",
+            ),
+            (
+                "other rows give other episodes",
+                len(set(best)) > 1 or len(self.rows) == 1,
+                "all rows give the same episode: `reset` does not use what it is given, and it "
+                "could be learnt by heart.",
+            ),
+        ]
         return [
+            *(won if best else []),
             # whoever plays
             (
                 "no tool fails",
@@ -408,13 +445,6 @@ class Laboratory:
                 f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
                 "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
             ),
-            # who knows how to win
-            (
-                "the oracle wins",
-                not best or _mean_reward(best) >= _WINS,
-                f"the oracle earns {earned.get(ORACLE, 0):.2f}, not 1: nobody can learn to win. "
-                f"It was told last: {visible(f'{told!s:.200}')}",
-            ),
             # who is lazy or cheats
             *(
                 (
@@ -433,15 +463,17 @@ class Laboratory:
                 )
                 for player, (_, why) in _PAYING.items()
             ),
-            *(
-                (
-                    f"'{player}' does not win",
-                    earned[player] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS])
-                    < _HALF * full,
-                    f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: "
-                    f"{why}",
-                )
-                for player, (_, why) in _TRICKS.items()
+            (
+                f"'{_WILD}' does not win",
+                earned[_WILD] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS]) < _HALF * full,
+                f"'{_WILD}' earns {earned[_WILD]:.2f} where a full success is {full:.2f}: compare "
+                "the answer as text, not as a pattern or a part of a query.",
+            ),
+            (
+                f"'{_TOLD}' does not win",
+                not told_right,
+                "the reply to a wrong answer tells the right one, which wins when it is repeated: "
+                "say that it is wrong, and no more.",
             ),
             (
                 "wrong answers do not add up",
@@ -456,12 +488,6 @@ class Laboratory:
                 f"{', '.join(max(ways, key=len)[:3])}: compare the whole answer.",
             ),
             # the row and its seed decide an episode, and nothing else
-            (
-                "other rows give other episodes",
-                not best or len(set(best)) > 1 or len(self.rows) == 1,
-                "all rows give the same episode: `reset` does not use what it is given, and it "
-                "could be learnt by heart.",
-            ),
             (
                 "the same seed gives the same episode",
                 again == first,

@@ -15,7 +15,6 @@ def check_player(answer):
         "answers nan": "The guard refuses its guess, so it earns nothing in both tables.",
         "lists all candidates": "Two guesses are not yet a long game.",
         "tries all candidates": "It does earn more. But now and then it finds a number; another player never does.",
-        "repeats what it was told": "Two guesses are not yet a long game.",
         "random": "Random guesses do earn more. But now and then one of them wins; another player never does.",
     }
     hasty = ["says please", "assures"]
