@@ -100,11 +100,6 @@ def _wrong(calls: int, start: int, asked: str, schemas: dict, luck: random.Rando
             yield name, _arguments(schema, _values(text, start + number, 1), number)
 
 
-def _saying(calls: list[tuple[str, dict]], asked: str, schemas: dict, luck: object) -> Iterator:
-    """Make these calls."""
-    return (call for call in calls)  # a list's iterator could not be sent replies
-
-
 def _parts(reply: str) -> dict[tuple, str]:
     """Return the parts of a reply by their place: which sentence or quotation, and how many of its
     words are left out before and after the part.
@@ -203,6 +198,8 @@ _WILDCARDS = [
     for text in ("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='")
 ]
 _TOLD = "repeats what it was told"
+_WRONG = "zqzqx"  # a text that no game takes for right
+_CHARACTERS = string.ascii_lowercase + string.digits
 
 
 # --- The laboratory -------------------------------------------------------------------------------
@@ -291,44 +288,38 @@ class Laboratory:
         places = range(min(count, len(self.rows)))
         return [self.episode(name, player, at, environment) for at in places]
 
-    def _winning_parts(self, at: int, enough: float) -> list[str]:
-        """Return which single characters win a row's game as the only answer, and which pairs that
-        begin with the first of these; none where nonsense wins, too.
+    def _probe(
+        self, at: int, enough: float, among: set[tuple] | None
+    ) -> tuple[list[str], set[tuple]]:
+        """Return which texts of one or two characters win a row's game, and in which places of the
+        reply to a wrong answer stands what wins when it is said to the same tool.
+
+        among: only these places are tried; None: all.
         """
         environment = self.guard()
 
-        def wins(text: str) -> bool:
-            player = partial(_once, _values(text, 0, 1))
-            return self.episode("a part", player, at, environment).reward >= enough
+        def says(tool: str, *texts: str) -> Played:
+            numbers = [int(one) if re.fullmatch(r"-?\d{1,9}", one) else 73 for one in texts]
+            calls = [
+                (tool, _arguments(self.guard.schemas[tool], _values(text, number, 1), 0))
+                for text, number in zip(texts, numbers, strict=True)
+            ]
+            return self.episode(_TOLD, lambda *_: (one for one in calls), at, environment)
 
-        if wins("zqzqx"):
-            return []
-        characters = string.ascii_lowercase + string.digits
-        single = list(filter(wins, characters))
-        return single + [
-            first + last for first in single[:1] for last in characters if wins(first + last)
-        ]
-
-    def _places_that_win(self, at: int, enough: float, among: set | None) -> set[tuple]:
-        """Return in which places of the reply to a wrong answer stands what wins when it is said to
-        the same tool.
-
-        among: only these are tried; None: all.
-        """
-        environment = self.guard()
-        winning = set()
-        for name, schema in self.guard.schemas.items():
-            wrong = name, _arguments(schema, _values("zqzqx", 73, 1), 0)
-            heard = self.episode(_TOLD, partial(_saying, [wrong]), at, environment)
+        short = []
+        places = set()
+        for tool in self.guard.schemas:
+            heard = says(tool, _WRONG)
+            if heard.reward >= enough:  # whatever is said wins
+                continue
             for place, text in _parts(str(heard.replies[-1][1])).items():
-                if heard.reward >= enough or (among is not None and (name, *place) not in among):
-                    continue
-                number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
-                again = name, _arguments(schema, _values(text, number, 1), 0)
-                player = partial(_saying, [wrong, again])
-                if self.episode(_TOLD, player, at, environment).reward >= enough:
-                    winning.add((name, *place))
-        return winning
+                is_tried = among is None or (tool, *place) in among
+                if is_tried and says(tool, _WRONG, text).reward >= enough:
+                    places.add((tool, *place))
+            single = [one for one in _CHARACTERS if says(tool, one).reward >= enough]
+            pairs = [first + last for first in single[:1] for last in _CHARACTERS]
+            short += single + [pair for pair in pairs if says(tool, pair).reward >= enough]
+        return short, places
 
     def episode(
         self,
@@ -401,12 +392,12 @@ class Laboratory:
 
         # in how many ways a part of an answer wins a game: one or two characters; and where in the
         # reply to a wrong answer the right one always stands
-        few = range(len(self.rows))[:4]
-        ways = [self._winning_parts(at, _HALF * full) for at in few]
-        parts = sum(map(len, ways)) / len(ways)
+        short = []
         told_right = None
-        for at in few:
-            told_right = self._places_that_win(at, _HALF * full, told_right)
+        for at in range(len(self.rows))[:4]:
+            found, told_right = self._probe(at, _HALF * full, told_right)
+            short.append(found)
+        parts = sum(map(len, short)) / len(short)
 
         # who knows how to win; without an oracle, a game of one row and one with much to find out
         # look alike
@@ -485,7 +476,7 @@ class Laboratory:
                 "a part of an answer does not win",
                 parts < 1.5,  # a letter to choose is one
                 f"a game is won by {parts:.1f} different texts of one or two characters, such as "
-                f"{', '.join(max(ways, key=len)[:3])}: compare the whole answer.",
+                f"{', '.join(max(short, key=len)[:3])}: compare the whole answer.",
             ),
             # the row and its seed decide an episode, and nothing else
             (
