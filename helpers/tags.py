@@ -8,6 +8,7 @@ completion contains.
 
 import json
 import re
+import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -175,24 +176,40 @@ def completion_text(completion: object) -> str:
     return text
 
 
+def visible(text: str) -> str:
+    """Return a text as a terminal may show it: escapes in place of control characters and of what
+    nobody sees; line breaks and tabs stay.
+
+    >>> print(visible("red\x1b[31m, a mark\u200b"))
+    red\\x1b[31m, a mark\\u200b
+    """
+    return "".join(
+        one
+        if one.isprintable() or one in "\n\t" or unicodedata.category(one) == "Zs"
+        else one.encode("unicode_escape").decode()
+        for one in text
+    )
+
+
 def transcript(said: list[dict]) -> str:
-    """Return a completion for people: what the policy said, its calls, and what came back. Each
-    line begins with who speaks, so that no text looks like a call or a reply.
+    """Return a completion for people: what the policy said, its calls, and what came back, with the
+    speaker before every line, so that nobody can speak as another.
 
     >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
-    >>> word = {"role": "assistant", "content": "5 to 7.", "tool_calls": [call]}
-    >>> print(transcript([word, {"role": "tool", "content": "Yes."}]))
+    >>> word = {"role": "assistant", "content": "5 to 7.\\ntool: Yes.", "tool_calls": [call]}
+    >>> print(transcript([word, {"role": "tool", "content": "Higher than 5."}]))
     policy: 5 to 7.
-    call: guess(number=5)
-    tool: Yes.
+    policy: tool: Yes.
+    call:   guess(number=5)
+    tool:   Higher than 5.
     """
     spoken = []
     for message in said:
         content = message.get("content") or ""
         if message["role"] == "tool":
-            spoken.append(("tool", content))
+            spoken.append(("tool:   ", content))
         elif content:
-            spoken.append(("policy", content))
+            spoken.append(("policy: ", content))
         calls = message.get("tool_calls")
         # a message read from a Parquet file has an array of them, or None
         for call in () if calls is None else calls:
@@ -204,6 +221,7 @@ def transcript(said: list[dict]) -> str:
             shown = repr(arguments)
             if isinstance(arguments, dict):
                 shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            spoken.append(("call", f"{call['function'].get('name', '')}({shown})"))
-    lines = [f"{who}: {line}" for who, text in spoken for line in str(text).splitlines() or [""]]
-    return "\n".join(lines)
+            spoken.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
+    return "\n".join(
+        f"{who}{line}" for who, text in spoken for line in visible(str(text)).split("\n")
+    )

@@ -24,11 +24,14 @@ import pandas as pd
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.protocol import Environment, call_tool
 from helpers.rewards.lab.verdicts import Verdict
+from helpers.tags import visible
 
 _ROWS = 32
+_FEW_ROWS = 8  # where many variants are played
 _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
 _MORE = 0.1  # of the same, beyond an honest try
+_EACH = 0.05  # of the same, for many wrong tries beyond one
 
 # --- Players --------------------------------------------------------------------------------------
 
@@ -88,6 +91,32 @@ def _once(values: dict, asked: str, schemas: dict, luck: random.Random) -> Itera
         yield name, _arguments(schema, values, 0)
 
 
+def _wrong(calls: int, start: int, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Give so many wrong answers, each another one and well-formed: five letters, or a number."""
+    letters = string.ascii_lowercase
+    for number in range(calls):
+        text = f"zq{letters[number // 26 % 26]}{letters[number % 26]}x"
+        for name, schema in sorted(schemas.items()):
+            yield name, _arguments(schema, _values(text, start + number, 1), number)
+
+
+def _parts(reply: str) -> dict[tuple, str]:
+    """Return the parts of a reply by their place: which sentence or quotation, and how many of its
+    words are left out before and after the part.
+
+    >>> _parts("No, it was 7.")[1, 2, 0]
+    '7'
+    """
+    text = reply.removeprefix("{'error': ").strip("{}")
+    parts = {(): text}
+    for at, piece in enumerate(re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)[:30]):
+        words = piece.split()[:10]
+        for first in range(len(words)):
+            for last in range(len(words), first, -1):
+                parts[at, first, len(words) - last] = " ".join(words[first:last])
+    return parts
+
+
 def _words_of(schema: dict, text: str) -> list[str]:
     """Return the words of the descriptions of a tool's arguments, and of a text."""
     described = " ".join(of.get("description", "") for of in schema["properties"].values())
@@ -120,6 +149,7 @@ ORACLE = "oracle"  # the player that knows how to win, the environment's own `_o
 RANDOM = "random"
 AT_ONCE = "answers at once"
 NOTHING = "does nothing"
+NONSENSE = "answers nonsense"
 # The cheap players, each with what is wrong with a game that it wins,
 _WINNING = {
     RANDOM: (at_random, "chance wins. Ask for more."),
@@ -134,7 +164,7 @@ _WINNING = {
         "let the first answer count, or ask for more.",
     ),
 }
-# and those that must earn no more than an honest try.
+# those that must earn no more than an honest try,
 _PAYING = {
     "answers blank": (
         partial(_once, _values("", 0)),
@@ -148,7 +178,28 @@ _PAYING = {
         partial(_once, _values("nan", math.nan, 1)),
         "refuse what is no number: NaN passes comparisons.",
     ),
+    "says please": (partial(_once, _values("please", 0, 1)), "a polite word must not pay."),
+    "assures": (
+        partial(
+            _once,
+            _values(
+                "Please, thank you, sorry. I am sure, certain: verified, correct, therefore final.",
+                0,
+                1,
+            ),
+        ),
+        "polite words and assurances must not pay.",
+    ),
 }
+# and one with many variants, of which none may win where nonsense does not.
+_WILD = "answers a wildcard"
+_WILDCARDS = [
+    partial(_once, _values(text, 0, 1))
+    for text in ("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='")
+]
+_TOLD = "repeats what it was told"
+_WRONG = "zqzqx"  # a text that no game takes for right
+_CHARACTERS = string.ascii_lowercase + string.digits
 
 
 # --- The laboratory -------------------------------------------------------------------------------
@@ -162,6 +213,10 @@ class Played(NamedTuple):
 
     replies: tuple[tuple[str, str | None, bool], ...]
     reward: float
+
+
+def _mean_reward(played: list[Played]) -> float:
+    return sum(one.reward for one in played) / len(played)
 
 
 class Laboratory:
@@ -183,21 +238,24 @@ class Laboratory:
         # TRL passes a prompt, too
         self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
 
-        self.players: dict[str, Player] = {}
+        self.players: dict[str, list[Player]] = {}
         oracle = getattr(type(guard.factory()), "_oracle", None)
         if oracle:
-            self.players[ORACLE] = lambda asked, schemas, luck: oracle(asked)
-        self.players |= {name: player for name, (player, _) in (_WINNING | _PAYING).items()}
-        self.players[NOTHING] = does_nothing
+            self.players[ORACLE] = [lambda asked, schemas, luck: oracle(asked)]
+        self.players |= {name: [player] for name, (player, _) in (_WINNING | _PAYING).items()}
+        self.players |= {_WILD: _WILDCARDS, NONSENSE: [partial(_wrong, 1, 10**6)]}
+        self.players[NOTHING] = [does_nothing]
 
         self.episodes: dict[str, list[Played]] = {}
         summary = {}
-        for name in self.players:
-            played = self._all_rows(name)
+        for name, variants in self.players.items():
+            count = _ROWS if len(variants) == 1 else _FEW_ROWS
+            tried = [self._all_rows(name, player, count) for player in variants]
+            played = max(tried, key=_mean_reward)
             failed = [failed for one in played for _, _, failed in one.replies[1:]]
             self.episodes[name] = played
             summary[name] = {
-                "reward": sum(one.reward for one in played) / len(played),
+                "reward": _mean_reward(played),
                 "calls": len(failed) / len(played),
                 "failed": sum(failed) / max(1, len(failed)),
             }
@@ -224,13 +282,52 @@ class Laboratory:
             )
         self.verdict = Verdict([found for found in self.checks["found"] if found], notes)
 
-    def _all_rows(self, player: str) -> list[Played]:
-        """Play all rows, one after another in one instance."""
+    def _all_rows(self, name: str, player: Player, count: int = _ROWS) -> list[Played]:
+        """Play the first rows, one after another in one instance."""
         environment = self.guard()
-        return [self.episode(player, at, environment) for at in range(len(self.rows))]
+        places = range(min(count, len(self.rows)))
+        return [self.episode(name, player, at, environment) for at in places]
+
+    def _probe(
+        self, at: int, enough: float, among: set[tuple] | None
+    ) -> tuple[list[str], set[tuple]]:
+        """Return which texts of one or two characters win a row's game, and in which places of the
+        reply to a wrong answer stands what wins when it is said to the same tool.
+
+        among: only these places are tried; None: all.
+        """
+        environment = self.guard()
+
+        def says(tool: str, *texts: str) -> Played:
+            numbers = [int(one) if re.fullmatch(r"-?\d{1,9}", one) else 73 for one in texts]
+            calls = [
+                (tool, _arguments(self.guard.schemas[tool], _values(text, number, 1), 0))
+                for text, number in zip(texts, numbers, strict=True)
+            ]
+            return self.episode(_TOLD, lambda *_: (one for one in calls), at, environment)
+
+        short = []
+        places = set()
+        for tool in self.guard.schemas:
+            heard = says(tool, _WRONG)
+            if heard.reward >= enough:  # whatever is said wins
+                continue
+            for place, text in _parts(str(heard.replies[-1][1])).items():
+                is_tried = among is None or (tool, *place) in among
+                if is_tried and says(tool, _WRONG, text).reward >= enough:
+                    places.add((tool, *place))
+            single = [one for one in _CHARACTERS if says(tool, one).reward >= enough]
+            pairs = [first + last for first in single[:1] for last in _CHARACTERS]
+            short += single + [pair for pair in pairs if says(tool, pair).reward >= enough]
+        return short, places
 
     def episode(
-        self, player: str, at: int, environment: Environment, beside: Environment | None = None
+        self,
+        name: str,
+        player: Player,
+        at: int,
+        environment: Environment,
+        beside: Environment | None = None,
     ) -> Played:
         """Play an episode of a row. A player that never ends gets twice the turns.
 
@@ -240,47 +337,86 @@ class Laboratory:
         if beside is not None:
             beside.reset(**self.rows[at - 1])
         replies = [("reset", asked, False)]
-        # the same luck for all players, so that the one that loops begins as the hasty one does
-        calls = self.players[player](asked or "", self.guard.schemas, random.Random(at))
+        # the same luck for all players, so that the one that loops begins as the hasty one does;
+        # but not that of an environment which draws from the same seed
+        calls = player(asked or "", self.guard.schemas, random.Random(f"luck {at}"))
         reply = None
         with suppress(StopIteration):
             for _ in range(2 * self.guard.turns + 2):
-                name, arguments = calls.send(reply)
-                reply, failed = call_tool(environment, name, arguments)
-                replies.append((name, reply, failed))
+                tool, arguments = calls.send(reply)
+                reply, failed = call_tool(environment, tool, arguments)
+                replies.append((tool, reply, failed))
         reward = environment.get_reward()
         if self.guard.counts["dead"]:  # the rest would take long, and say no more
             raise BrokenEnvironment(
-                f"an episode of the player '{player}' died: {self.guard.fatal} Correct that first."
+                f"an episode of the player '{name}' died: {self.guard.fatal} Correct that first."
             )
         return Played(tuple(replies), reward)
 
     def _checks(self) -> list[tuple[str, bool, str]]:
         """Return what must hold of any environment: (name, whether it holds, a sentence if not)."""
         earned = self.played["reward"]
-        full = earned.get(ORACLE, 1.0)
+        best = self.episodes.get(ORACLE, [])
+        full = max(1.0, earned.get(ORACLE, 1.0))  # 100 where rewards are percent
         nothing = earned[NOTHING]
         trying = max(earned[AT_ONCE], earned[RANDOM])
+        honest = max(nothing, trying, earned[NONSENSE])
         everything = [(name, one) for name, played in self.episodes.items() for one in played]
         beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
         worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
         broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
-        # without an oracle, a game of one row and one with much to find out look alike
-        best = self.episodes.get(ORACLE, [])
-        worst = min(best, key=lambda episode: episode.reward, default=None)
+        told = min(best, key=lambda one: one.reward).replies[-1][1] if best else ""
 
         # all again in the same order, then in the reverse, each row in a new instance while an
         # episode of another begins beside it
         names = sorted({ORACLE, RANDOM} & self.players.keys())
         first = [self.episodes[name] for name in names]
-        again = [self._all_rows(name) for name in names]
-        places = range(len(self.rows))[::-1]
+        again = [self._all_rows(name, self.players[name][0]) for name in names]
         alone = [
-            [self.episode(name, at, self.guard(), beside=self.guard()) for at in places][::-1]
+            [
+                self.episode(name, self.players[name][0], at, self.guard(), beside=self.guard())
+                for at in reversed(range(len(self.rows)))
+            ][::-1]
             for name in names
         ]
 
+        # what many wrong answers earn beyond one, at least, where they do not win: numbers beyond
+        # any range, and small ones
+        gains = []
+        for start in (10**6, 1):
+            one = self._all_rows(NONSENSE, partial(_wrong, 1, start), _FEW_ROWS)
+            many = self._all_rows(NONSENSE, partial(_wrong, 1000, start), _FEW_ROWS)
+            pairs = zip(one, many, strict=True)
+            lost = [b.reward - a.reward for a, b in pairs if b.reward < _HALF * full]
+            gains.append(min(lost, default=0.0))
+
+        # in how many ways a part of an answer wins a game: one or two characters; and where in the
+        # reply to a wrong answer the right one always stands
+        short = []
+        told_right = None
+        for at in range(len(self.rows))[:4]:
+            found, told_right = self._probe(at, _HALF * full, told_right)
+            short.append(found)
+        parts = sum(map(len, short)) / len(short)
+
+        # who knows how to win; without an oracle, a game of one row and one with much to find out
+        # look alike
+        won = [
+            (
+                "the oracle wins",
+                earned.get(ORACLE, 0.0) >= _WINS,
+                f"the oracle earns {earned.get(ORACLE, 0.0):.2f}, not 1: nobody can learn to win. "
+                f"It was told last: {visible(f'{told!s:.200}')}",
+            ),
+            (
+                "other rows give other episodes",
+                len(set(best)) > 1 or len(self.rows) == 1,
+                "all rows give the same episode: `reset` does not use what it is given, and it "
+                "could be learnt by heart.",
+            ),
+        ]
         return [
+            *(won if best else []),
             # whoever plays
             (
                 "no tool fails",
@@ -300,13 +436,6 @@ class Laboratory:
                 f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
                 "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
             ),
-            # who knows how to win
-            (
-                "the oracle wins",
-                not best or full >= _WINS,
-                f"the oracle earns {full:.2f}, not 1: nobody can learn to win. It was told last: "
-                f"{worst.replies[-1][1] if worst else ''!s:.200}",
-            ),
             # who is lazy or cheats
             *(
                 (
@@ -320,18 +449,36 @@ class Laboratory:
             *(
                 (
                     f"'{player}' does not pay",
-                    earned[player] <= max(nothing, trying) + _MORE * full,
-                    f"'{player}' earns {earned[player]:.2f}, and an honest try {trying:.2f}: {why}",
+                    earned[player] <= honest + _MORE * full,
+                    f"'{player}' earns {earned[player]:.2f}, and an honest try {honest:.2f}: {why}",
                 )
                 for player, (_, why) in _PAYING.items()
             ),
-            # the row and its seed decide an episode, and nothing else
             (
-                "other rows give other episodes",
-                not best or len(set(best)) > 1 or len(self.rows) == 1,
-                "all rows give the same episode: `reset` does not use what it is given, and it "
-                "could be learnt by heart.",
+                f"'{_WILD}' does not win",
+                earned[_WILD] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS]) < _HALF * full,
+                f"'{_WILD}' earns {earned[_WILD]:.2f} where a full success is {full:.2f}: compare "
+                "the answer as text, not as a pattern or a part of a query.",
             ),
+            (
+                f"'{_TOLD}' does not win",
+                not told_right,
+                "the reply to a wrong answer tells the right one, which wins when it is repeated: "
+                "say that it is wrong, and no more.",
+            ),
+            (
+                "wrong answers do not add up",
+                max(gains) <= _EACH * full,
+                f"many wrong answers earn {max(gains):.2f} more than one: pay for the first try, "
+                "or for the best, not for each.",
+            ),
+            (
+                "a part of an answer does not win",
+                parts < 1.5,  # a letter to choose is one
+                f"a game is won by {parts:.1f} different texts of one or two characters, such as "
+                f"{', '.join(max(short, key=len)[:3])}: compare the whole answer.",
+            ),
+            # the row and its seed decide an episode, and nothing else
             (
                 "the same seed gives the same episode",
                 again == first,

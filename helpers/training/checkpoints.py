@@ -23,7 +23,7 @@ from transformers import TrainerCallback
 from helpers.presets import Preset, completed
 from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
-from helpers.tags import transcript
+from helpers.tags import completion_text, transcript
 from helpers.training import processes
 from helpers.training.base import describe
 
@@ -231,11 +231,8 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     gold = dict(zip(answers["question"], answers["answer"], strict=True))
     completions.insert(1, "question", questions)
     completions.insert(2, "answer", [gold.get(question) for question in questions])
-    said = list(completions["completion"])
-    if all(len(turns) == 1 and "tool_calls" not in turns[0] for turns in said):
-        completions["completion"] = [turns[0]["content"] for turns in said]
-    else:  # episodes: each line says who speaks
-        completions["completion"] = [transcript(turns) for turns in said]
+    as_text = transcript if getattr(trainer, "tools", None) else completion_text
+    completions["completion"] = [as_text(list(said)) for said in completions["completion"]]
 
     # replace the results of an earlier training
     recorded["base"] = describe(trainer.model, settings)

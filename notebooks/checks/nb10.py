@@ -12,14 +12,14 @@ def check_player(answer):
         "loops for ever": "Right: the same guess for ever is now worth half a point, and GRPO would teach it.",
         "oracle": "The oracle wins in both tables, and earns 1.0 in both.",
         "does nothing": "Doing nothing earns nothing in both tables.",
-        "answers at once": "One guess is not yet a long game: it earns 0.1 in both tables.",
-        "answers blank": "One guess is not yet a long game: it earns 0.1 in both tables.",
-        "answers at length": "One guess is not yet a long game: it earns 0.1 in both tables.",
         "answers nan": "The guard refuses its guess, so it earns nothing in both tables.",
         "lists all candidates": "Two guesses are not yet a long game.",
         "tries all candidates": "It does earn more. But now and then it finds a number; another player never does.",
         "random": "Random guesses do earn more. But now and then one of them wins; another player never does.",
     }
+    hasty = ["says please", "assures"]
+    hasty += ["answers " + how for how in ("at once", "blank", "at length", "a wildcard", "nonsense")]
+    verdicts |= dict.fromkeys(hasty, "One guess is not yet a long game: it earns 0.1 in both tables.")
     message = verdicts.get(name, f"There is no player {answer!r}. There are: {', '.join(verdicts)}.")
     ### END HIDDEN TESTS
     return message

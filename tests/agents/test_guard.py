@@ -10,7 +10,7 @@ import sick_environments as sick
 from transformers import TrainerControl
 
 from helpers.agents import Guarded, Guessing, ToolError
-from helpers.agents.protocol import schema_of
+from helpers.agents.protocol import schema_of, tools_of
 from helpers.training.reward_guard import GuardedEpisodes
 
 BROKEN = sick.made("Broken", reset=sick.raising(OSError("gone")))
@@ -43,19 +43,31 @@ def refusal(function, **arguments) -> str:
 # --- What TRL sees --------------------------------------------------------------------------------
 
 
-def test_tools_keep_their_name_signature_and_docstring():
+def test_tools_are_those_that_trl_lists_and_keep_their_name_signature_and_docstring():
     class Louder(sick.Healthy):
         def say(self, word: str) -> str:  # its docstring is inherited
             return word.upper()
 
-    for kind, tool in ((Guessing, "guess"), (Louder, "say")):
-        guard = Guarded(kind)
-        bare, guarded = (getattr(one, tool) for one in (kind(), guard()))
-        assert guard.__name__ == type(guard()).__name__ == kind.__name__  # TRL logs it so
+        @staticmethod
+        def shout(word: str) -> str:
+            """Shout a word.
+
+            Args:
+                word: The word.
+            """
+            return word.upper()
+
+    guard = Guarded(Louder)
+    assert guard.__name__ == type(guard()).__name__ == "Louder"  # TRL logs it so
+    assert tools_of(Louder) == ["say", "shout"]  # as grpo_trainer.py, 668 to 674, lists them
+    for tool in tools_of(Louder):
+        bare, guarded = (getattr(one, tool) for one in (Louder(), guard()))
         assert schema_of(guarded) == schema_of(bare) == guard.schemas[tool]
         assert inspect.signature(guarded) == inspect.signature(bare) and guarded.__name__ == tool
-        assert type(guard()) is type(guard())  # get_reward is asked only of exactly this class
-        assert type(Guarded(kind)()) is not type(guard())
+    assert type(guard()) is type(guard())  # get_reward is asked only of exactly this class
+    environment = guard()
+    environment.reset(seed=1)
+    assert environment.shout(word="a") == "A"
 
 
 # --- Results and arguments ------------------------------------------------------------------------
@@ -103,13 +115,13 @@ def test_a_call_that_is_refused_is_no_fault_and_wrong_arguments_do_not_reach_the
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("division by zero"), SystemExit(0), KeyboardInterrupt()]
+    "error", [ZeroDivisionError("by zero\x1b[2J\r"), SystemExit(0), KeyboardInterrupt()]
 )
 def test_a_tool_that_raises_costs_one_call_and_is_told_once(error, capsys):
     environment, guard = begun(sick.raising(error))
     for _ in range(2):
         assert refusal(environment.say, word="a").startswith(f"say failed: {type(error).__name__}")
-    (told,) = capsys.readouterr().out.splitlines()
+    (told,) = capsys.readouterr().out.splitlines()  # the control characters of the error as escapes
     assert told == guard.faults["say"] and guard.counts["faults"] == 2
     assert told.startswith(f"Doing.say(word='a') raised {type(error).__name__}")
     assert environment.get_reward() == 0.0  # the episode goes on

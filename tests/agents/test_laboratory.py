@@ -2,7 +2,10 @@
 a no go that says it.
 """
 
+import fnmatch
 import random
+import re
+from typing import Literal
 
 import pytest
 import sick_environments as sick
@@ -51,14 +54,13 @@ def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
     """The mean reward, the calls of an episode, and the share that failed."""
     lab = Laboratory(Guarded(Guessing))
     played = lab.played.round(3)
-    for player, numbers in {"random": (0.128, 34, 0.598), "does nothing": (0, 0, 0)}.items():
-        assert tuple(played.loc[player, ["reward", "calls", "failed"]]) == numbers, player
+    assert played.equals(Laboratory(Guarded(Guessing)).played.round(3))
     assert tuple(played.loc["oracle", ["reward", "failed"]]) == (1, 0)
     assert tuple(played.loc["answers at once", ["reward", "calls"]]) == (0.1, 1)
     assert played.loc["answers nan", "failed"] == 1, "the guard refuses it"
     assert played.loc["loops for ever", "calls"] == 2 * lab.guard.turns + 2
     assert lab.verdict.go and "max_tool_calling_iterations=16" in str(lab.verdict)
-    assert len(lab.checks) == 15 and not lab.guard.faults
+    assert lab.checks["holds"].all() and not lab.guard.faults
 
 
 # --- One thing wrong each -------------------------------------------------------------------------
@@ -123,6 +125,36 @@ Blank = judged(lambda text, right: text in right)
 Long = judged(lambda text, right: min(1.0, len(text) / 5000))
 Near = judged(lambda text, right: text == "nan" and not abs(float(text) - int(right)) > 0.5)
 Risen = judged(lambda text, right: float(text))  # what a policy writes raises, or is NaN
+
+
+Wild = judged(lambda text, right: fnmatch.fnmatch(right, text))
+Query = judged(lambda text, right: text == right or text.endswith("'='"))
+Prefix = judged(lambda text, right: text != "" and right.startswith(text))
+Polite = judged(lambda text, right: 0.4 * ("please" in text))
+Sure = judged(lambda text, right: 0.4 * ("verified" in text))
+
+
+def telling(words: str, error: bool = False) -> type:
+    """As many tries as one likes, and a reply that names the right answer."""
+
+    def answer(self, text: str) -> str:
+        self._said.append(text)
+        if error:
+            raise ToolError(words.format(self._right))
+        return words.format(self._right)
+
+    answer.__doc__ = Answered.answer.__doc__
+    judge = judged(lambda text, right: text == right)
+    return sick.made("Telling", judge, answer=answer)
+
+
+def adding(counts) -> type:
+    """Pays a little for each new try that counts."""
+
+    def get_reward(self) -> float:
+        return max(Answered.get_reward(self), min(0.4, 0.03 * len(set(filter(counts, self._said)))))
+
+    return sick.made("Adding", Answered, get_reward=get_reward)
 
 
 class Tried(Answered):
@@ -197,6 +229,27 @@ class Unfinished(Echo):
         (Blank, "'answers blank' does not pay", "refuse a blank"),
         (Long, "'answers at length' does not pay", "length must not pay"),
         (Near, "'answers nan' does not pay", "refuse what is no number"),
+        (Wild, "'answers a wildcard' does not win", "not as a pattern"),
+        (Query, "'answers a wildcard' does not win", "a part of a query"),
+        *(
+            (
+                telling(words, error),
+                "'repeats what it was told' does not win",
+                "tells the right one",
+            )
+            for words in (
+                "No, it was {}.",
+                "Expected '{}' here.",
+                "{}",
+                "wrong (right: {}), go on!",
+            )
+            for error in (False, True)
+        ),
+        (adding(bool), "wrong answers do not add up", "pay for the first try"),
+        (adding(str.isalpha), "wrong answers do not add up", "pay for the first try"),
+        (Prefix, "a part of an answer does not win", "compare the whole answer"),
+        (Polite, "'says please' does not pay", "a polite word must not pay"),
+        (Sure, "'assures' does not pay", "assurances must not pay"),
         (Random, "the same seed gives the same episode", "draw all that is random from `seed`"),
         (Constant, "other rows give other episodes", "could be learnt by heart"),
         (InTheClass, "episodes do not touch one another", "keep all state in the instance"),
@@ -212,7 +265,7 @@ def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
     found = lab.checks
     assert says in found.loc[check, "found"] and not found.loc[check, "holds"]
     assert not lab.verdict.go
-    if kind in (Constant, InTheClass, Listed, Blank, Near):
+    if kind in (Unwinnable, Constant, InTheClass, Listed, Near, Wild, Prefix, Sure):
         assert (~found["holds"]).sum() == 1, "and nothing else"
 
 
@@ -248,6 +301,82 @@ def test_without_an_oracle_a_sparse_reward_of_0_and_1_is_a_go_with_what_was_not_
     assert lab_of(
         sick.made("Sparse", Echo, get_reward=lambda self: self._said == self._right)
     ).verdict.go
+
+
+class Chosen4(Echo):
+    """A letter to choose; nonsense earns nothing."""
+
+    def reset(self, seed: int, **columns) -> str:
+        self._calls, self._said, self._right = 0, None, "abcd"[seed % 4]
+        return f"The letter before {chr(ord(self._right) + 1)}?"
+
+    @staticmethod
+    def _oracle(asked):
+        yield "say", {"word": chr(ord(asked[-2]) - 1)}
+
+
+class Direction(Echo):
+    """A value to choose from a list."""
+
+    def reset(self, seed: int, **columns) -> str:
+        self._said, self._right = None, ("north", "south", "east", "west")[seed % 4]
+        return f"Go {self._right[::-1]}wards."
+
+    def say(self, word: Literal["north", "south", "east", "west"]) -> str:
+        """Go.
+
+        Args:
+            word: Where.
+        """
+        self._said = self._said or word
+        return "You went."
+
+    @staticmethod
+    def _oracle(asked):
+        yield "say", {"word": asked.split()[1].removesuffix("wards.")[::-1]}
+
+
+class Doors(Echo):
+    """Each code that opens a door is told by the door before it."""
+
+    def reset(self, seed: int, **columns) -> str:
+        draw = random.Random(seed)
+        self._codes = [str(draw.randrange(10**5, 10**6)) for _ in range(3)]
+        self._open = 0
+        return f"Door 1 opens with {self._codes[0]}."
+
+    def say(self, word: str) -> str:
+        """Say a code.
+
+        Args:
+            word: The code.
+        """
+        if word not in self._codes[self._open : self._open + 1]:
+            raise ToolError("It stays shut.")
+        self._open += 1
+        return f"Now say {self._codes[self._open]}." if self._open < 3 else "All are open."
+
+    @staticmethod
+    def _oracle(asked):
+        reply = asked
+        while found := re.search(r"\d{6}", reply):
+            reply = yield "say", {"word": found[0]}
+
+    def get_reward(self) -> float:
+        return self._open / 3
+
+
+class Correcting(Echo):
+    """Tells the right word after the first try, which alone counts."""
+
+    def _reply(self, word):
+        return f"The right word was {self._right}."
+
+
+@pytest.mark.parametrize("kind", [Echo, Chosen4, Direction, Doors, Correcting])
+def test_a_sound_environment_is_a_go(kind):
+    lab = Laboratory(Guarded(kind, turns=6))
+    assert lab.verdict.go, str(lab.verdict)
 
 
 def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():

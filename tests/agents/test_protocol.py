@@ -22,7 +22,6 @@ from helpers.agents.protocol import (
     misfit,
     prepare_template,
     schema_of,
-    tools_of,
 )
 from helpers.own_code import named
 from helpers.presets import PRESETS
@@ -62,23 +61,6 @@ def test_each_thing_wrong_is_said_with_the_way_out(kind, says):
     assert re.search(says, said), said
     with pytest.raises(ValueError, match=says):
         Guarded(kind)
-
-
-def test_the_tools_are_those_that_trl_would_list():
-    class Mixed(sick.Healthy):
-        @staticmethod
-        def shout(word: str) -> str:
-            """Shout a word.
-
-            Args:
-                word: The word.
-            """
-            return word.upper()
-
-    assert tools_of(Mixed) == ["say", "shout"]  # as grpo_trainer.py, 668 to 674, lists them
-    guarded = Guarded(Mixed)()
-    guarded.reset(seed=1)
-    assert guarded.shout(word="a") == "A" and schema_of(guarded.shout) == schema_of(Mixed().shout)
 
 
 # --- A policy's calls -----------------------------------------------------------------------------

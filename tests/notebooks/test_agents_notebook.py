@@ -23,10 +23,13 @@ def test_whole_episodes_are_kept_with_what_the_tools_said(lesson):
     table = pd.read_parquet(run.require("completions.parquet"))
     assert len(table) == 2 * 16 and table["Guessing"].between(0, 1).all()
     found = table[table["Guessing"] >= 0.4]["completion"]
-    assert len(found) and found.str.contains(r"guess\(number=\d+\)\n    Yes, it is \d+\.").all()
+    assert (
+        len(found)
+        and found.str.contains(r"call:   guess\(number=\d+\)\ntool:   Yes, it is \d+\.").all()
+    )
     assert table["question"].str.match(r"Game \d+\. I am thinking of a number from 1 to 63").all()
     # the laboratory, the exercises
-    assert "15 of 15 checks hold" in printed and printed.count("NO GO:") == 1
+    assert "21 of 21 checks hold" in printed and printed.count("NO GO:") == 1
     assert printed.count("Not answered yet") == 2 and printed.count("Right: ") == 2
 
 
@@ -98,7 +101,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(mine, tmp_path, execute
     printed = execute("10", Run("mine"), **given, max_steps=1, result_characters=100)
     assert re.search(r"faults of the environment: 0, texts cut short: [1-9]", printed)
     assert "note: the small model knows only number guessing" in printed
-    assert "note: 9 players attacked Echo; 13 of 13 checks hold" in printed
+    assert "note: 13 players attacked Echo; 19 of 19 checks hold" in printed
     assert "40 rows; dropped: {'duplicate': 1}" in printed
     holdout = pd.read_parquet(Run("mine").require("data/holdout.parquet"))
     train = pd.read_parquet(Run("mine").require("data/train.parquet"))
