@@ -34,6 +34,7 @@ from helpers.agents.protocol import (
     tools_of,
     types_of,
 )
+from helpers.rewards.faults import visible
 from helpers.rewards.shaping import printable
 from helpers.runs import Run
 
@@ -139,8 +140,8 @@ class Guarded:
         of each call is printed and kept.
         """
         listed = ", ".join(f"{key}={short_repr(value, _SHOWN)}" for key, value in arguments.items())
-        listed = printable(listed[:_SHOWN])
-        what = printable(what)
+        listed = visible(listed[:_SHOWN])
+        what = visible(what)
         fault = f"{self.__name__}.{call}({listed}) {what.rstrip('.')}."
         is_first = call not in self.faults
         self.counts["faults"] += 1
