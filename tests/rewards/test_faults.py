@@ -231,18 +231,3 @@ def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice):
     _, (fault, *_) = checked_scores(WAYS_OUT[advice], chats, columns)
     assert [way for way in WAYS_OUT if way and way in fault.advice] == [advice] * bool(advice)
     assert bool(fault.advice) == bool(advice)
-
-
-def test_async_rewards_share_what_belongs_to_a_loop_from_call_to_call():
-    one_at_a_time = asyncio.Semaphore(1)
-    loops = []
-
-    async def some_reward(completions, **columns):
-        async with one_at_a_time:
-            loops.append(asyncio.get_running_loop())
-            await asyncio.sleep(0)
-        return [1.0] * len(completions)
-
-    for _ in range(2):
-        assert checked_scores(some_reward, ["a"], {}) == ([1.0], [])
-    assert loops[0] is loops[1]

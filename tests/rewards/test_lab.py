@@ -370,8 +370,6 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
     [
         (pd.DataFrame([ROW] * 2).drop(columns="question"), "'question' is missing"),
         (pd.DataFrame([ROW] * 2).drop(columns="completion"), "'completion' is missing"),
-        (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
-        (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
         ("rows.txt", "rows.txt: give a .csv, .jsonl, .parquet file"),
     ],

@@ -279,7 +279,8 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             "other's."
         )
     for name, statistics in rewards.items():
-        if statistics["zero_spread"] == 1 and len(rewards) > 1 and statistics["constant"] is None:
+        varies = statistics["scored"] and statistics["constant"] is None
+        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
             verdict.notes.append(
                 f"{name} never differs inside a group, so it teaches nothing here."
             )
