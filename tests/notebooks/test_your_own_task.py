@@ -83,7 +83,8 @@ def test_the_first_cells_lead_from_an_own_file_and_an_own_reward_to_a_merged_mod
     assert list(pd.read_csv(run.require("metrics.csv"))["step"]) == [1, 2]
     recorded = run.section("training")
     assert recorded["rewards"] == ["my_reward"]
-    assert recorded["own_rewards"] == recorded["judge"] == "rewards/mine.py:my_reward*1"
+    assert recorded["own_rewards"] == "rewards/mine.py:my_reward*1"
+    assert recorded["judge"] == "judge/mine.py:my_reward*1"
     assert "--run mine --only 04,05\n" in said(run.require("notebooks/07_your_own_task.ipynb"))
     small = ["samples=2", "sampled_questions=8"]
     assert pipeline.run("mine", None, "04,05", small) == 0

@@ -42,7 +42,7 @@ def gives(returned):
         torch.tensor([1.0, 0.0]),
         torch.tensor([1.0, 0.0], dtype=torch.bfloat16),
         [torch.tensor(1.0), torch.tensor([0.0])],
-        torch.tensor([[1.0], [0.0]], requires_grad=True),
+        torch.tensor([[1.0], [0.0]]),
         np.array([[1.0], [0.0]]),
         iter([1.0, 0.0]),
     ],
@@ -188,12 +188,8 @@ def other_column(completions, difficulty, **columns):
     return [1.0] * len(completions)
 
 
-def runs_a_loop(completions, **columns):
-    return asyncio.run(asyncio.sleep(0, [1.0] * len(completions)))
-
-
-async def runs_a_loop_in_one(completions, **columns):
-    return runs_a_loop(completions)
+async def runs_a_loop(completions, **columns):
+    asyncio.get_running_loop().run_forever()
 
 
 def strips_a_list(completions, **columns):
@@ -213,7 +209,7 @@ def of_the_text(completions, **columns):
 WAYS_OUT = {
     "Add `**columns`": no_columns,
     "'difficulty' is not among them. The columns here: answer.": other_column,
-    "Write it as `async def`": runs_a_loop_in_one,
+    "Write it as `async def`": runs_a_loop,
     MESSAGES: strips_a_list,
     LATE: hangs,
     "Return a list with one number per completion.": gives([1.0]),
