@@ -41,7 +41,8 @@ def _of_file(where: str) -> ModuleType:
     """Return the file as a module. It is executed again only if its text has changed, so two names
     of one file share what the file makes, such as a client or a semaphore.
     """
-    name = str(Path(where).resolve())  # pickle finds it in sys.modules by this name
+    # by this name pickle finds it in sys.modules; a dot would be a package's
+    name = str(Path(where).resolve()).replace(".", "_")
     source = Path(where).read_bytes()
     module = sys.modules.get(name)
     if getattr(module, "source", None) != source:

@@ -44,10 +44,7 @@ def right(
     messages = [[{"role": "assistant", "content": text}] for text in completions]
     scores, faults = checked_scores(judge, messages, columns | {"answer": answers})
     if faults:
-        raise ValueError(
-            f"the judge {faults[0]}. A judge is a reward: one finite number, or None, per "
-            "completion."
-        )
+        raise ValueError(f"the judge {faults[0]}. {faults[0].advice}")
     # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
     return [score is not None and score >= 1 - 1e-9 for score in scores]
 

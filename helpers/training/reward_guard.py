@@ -131,9 +131,9 @@ class GuardedRewards(TrainerCallback):
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(
                 f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than "
-                f"{_MOST_FAULTS:.0%}. First: {self.first[name]}. The training stopped at step "
-                f"{state.global_step} and saved {saved}. Correct the reward, try it in notebook "
-                "02, and run notebook 03 again: it goes on from there. All such completions: "
+                f"{_MOST_FAULTS:.0%}. First: {self.first[name]}. {self.first[name].advice} The "
+                f"training stopped at step {state.global_step} and saved {saved}. When that is "
+                "corrected, run this notebook again: it goes on from there. All such completions: "
                 f"{self.run.show(f'checkpoints/{_FAULTS}')}."
             )
 

@@ -11,7 +11,6 @@ from examples.more_rewards import (
     min_length_reward,
     proximity_reward,
     reasoning_steps_reward,
-    soft_format_reward,
 )
 from helpers import PROJECT
 from helpers.data.tasks import load_task
@@ -25,7 +24,7 @@ from helpers.rewards.correctness import (
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
 from helpers.rewards.own import read_rewards
-from helpers.rewards.structure import format_reward, incremental_format_reward
+from helpers.rewards.structure import format_reward
 from helpers.rewards.style import target_length_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
@@ -87,20 +86,6 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
             assert lab.judges() == ["correctness_reward"]
 
 
-@pytest.mark.parametrize(
-    "judge",
-    [correctness_reward, exact_match_reward, proximity_reward],
-    ids=lambda reward: reward.__name__,
-)
-@pytest.mark.parametrize(
-    "shape",
-    [format_reward, incremental_format_reward, soft_format_reward],
-    ids=lambda r: r.__name__,
-)
-def test_a_judge_with_a_shape_holds(sums, judge, shape):
-    assert winners(sums, judge, shape, weights=[1.0, 0.25]) == {}
-
-
 def near_reward(completions, answer, **columns):
     """1.0 within 5 of the answer."""
     given = [parse_number(judged_answer(each) or "") for each in completions]
@@ -152,6 +137,7 @@ SOUND = {
         [exact_match_reward],
         [f"The cat {at} sat." for at in "abcdefghijklmnopqrstuvwx"],
     ),
+    "a slope": ([proximity_reward], None),
     "a schedule": ([growing_reward], None),
     "a schedule of the format": ([correctness_reward, fading_format_reward], None),
     "a reward for each task": ([only("sums"), only("differences")], None),
@@ -289,18 +275,6 @@ MANY = {"the tags many times", "the whole shape three times", "a block for every
 def test_a_naive_reward_pays_for_what_it_looks_at(sums, rewards, win, lose):
     found = winners(sums, *rewards)
     assert win <= found.keys() and not lose & found.keys()
-
-
-def contrary_reward(completions, answer, **columns):
-    return [1 - score for score in correctness_reward(completions, answer=answer)]
-
-
-@pytest.mark.parametrize("rewards", [[format_reward], [contrary_reward, format_reward]])
-def test_what_does_not_tell_a_right_answer_from_a_wrong_one_is_no_judge(sums, rewards):
-    lab = Lab(rewards, [1.0] * len(rewards))
-    assert lab.attacks(sums).loc[WRONG, "wins"] == 1.0 and lab.judges() == []
-    rates = lab.signal(rows_of("4"), [["<answer>4</answer>", "4"]])["pass_rate"]
-    assert rates == [0.0], "nobody can say who passed"
 
 
 # --- What is written ------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ def gives(returned):
         torch.tensor([1.0, 0.0]),
         torch.tensor([1.0, 0.0], dtype=torch.bfloat16),
         [torch.tensor(1.0), torch.tensor([0.0])],
-        torch.tensor([[1.0], [0.0]], requires_grad=True),
+        torch.tensor([[1.0], [0.0]]),
         np.array([[1.0], [0.0]]),
         iter([1.0, 0.0]),
     ],
@@ -188,12 +188,8 @@ def other_column(completions, difficulty, **columns):
     return [1.0] * len(completions)
 
 
-def runs_a_loop(completions, **columns):
-    return asyncio.run(asyncio.sleep(0, [1.0] * len(completions)))
-
-
-async def runs_a_loop_in_one(completions, **columns):
-    return runs_a_loop(completions)
+async def runs_a_loop(completions, **columns):
+    asyncio.get_running_loop().run_forever()
 
 
 def strips_a_list(completions, **columns):
@@ -213,7 +209,7 @@ def of_the_text(completions, **columns):
 WAYS_OUT = {
     "Add `**columns`": no_columns,
     "'difficulty' is not among them. The columns here: answer.": other_column,
-    "Write it as `async def`": runs_a_loop_in_one,
+    "Write it as `async def`": runs_a_loop,
     MESSAGES: strips_a_list,
     LATE: hangs,
     "Return a list with one number per completion.": gives([1.0]),
@@ -231,18 +227,3 @@ def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice):
     _, (fault, *_) = checked_scores(WAYS_OUT[advice], chats, columns)
     assert [way for way in WAYS_OUT if way and way in fault.advice] == [advice] * bool(advice)
     assert bool(fault.advice) == bool(advice)
-
-
-def test_async_rewards_share_what_belongs_to_a_loop_from_call_to_call():
-    one_at_a_time = asyncio.Semaphore(1)
-    loops = []
-
-    async def some_reward(completions, **columns):
-        async with one_at_a_time:
-            loops.append(asyncio.get_running_loop())
-            await asyncio.sleep(0)
-        return [1.0] * len(completions)
-
-    for _ in range(2):
-        assert checked_scores(some_reward, ["a"], {}) == ([1.0], [])
-    assert loops[0] is loops[1]

@@ -74,6 +74,10 @@ def sums() -> pd.DataFrame:
     return load_task("arithmetic/sums", train_size=24, holdout_size=1).train
 
 
+def contrary_reward(completions, answer, **columns):
+    return [1 - score for score in correctness_reward(completions, answer=answer)]
+
+
 def healthy_groups(rows: pd.DataFrame) -> list[list[str]]:
     """Four completions a row as a policy in the middle of its training writes them."""
     return [
@@ -366,8 +370,6 @@ ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
     [
         (pd.DataFrame([ROW] * 2).drop(columns="question"), "'question' is missing"),
         (pd.DataFrame([ROW] * 2).drop(columns="completion"), "'completion' is missing"),
-        (pd.DataFrame([ROW, ROW | {"completion": None}]), "`completion` in row 1 is"),
-        (pd.DataFrame([ROW, ROW | {"completion": 3}]), "`completion` in row 1 is 3"),
         (pd.DataFrame([ROW]), "share a question"),
         ("rows.txt", "rows.txt: give a .csv, .json, .jsonl, .parquet file"),
     ],
@@ -453,6 +455,62 @@ def test_the_math_set_on_healthy_groups_may_train_and_its_report_is_json(math_la
         assert entry.keys() == {"weight", "source", "cases", "ms_per_1000", "faults"} | STATISTICS
     assert report["rewards"]["correctness_reward"]["cases"]["a row without an answer"] is None
     assert report["attacks"]["honest and right"] == {"total": 2.0, "wins": 0.0}
+
+
+def shouts_reward(completions, **columns):
+    return [float(completion.isupper()) for completion in completions]
+
+
+def short_reward(completions, **columns):
+    return [float(len(completion) < 9) for completion in completions]
+
+
+def abstains_reward(completions, **columns):
+    return [None for _ in completions]
+
+
+def contains_reward(completions, answer, **columns):
+    return [float(gold in completion_text(c)) for c, gold in zip(completions, answer, strict=True)]
+
+
+def first_word_reward(completions, **columns):
+    return [float(completion_text(c).split()[0] == "so") for c in completions]
+
+
+def blocks(*answers: str, think: str = "<think>so") -> list[str]:
+    return [f"{think}</think><answer>{answer}</answer>" for answer in answers]
+
+
+RIGHT_AND_WRONG = [*blocks("{}", "-1"), "so"]
+JUDGED = [correctness_reward]
+# What a verdict says: of which rewards, on which group of completions.
+REASONS = {
+    "to all attacks. Does it look at the text?": ([*JUDGED, short_reward], RIGHT_AND_WRONG),
+    "format_reward gave 1 to each": ([*JUDGED, format_reward], blocks("{}", "-1")),
+    "the chat template opens it": ([*JUDGED, format_reward], blocks("{}", "-1", think="so")),
+    "abstains_reward never speaks": ([*JUDGED, abstains_reward], RIGHT_AND_WRONG),
+    "100% have no complete answer block": (JUDGED, ["so", "no idea"]),
+    "There is nothing to reinforce": (JUDGED, blocks("-1", "-2")),
+    "Take harder questions": (JUDGED, blocks("{}", "{}.0")),
+    "Add one for the answer": ([format_reward], [*blocks("1"), "no"]),
+    "Look at its weight": ([contrary_reward, *JUDGED], RIGHT_AND_WRONG),
+    "It takes this for right": ([contains_reward], RIGHT_AND_WRONG),
+    "Lower its weight": ([*JUDGED, reasoning_steps_reward], [*RIGHT_AND_WRONG, "1. so"]),
+    "give 0.0 to what it cannot read": ([*JUDGED, first_word_reward], RIGHT_AND_WRONG),
+    "has no attribute 'isupper'": ([*JUDGED, shouts_reward], RIGHT_AND_WRONG),
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_each_reason_is_given_for_its_cause_and_for_no_other(sums, reason):
+    rewards, group = REASONS[reason]
+    lab = Lab(rewards, [1.0] * len(rewards))
+    lab.cases(rows=sums)
+    lab.attacks(sums)
+    lab.signal(sums, [[text.format(answer) for text in group] for answer in sums["answer"]])
+    verdict = lab.verdict()
+    assert [one for one in REASONS if one in str(verdict)] == [reason], verdict
+    assert verdict.go == (reason in list(REASONS)[:3])
 
 
 def test_what_was_left_out_is_said():

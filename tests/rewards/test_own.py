@@ -1,6 +1,7 @@
 """A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
 
 import linecache
+import pickle
 import sys
 
 import pytest
@@ -81,13 +82,45 @@ def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there
     assert brevity(completions=[RIGHT]) == [7.0] and edited(listed, run) == []
 
 
+def test_a_judge_of_the_same_file_name_leaves_the_copy_of_the_rewards_alone(typed, monkeypatch):
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    run, name = Run("mine"), "my_rewards.py:brevity"
+    own_rewards(run, name, FMT)
+    (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
+    (judge,), _ = own_rewards(run, name, FMT, "judge")
+    assert judge(completions=[RIGHT]) == [7.0]
+    # as a training names the two, whose files are gone
+    (typed / "my_rewards.py").unlink()
+    scores = [
+        own_rewards(run, f"{folder}/{name}", FMT, "judge")[0][0](completions=[RIGHT])
+        for folder in ("rewards", "judge")
+    ]
+    assert scores == [[1.0], [7.0]]
+
+
+def test_two_names_of_one_file_share_what_it_makes_and_can_be_pickled(typed):
+    two = "seen = []\n" + "".join(
+        f"def {name}(completions, **columns):\n    seen.append(1)\n    return [float(len(seen))]\n"
+        for name in ("first", "second")
+    )
+    (typed / "two.py").write_text(two, encoding="utf-8")
+    (first, second, shape), weights = read_rewards("two.py:first*0.5, second, format", FMT)
+    assert weights == [0.5, 1.0, 1.0] and reward_name(shape) == "format_reward"
+    assert [first(["a"]), pickle.loads(pickle.dumps(second))(["a"])] == [[1.0], [2.0]]
+
+
 DEF = "def mine(completions, **columns):\n    return [0 for _ in completions]\n"
 CLASS = "class Mine:\n    def __call__(self, completions): return [0]\nmine = Mine()\n"
 PARTIAL = f"{DEF}from functools import partial\nmine = partial(mine, words=3)\n"
+OPTION = (
+    "from functools import partial\n"
+    "from helpers.rewards.length import target_length_reward\n"
+    "mine = partial(target_length_reward, target=[0])\n"
+)
 
 
 @pytest.mark.parametrize("typed_in", ["file", "cell"])
-@pytest.mark.parametrize("text", [DEF, CLASS, PARTIAL], ids=["def", "class", "partial"])
+@pytest.mark.parametrize("text", [DEF, CLASS, PARTIAL, OPTION])
 def test_the_hash_of_a_source_changes_with_it(tmp_path, text, typed_in):
     hashes = []
     for at, source in enumerate((text, text, text.replace("[0", "[1"))):

@@ -5,6 +5,7 @@ aside or kept.
 import json
 import subprocess
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pandas as pd
@@ -174,6 +175,20 @@ def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
     # from its last step it cannot go on: Trainer would take one too many
     checkpoint(run, POCKET.max_steps)
     assert checkpoint_step(begin(run, POCKET, 1)) == 4
+
+
+def test_a_corrected_reward_is_named_and_another_list_begins_anew(run, capsys):
+    def mine_reward(completions, words=1, **columns):
+        return [1.0] * len(completions)
+
+    mine = [mine_reward]
+    assert begin(run, POCKET, 1, mine, [1.0]) is None
+    checkpoint(run, 4)
+    assert checkpoint_step(begin(run, POCKET, 1, mine, [1.0])) == 4
+    assert "note: " not in capsys.readouterr().out
+    assert checkpoint_step(begin(run, POCKET, 1, [partial(mine_reward, words=2)], [1.0])) == 4
+    assert "note: the source of mine_reward has changed" in capsys.readouterr().out
+    assert begin(run, POCKET, 1, mine, [0.5]) is None
 
 
 CHANGES = {

@@ -2,8 +2,10 @@
 checkpoint.
 """
 
+import asyncio
 import functools
 import json
+import pickle
 from types import SimpleNamespace
 
 import pandas as pd
@@ -156,6 +158,31 @@ def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, 
     # corrected
     trainer, _ = train([correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)
     assert trainer.state.global_step == 3
+
+
+both = asyncio.Barrier(2)
+
+
+async def one_reward(completions, **columns):
+    await asyncio.wait_for(both.wait(), 60)  # for the other one
+    return [1.0] * len(completions)
+
+
+async def other_reward(completions, **columns):
+    return await one_reward(completions)
+
+
+def test_async_rewards_run_side_by_side_on_one_loop_for_the_whole_training(run, train):
+    _, rewards = train([one_reward, other_reward])
+    assert rewards.seen == {"one_reward": 128, "other_reward": 128}
+    assert rewards.failed == {"one_reward": 0, "other_reward": 0}
+
+
+def test_guarded_rewards_can_be_pickled(run):
+    functions = GuardedRewards(run, [picky_reward, other_reward]).functions
+    function, asynchronous = pickle.loads(pickle.dumps(functions))
+    assert function(completions=chats("1", "2")) == [1.0, None]
+    assert (function.__name__, asynchronous.__name__) == ("picky_reward", "other_reward")
 
 
 @pytest.mark.parametrize(

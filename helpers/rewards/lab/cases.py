@@ -60,12 +60,6 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
                 "stored completions need the columns question, answer and completion; "
                 f"{column!r} is missing."
             )
-    for row, completion in enumerate(table["completion"]):
-        if not isinstance(completion, (str, list, tuple, dict)):
-            raise ValueError(
-                f"stored completions: `completion` in row {row} is {completion!r}, neither a text "
-                "nor chat messages."
-            )
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:

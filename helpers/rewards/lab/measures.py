@@ -131,7 +131,11 @@ class Lab:
         others = [{}]
         if path is None and rows is not None:
             others = rows.head(len(loaded)).to_dict("records")
-        columns = _columns([others[at % len(others)] | case for at, case in enumerate(loaded)])
+        # a question or a kind of the data would change what is right
+        neutral = {"question": "What is asked?", "kind": None} if path is None else {}
+        columns = _columns(
+            [others[at % len(others)] | neutral | case for at, case in enumerate(loaded)]
+        )
         before = len(self.faults)
         table = self.scores([case["completion"] for case in loaded], **columns)
         table = table.set_axis([case["name"] for case in loaded])
@@ -151,12 +155,12 @@ class Lab:
         """What cheating earns on real rows: a row per attack, best first, with the mean scores and
         an `example`.
 
-        rows: data with an `answer`; 16 of them are used, and a few more if a reward judges none of
-        these. length: the bound of a completion in words. `wins` is the share of rows where the
-        attack earns more than its ceiling: an honest wrong answer, or an honest right one where it
-        holds the right answer. `gain`: by how much there, on average; `paid_by`: the reward that
-        gives most of it. Rows where an attack is the right answer do not count. If a reward reads
-        the `trainer_state`, the first, middle and last step count as rows of their own.
+        rows: data with an `answer`; 16 from all over it are used. length: the bound of a completion
+        in words. `wins` is the share of rows where the attack earns more than its ceiling: an
+        honest wrong answer, or an honest right one where it holds the right answer. `gain`: by how
+        much there, on average; `paid_by`: the reward that gives most of it. Rows where an attack is
+        the right answer do not count. If a reward reads the `trainer_state`, the first, middle and
+        last step count as rows of their own.
         """
         answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
         if not len(answered):
@@ -345,7 +349,8 @@ class Lab:
         taken = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
             began = time.perf_counter()
-            Lab([function], [weight]).scores(texts, **columns)
+            # one that took too long is known by its faults
+            Lab([function], [weight], faults=[*self.faults]).scores(texts, **columns)
             taken[name] = 1000 * (time.perf_counter() - began)
         self.results["speed"] = pd.Series(taken, name="ms per 1,000 completions")
         return self.results["speed"]

@@ -67,12 +67,12 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
             f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
             "training."
         )
-    changed = []
-    for function in functions:
-        name = reward_name(function)
-        source = source_hash(function)
-        if report["rewards"][name].get("source", source) != source:
-            changed.append(name)
+    sources = {reward_name(function): source_hash(function) for function in functions}
+    changed = [
+        name
+        for name, entry in report["rewards"].items()
+        if entry.get("source", sources[name]) != sources[name]
+    ]
     if changed:
         return (
             f"NOT WHAT NOTEBOOK 2 TESTED: the source of {', '.join(changed)} has changed since. "
@@ -190,17 +190,11 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     judges = lab.judges()
     right, wrong = table.loc[RIGHT], table.loc[WRONG]
     if wrong["wins"] > 0:
-        in_library = [name for name in lab.names if name in _JUDGE_ANSWERS]
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
-        if judges:
+        for name in filter(_JUDGE_ANSWERS.__contains__, lab.names):
             advice = (
-                f"what {_listed(judges)} gives, another reward or a weight takes away again. "
-                "Look at the weights."
-            )
-        elif in_library:
-            advice = (
-                f"{in_library[0]} gives the rows' own answers {right[in_library[0]]:.2f}. Does the "
-                "column `answer` hold what an answer block should hold?"
+                f"{name} gives {right[name]:.2f} to the right one and {wrong[name]:.2f} to the "
+                "wrong one. Look at its weight, and at the column `answer`."
             )
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
@@ -235,7 +229,9 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
     if flat > _MANY_FLAT:
-        if signal["one_text"] > 0.5:
+        if judged and not _NEVER < passing < _ALWAYS:
+            advice = ""  # see below
+        elif signal["one_text"] > 0.5:
             advice = "In most of them all completions are one text: raise the temperature."
         elif passing > 0.5:
             advice = "Take questions it has not mastered."
@@ -243,15 +239,14 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             advice = (
                 "Take questions it sometimes gets right, a larger group, or a reward with a slope."
             )
-        verdict.stops.append(
-            f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
-        )
+        said = f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
+        verdict.stops.append(said.strip())
     if not judges:
         verdict.stops.append(
             "no reward tells a right answer from a wrong one: the model cannot learn to be right."
         )
         return
-    named = _listed(judges)
+    named = " and ".join(f"`{name}`" for name in judges)
     if not judged:
         verdict.stops.append(f"{named} gave none of these completions a score.")
         return
@@ -276,7 +271,7 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         )
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in judges)
-    if driven < _FEW_DRIVE and flat < 1:
+    if driven < _FEW_DRIVE and flat < 1 and _NEVER < passing < _ALWAYS:
         largest = max(shares, key=shares.get)
         verdict.stops.append(
             f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
@@ -284,7 +279,8 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             "other's."
         )
     for name, statistics in rewards.items():
-        if statistics["zero_spread"] == 1 and len(rewards) > 1 and statistics["constant"] is None:
+        varies = statistics["scored"] and statistics["constant"] is None
+        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
             verdict.notes.append(
                 f"{name} never differs inside a group, so it teaches nothing here."
             )
@@ -296,10 +292,6 @@ def _judge_signal(lab, verdict: Verdict) -> None:
                 )
 
 
-def _listed(judges: list[str]) -> str:
-    return " and ".join(f"`{name}`" for name in judges)
-
-
 def _constant(lab, name: str, given: float) -> str:
     """Return what to say of a reward that gave all of a policy's completions one number."""
     said = f"{name} gave {given:g} to each of the completions that it judged"
@@ -309,6 +301,6 @@ def _constant(lab, name: str, given: float) -> str:
     if given == 0 and lab.results["signal"]["unopened"]:
         return (
             f"{said}. Each closes the reasoning and none opens it: the chat template opens it in "
-            "the prompt. Take one that leaves it to the model, or no reward for the whole format."
+            "the prompt. Take one that leaves it to the model, or leave this reward out."
         )
     return f"{said}, so it teaches nothing here."
