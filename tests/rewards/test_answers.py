@@ -10,7 +10,14 @@ from pathlib import Path
 import pytest
 
 from helpers.rewards.answers import kinds, labels, mathematics, numbers, texts
-from helpers.rewards.answers.kinds import kind_of, quick_verdict, same_answer
+from helpers.rewards.answers.kinds import (
+    compare_answers,
+    kind_of,
+    quick_verdict,
+    same_answer,
+    settle,
+    vote_of,
+)
 from helpers.rewards.correctness import correctness_reward
 from helpers.tags import THINK_ANSWER
 
@@ -46,16 +53,37 @@ def test_undeclared_nothing_is_accepted_that_the_kind_refuses():
     assert [row for row, right in zip(rows, verdicts(rows, None), strict=True) if right] == []
 
 
-# huggingface/Math-Verify, tests/ at 5d148cf: the short pairs that are beyond dispute, without prose
-# around the answer. Some are shown in the table of a notation that neither reads.
-MATH_VERIFY = table("math_verify.jsonl")
+# What a policy tries, and how right answers are written, beside the row's question where one counts.
+UNDECLARED = table("undeclared.jsonl")
 
 
-@pytest.mark.parametrize(("kind", "most_refused"), [("mathematics", 2), (None, 3)])
-def test_the_pairs_of_math_verify(kind, most_refused):
-    judged = list(zip(MATH_VERIFY, verdicts(MATH_VERIFY, kind), strict=True))
-    assert [row for row, right in judged if right and not row["right"]] == []
-    assert len([row for row, right in judged if not right and row["right"]]) <= most_refused
+@pytest.mark.parametrize("right", [True, False])
+def test_an_answer_without_a_kind_gets_its_verdict(right):
+    rows = [{"question": ""} | row for row in UNDECLARED if row["right"] is right]
+    found = settle([compare_answers(row["given"], row["gold"], row["question"]) for row in rows])
+    assert [row for row, is_right in zip(rows, found, strict=True) if is_right is not right] == []
+
+
+# peer_pairs.jsonl: what the tests of thirteen peers call the same answer or not; `source` names the
+# peer. math_verify.jsonl: the pairs of huggingface/Math-Verify, tests/ at 5d148cf, that are short and
+# beyond dispute. Some are shown in the table of a notation that neither reads.
+PEERS = table("peer_pairs.jsonl")
+MATH_VERIFY = [row | {"want": row["right"]} for row in table("math_verify.jsonl")]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "kind", "most_refused"),
+    [
+        ([row for row in PEERS if not row["kind"]], None, 5),
+        ([row for row in PEERS if row["kind"] == "choice"], "choice", 0),
+        (MATH_VERIFY, "mathematics", 2),
+        (MATH_VERIFY, None, 2),
+    ],
+)
+def test_the_pairs_of_peers(pairs, kind, most_refused):
+    judged = list(zip(pairs, verdicts(pairs, kind), strict=True))
+    assert [row for row, right in judged if right and not row["want"]] == []
+    assert len([row for row, right in judged if not right and row["want"]]) <= most_refused
 
 
 @pytest.mark.needs("shared/data/gsm8k")
@@ -131,7 +159,7 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         ("35%", "0.35", "Write 7/20 as a decimal.", None, False),
         ("12/16", "3/4", "Simplify 6/8.", None, False),
         (r"\frac{3}{4}", "3/4", "Simplify 6/8.", None, True),
-        ("20%", "20", "How much is 20% of 100?", None, True),
+        ("20%", "20", "How much is 20% of 100?", None, False),
         ("$1,000", "1000", "She has 1,000 dollars and keeps all.", None, True),
         ("x²+5x+6", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
         ("6 + 5x + x^2", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
@@ -144,24 +172,6 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
 )
 def test_a_verdict_that_needs_no_computing(given, gold, question, kind, verdict):
     assert quick_verdict(given, gold, question, kind) is verdict
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        "13 = 12",
-        "11 = 13 = 12",
-        "x=13=12",
-        r"13 = \boxed{12}",
-        "1 = 12%",
-        "--12",
-        "~12",
-        "5 + 7 = 12",
-    ],
-)
-@pytest.mark.parametrize("kind", ["number", "mathematics"])
-def test_two_sides_are_two_answers(given, kind):
-    assert not same_answer(given, "12", kind=kind)
 
 
 @pytest.mark.parametrize(
@@ -212,6 +222,11 @@ def test_every_kind_has_examples_of_both():
     }
 
 
+def test_a_vote_is_the_same_whatever_was_answered_before():
+    assert vote_of("5") == vote_of("$5.00") != vote_of("5%") == vote_of("0.05") == vote_of("1/20")
+    assert vote_of("Paris") == vote_of("paris.") and vote_of("CO") != vote_of("Co")
+
+
 # --- A kind is said -------------------------------------------------------------------------------
 
 
@@ -221,10 +236,10 @@ def test_every_kind_has_examples_of_both():
         ("3.1", "3.10", None, 1.0),
         ("3.1", "3.10", "text", 0.0),
         ("5000 m", "5 km", None, 0.0),
-        ("6-11", "5-10", "token", 0.0),
-        ("H2O", "H_2O", "formula", 1.0),
+        ("6-11", "5-10", "exact", 0.0),
         ("(f)", "F", "choice", 1.0),
-        (r"\{2, 1\}", r"\{1, 2\}", "set", 1.0),
+        ("3, 2, 1", "1, 2, 3", "set", 1.0),
+        ("3, 2, 1", "1, 2, 3", "mathematics", 0.0),
         ("Paris", "Paris", "number", 1.0),
         *[("London", "Paris", kind, 0.0) for kind in kinds.KINDS],
         *[("", "Paris", kind, 0.0) for kind in kinds.KINDS],
@@ -294,7 +309,7 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
     [
         ({"answer": "5 km"}, "text", "number"),
         ({"answer": "5 km", "kind": "easy"}, "text", None),
-        ({"answer": "H2O", "kind": "formula"}, "exact", None),
+        ({"answer": "H2O", "kind": "exact"}, "exact", None),
         ({"answer": "January 5"}, "text", None),
         ({"answer": "15:30"}, "text", "exact"),
         ({"answer": "(B)"}, "text", "choice"),

@@ -52,7 +52,7 @@ _CURRENCIES = {
 CURRENCY_SIGNS = "$€£¥₹"
 # A kanji, kana or hangul unit: none of the marks that multiply, divide or doubt.
 _COUNTER = (
-    "(?:(?![十百千万萬億亿兆京半倍割折成以上下左右余多约約或不非之만억조천백십반])"
+    "(?:(?![零十百千万萬億亿兆京半倍割折成以上下左右余多约約或不非之만억조천백십반])"
     "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]){1,6}"
 )
 _NUMBER = re.compile(
@@ -126,8 +126,10 @@ _UNIT_WORD = (
     "|children)"
 )
 _COUNTED = (
-    "(?!(?:halves|quarters|dozens|pairs|couples|scores|tens|roots|percents|times|does|always"
-    r"|perhaps|logs|hundreds|lakhs|[a-z]*(?:th|third|illion|illiard)s)\b)[a-z]{2,}[^aisu\W]s"
+    "(?!(?:halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
+    "|always|perhaps|logs|hundreds|lakhs|googols|grosses|factorials|doubles|triples|ones|twos"
+    r"|threes|fours|fives|sixes|sevens|eights|nines|tens|[a-z]*(?:th|third|illion|illiard)s)\b)"
+    r"[a-z]{2,}[^aisu\W]s"
 )
 _ONE_UNIT = (
     rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"

@@ -12,7 +12,6 @@ import gc
 import json
 import math
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -24,10 +23,10 @@ from contextlib import suppress
 from functools import lru_cache
 
 # Seconds of processor time. An honest judgement takes 5 to 50 ms, and some 300. What one takes
-# beyond the first comes out of a batch's budget, of which it gets half; the rest is not judged once
-# that is spent.
+# beyond the first 20 ms comes out of its batch's budget, and it gets most of what is left of that;
+# once it is spent, the rest is not judged.
 _FREE_SECONDS = 0.02
-_BATCH_SECONDS = 1.0
+_BATCH_SECONDS = 0.8
 _ROW_SECONDS = 0.01  # more for each row
 _LEAST_SECONDS = 0.1
 _GRACE = 0.2  # seconds more, then the kernel ends the worker, also inside one long operation
@@ -35,7 +34,6 @@ _GRACE = 0.2  # seconds more, then the kernel ends the worker, also inside one l
 # because a machine may be busy with something else.
 _GIVEN_UP_AFTER = 20.0
 _START_SECONDS = 180.0
-_HEAVY = re.compile(r"\d{5}|\^[^+=,]*\^|\^\s*\{?\d\d\d|!|\\(?:sum|prod|int|binom|sqrt\[|lim)")
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
 _MOST_WORKERS = min(8, os.cpu_count() or 1)
 _MEMORY = 4 << 30  # bytes of address space
@@ -64,8 +62,8 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     >>> scores_in_time("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """
-    # What may take long comes last, so that it costs no honest answer its verdict.
-    distinct = sorted(dict.fromkeys(rows), key=lambda row: bool(_HEAVY.search(row[1])))
+    # The shortest answers come first: what takes long costs no plain answer its verdict.
+    distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
     workers = _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
     count = max(1, min(len(workers), len(distinct) // _ROWS_A_WORKER))
     scores = {}
@@ -95,33 +93,34 @@ class Worker:
         scores = dict.fromkeys(rows)
         left = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
         with self.lock:
+            if self.process is None or self.process.poll() is not None:
+                self.start()
+            if not self.ready and not self.next_line(_START_SECONDS):
+                raise LookupError(
+                    "a process that judges answers did not start; `python "
+                    f"helpers/rewards/answers/workers.py {self.kind}` says why."
+                )
+            self.ready = True
             for row in rows:
-                if left <= 0:
-                    break
-                if self.process is None or self.process.poll() is not None:
-                    self.start()
-                if not self.ready and not self.next_line(_START_SECONDS):
-                    raise LookupError(
-                        "a process that judges answers did not start; `python "
-                        f"helpers/rewards/answers/workers.py {self.kind}` says why."
-                    )
-                self.ready = True
-                seconds = max(_LEAST_SECONDS, left / 2)
+                seconds = max(_LEAST_SECONDS, 0.7 * left)
                 with suppress(OSError):  # it has just ended, and answers nothing
                     self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                     self.process.stdin.flush()
                 line = self.next_line(_GIVEN_UP_AFTER)
-                if line:
-                    scores[row], used = json.loads(line)
-                    left -= max(0.0, used - _FREE_SECONDS)
-                else:  # the judgement has cost the worker its process
+                if not line:  # the judgement has cost the worker its process
                     self.start()
+                    break
+                scores[row], used = json.loads(line)
+                left -= max(0.0, used - _FREE_SECONDS)
+                if left <= 0:
                     break
         return scores
 
     def start(self) -> None:
         """Start the process, in the place of one that there may be; it says when it is ready."""
-        self.stop()
+        if self.process is not None:
+            self.process.kill()
+            self.process.communicate()
         self.process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.kind],
             stdin=subprocess.PIPE,
@@ -140,13 +139,6 @@ class Worker:
             return self.process.stdout.readline()
         finally:
             deadline.cancel()
-
-    def stop(self) -> None:
-        """Kill the process, if there is one."""
-        if self.process is not None:
-            self.process.kill()
-            self.process.communicate()
-        self.process = None
 
 
 _workers: dict[str, list[Worker]] = {}  # by kind
@@ -229,33 +221,24 @@ def refuse(event: str, arguments: tuple) -> None:
 def judge_equal(gold: str, given: str) -> float:
     """Return 1.0 where math-verify finds the two equal, and a second look at equations agrees."""
     from math_verify import verify
+    from sympy import N, preorder_traversal
 
     wanted = parse_latex(gold)
     said = parse_latex(given)
-    # math-verify rounds to places behind the point; six digits, and fifteen where nothing is
-    # rounded, need more of them where the numbers are small.
-    leading_zeros = max((zeros_of(one) for one in [*wanted, *said]), default=0)
+    # math-verify rounds to places behind the point: six digits, and fifteen where nothing is
+    # rounded, need more of them where a number is small.
+    parts = [part for one in [*wanted, *said] for part in preorder_traversal(one)]
+    sizes = [abs(complex(N(part, 3))) for part in parts if getattr(part, "is_number", False)]
+    zeros = max((-math.floor(math.log10(size)) for size in sizes if 0 < size < 1), default=0)
     found = verify(
         list(wanted),
         list(said),
-        float_rounding=6 + leading_zeros,
-        numeric_precision=15 + leading_zeros,
+        float_rounding=6 + zeros,
+        numeric_precision=15 + zeros,
         allow_set_relation_comp=True,
         timeout_seconds=None,
     )
     return float(found and all(map(same_equation, wanted, said)))
-
-
-def zeros_of(expression) -> int:
-    """Return how many zeros behind the point the smallest number in an expression begins with."""
-    from sympy import N, preorder_traversal
-
-    zeros = 0
-    for part in preorder_traversal(expression):
-        if getattr(part, "is_number", False) and part.is_number:
-            size = abs(complex(N(part, 3)))
-            zeros = max(zeros, -math.floor(math.log10(size)) if 0 < size < 1 else 0)
-    return zeros
 
 
 def same_equation(gold, given) -> bool:
