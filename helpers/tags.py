@@ -176,11 +176,11 @@ def completion_text(completion: object) -> str:
     return text
 
 
-def visible(text: str) -> str:
+def escaped(text: str) -> str:
     """Return a text as a terminal may show it: escapes in place of control characters and of what
     nobody sees; line breaks and tabs stay.
 
-    >>> print(visible("red\x1b[31m, a mark\u200b"))
+    >>> print(escaped("red\x1b[31m, a mark\u200b"))
     red\\x1b[31m, a mark\\u200b
     """
     return "".join(
@@ -189,6 +189,15 @@ def visible(text: str) -> str:
         else one.encode("unicode_escape").decode()
         for one in text
     )
+
+
+def on_one_line(text: str) -> str:
+    r"""Return `escaped` text with its line breaks and tabs written out, too.
+
+    >>> print(on_one_line("red: \x1b[31m, next\n"))
+    red: \x1b[31m, next\n
+    """
+    return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
 def transcript(said: list[dict]) -> str:
@@ -223,5 +232,5 @@ def transcript(said: list[dict]) -> str:
                 shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             spoken.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
     return "\n".join(
-        f"{who}{line}" for who, text in spoken for line in visible(str(text)).split("\n")
+        f"{who}{line}" for who, text in spoken for line in escaped(str(text)).split("\n")
     )

@@ -24,7 +24,7 @@ import pandas as pd
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.protocol import Environment, call_tool
 from helpers.rewards.lab.verdicts import Verdict
-from helpers.tags import visible
+from helpers.tags import escaped
 
 _ROWS = 32
 _FEW_ROWS = 8  # where many variants are played
@@ -406,7 +406,7 @@ class Laboratory:
                 "the oracle wins",
                 earned.get(ORACLE, 0.0) >= _WINS,
                 f"the oracle earns {earned.get(ORACLE, 0.0):.2f}, not 1: nobody can learn to win. "
-                f"It was told last: {visible(f'{told!s:.200}')}",
+                f"It was told last: {escaped(f'{told!s:.200}')}",
             ),
             (
                 "other rows give other episodes",

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.rewards.shaping import defining_function, is_own, reward_name
-from helpers.tags import completion_text
+from helpers.tags import completion_text, on_one_line
 
 _SHOWN = 200  # characters of a completion in a message
 # A user's reward may take so long for a completion on average, or for a whole call: a model that
@@ -104,16 +104,6 @@ def is_async(reward: Callable) -> bool:
     return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(reward.__call__)
 
 
-def visible(text: str) -> str:
-    r"""Return the text on one line, with what a terminal would obey written out: control
-    characters, line breaks, marks of direction, lone surrogates.
-
-    >>> print(visible("red: \x1b[31m, next\n"))
-    red: \x1b[31m, next\n
-    """
-    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
-
-
 def _called(
     reward: Callable, completions: list, columns: dict
 ) -> list[tuple[float | None, str, str]]:
@@ -143,7 +133,7 @@ def _called(
         advice = LATE
     except (Exception, asyncio.CancelledError) as error:
         # what an error says may be a completion's, and is printed
-        said = visible(str(error)[:_SHOWN])
+        said = on_one_line(str(error)[:_SHOWN])
         what = f"raised {type(error).__name__}{_place(error, reward)}: {said}"
         advice = _advice_on(error, columns) if is_own(reward) else ""
     return [(None, what, advice)] * rows
