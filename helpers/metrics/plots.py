@@ -355,7 +355,7 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
     axes.set_xticks(list(before), list(before))
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.legend(fontsize=9)
+    axes.figure.legend(loc="outside upper right", ncols=2, fontsize=9)
     return axes.figure
 
 
