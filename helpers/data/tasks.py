@@ -35,7 +35,7 @@ from helpers.templates import template_options
 MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
 _MISSING = {"nan", "none", "n/a", "-"}  # what tables write for a missing value
-_ANY_TEXT = {"text", "exact", "token", "formula"}  # kinds, by name, of which these are answers
+_ANY_TEXT = {"text", "exact"}  # kinds, by name, of which these are answers
 
 
 @dataclass(frozen=True)
