@@ -1,5 +1,5 @@
-"""How fast correctness_reward judges, beside TRL's accuracy_reward in the same run: `python -m
-benchmarks.rewards --rows FILE`.
+"""How fast correctness_reward judges, beside TRL's accuracy_reward in the same run, and what a batch
+of hostile completions costs: `python -m benchmarks.rewards --rows FILE`.
 
 Both read the same completions, reasoning included, with the answer in a box inside the answer
 block. Ours runs on one core except where it says workers. Every verdict is compared; what differs
@@ -20,7 +20,12 @@ from trl.rewards import accuracy_reward
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.answers import numbers, workers
-from helpers.rewards.correctness import correctness_reward
+from helpers.rewards.correctness import (
+    correctness_reward,
+    exact_match_reward,
+    fuzzy_match_reward,
+    numeric_reward,
+)
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8
@@ -93,6 +98,39 @@ def with_hostile(completions: list[str]) -> list[str]:
     for position, bomb in enumerate(bombs):
         hostile[position * 100] = f"<think>so</think><answer>{bomb}</answer>"
     return hostile
+
+
+# The nth of 64 hostile answers, each kind beside an expression in x.
+HOSTILE = {
+    "towers of powers": lambda n: f"{n}^{{9^{{9^9}}}}",
+    "high powers": lambda n: f"(x+{n})^{{99}}",
+    "forty factors": lambda n: "".join(f"(x+{n + at})" for at in range(40)),
+    "nested radicals": lambda n: r"\sqrt{x+" * 24 + str(n) + "}" * 24,
+    "nested logarithms": lambda n: r"\log(" * 20 + f"{n}x" + ")" * 20,
+    "cube roots": lambda n: "+".join(rf"\sqrt[3]{{x+{n + at}}}" for at in range(15)),
+    "a hundred slashes": lambda n: "x" + "/x" * 99 + f"/{n}",
+    "dots that NFKC triples": lambda n: "…" * 2700 + str(n),
+    "ligatures that NFKC makes eighteen": lambda n: "ﷺ" * 990 + str(n),
+    "exclamations": lambda n: "a!" * 490 + str(n),
+    "eight blocks": lambda n: "</answer><answer>".join(f"(A){n}" + "." * at for at in range(8)),
+}
+REWARDS = [correctness_reward, exact_match_reward, numeric_reward, fuzzy_match_reward]
+
+
+def hostile_batches() -> list[str]:
+    """A row of a table for each kind of hostile answer: the seconds of each reward on 64."""
+    rows = []
+    for name, nth in HOSTILE.items():
+        texts = [f"<think>so</think><answer>{nth(n)}</answer>" for n in range(11, 75)]
+        seconds = []
+        for reward in REWARDS:
+            golds = ["42" if reward is numeric_reward else "x^2+1"] * len(texts)
+            correctness_reward(["<answer>x+1</answer>"], answer=["1+x"])  # the worker is up
+            began = time.perf_counter()
+            reward(texts, answer=golds)
+            seconds.append(f"{time.perf_counter() - began:.2f}")
+        rows.append(f"| {name} | {' | '.join(seconds)} |")
+    return rows
 
 
 def rate(judge, completions: list, golds: list) -> tuple[float, list]:
@@ -186,8 +224,10 @@ def main() -> None:
 """ + "\n".join(table)
     text += (
         f"\n\nA batch of {BATCH:,} symbolic answers, ten hostile ones among them: "
-        f"{hostile:.1f} s.\n"
+        f"{hostile:.1f} s.\n\nSeconds for 64 hostile answers:\n\n"
+        "| | correctness | exact_match | numeric | fuzzy_match |\n|---|---|---|---|---|\n"
     )
+    text += "\n".join(hostile_batches()) + "\n"
     RESULTS.write_text(text, encoding="utf-8")
     print(text)
 

@@ -34,7 +34,7 @@ MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
 _LONG = 30  # words of an answer, about which a note is made
 _MISSING = {"nan", "none", "n/a", "-"}  # what tables write for a missing value
-_ANY_TEXT = {"text", "exact", "token", "formula"}  # kinds, by name, of which these are answers
+_ANY_TEXT = {"text", "exact"}  # kinds, by name, of which these are answers
 
 # what to do about too many rows dropped for a reason, by a part of the reason
 ADVICE = {

@@ -100,7 +100,7 @@ def test_code_is_not_run(tmp_path, code):
 # The last takes a third of a second in a worker that has just started.
 FIRST = [
     (r"F_n = \sum_{k=0}^{n-1} F_k F_{n-k-1}", r"F_n = \sum_{k=0}^{n-1} F_{n-k-1} F_k"),
-    ("-2 \\le x \\le 7", "[-2,7]"),
+    (r"-2 \le x \le 7", "[-2,7]"),
     (
         r"(\frac{1}{2}+\frac{31\sqrt{5}}{216}, \frac{1}{2}-\frac{31\sqrt{5}}{216})",
         r"(\frac{108 + 31\sqrt{5}}{216}, \frac{108 - 31\sqrt{5}}{216})",
@@ -109,9 +109,8 @@ FIRST = [
 
 
 @pytest.mark.parametrize("pair", FIRST, ids=range(len(FIRST)))
-def test_the_first_verdict_of_a_worker_is_right(pair):
-    for pid in alive():
-        psutil.Process(pid).kill()
+def test_the_first_verdict_of_a_worker_is_right(pair, monkeypatch):
+    monkeypatch.setitem(workers._workers, "equal", [workers.Worker("equal")])
     assert workers.are_equal([pair]) == [True]
 
 
