@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import judged_answer
-from helpers.rewards.style import lengths_of
+from helpers.rewards.shaping import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 STEP = re.compile(
@@ -60,6 +60,32 @@ def soft_format_reward(completions, tags: TagFormat = THINK_ANSWER, **columns):
         fours = [tuple(names[at : at + 4]) for at in range(len(names))]
         scores.append(float(tags.tags in fours))
     return scores
+
+
+def target_length_reward(
+    completions: list,
+    target: int,
+    tolerance: float = 0.5,
+    unit: str = "words",
+    completion_ids: list | None = None,
+    **columns,
+) -> list[float]:
+    """1.0 at `target`, falling in a straight line to 0.0 at `tolerance` times the target above or
+    below it.
+
+    unit: "characters", "words" (runs of non-space) or "tokens", which needs the `completion_ids`
+    that TRL passes. ValueError for another unit, a target below 1 or a tolerance that is not
+    positive.
+
+    >>> target_length_reward(["one two three four", "one two three", ""], target=4)
+    [1.0, 0.5, 0.0]
+    """
+    if not (target >= 1 and tolerance > 0):
+        raise ValueError(f"target={target} must be 1 or more, and tolerance={tolerance} above 0.")
+    lengths = lengths_of(completions, unit, completion_ids)
+    return [
+        max(0.0, round(1 - abs(length - target) / (tolerance * target), 6)) for length in lengths
+    ]
 
 
 def min_length_reward(completions, minimum: int, unit="words", completion_ids=None, **columns):
@@ -138,3 +164,27 @@ def code_format_reward(completions, **columns):
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             scores.append(0.5)
     return scores
+
+
+def lengths_of(completions: list, unit: str, completion_ids: list | None = None) -> list[int]:
+    """Return the length of each completion in "characters", "words" or "tokens"; ValueError for
+    another unit, and for tokens without the ids that TRL passes.
+
+    A character that nobody sees is none, and separates words as a space does.
+
+    >>> lengths_of(["one two", ""], "words")
+    [2, 0]
+    """
+    if unit == "tokens":
+        if completion_ids is None:
+            raise ValueError(
+                "unit='tokens' counts the completion_ids that TRL passes while training; there "
+                "are none here. Use unit='words' or 'characters', or pass completion_ids."
+            )
+        return [len(ids) for ids in completion_ids]
+    if unit not in ("characters", "words"):
+        raise ValueError(f"unit={unit!r} is not known. Known: characters, words, tokens.")
+    texts = map(completion_text, completions)
+    if unit == "characters":
+        return [len(visible(text)) for text in texts]
+    return [len(visible(text, " ").split()) for text in texts]

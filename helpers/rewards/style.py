@@ -1,7 +1,7 @@
-"""Rewards for how a completion is written and how long it is.
+"""Rewards for how a completion is written.
 
-All of them are cheap to please: give them small weights. TRL's get_soft_overlong_punishment and
-get_cosine_scaled_reward are two more for the length.
+All of them are cheap to please: give them small weights. For its length there are
+examples/more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
 """
 
 import time
@@ -107,53 +107,3 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
         ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
         scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)
     return scores
-
-
-def target_length_reward(
-    completions: list,
-    target: int,
-    tolerance: float = 0.5,
-    unit: str = "words",
-    completion_ids: list | None = None,
-    **columns,
-) -> list[float]:
-    """1.0 at `target`, falling in a straight line to 0.0 at `tolerance` times the target above or
-    below it.
-
-    unit: "characters", "words" (runs of non-space) or "tokens", which needs the `completion_ids`
-    that TRL passes. ValueError for another unit, a target below 1 or a tolerance that is not
-    positive.
-
-    >>> target_length_reward(["one two three four", "one two three", ""], target=4)
-    [1.0, 0.5, 0.0]
-    """
-    if not (target >= 1 and tolerance > 0):
-        raise ValueError(f"target={target} must be 1 or more, and tolerance={tolerance} above 0.")
-    lengths = lengths_of(completions, unit, completion_ids)
-    return [
-        max(0.0, round(1 - abs(length - target) / (tolerance * target), 6)) for length in lengths
-    ]
-
-
-def lengths_of(completions: list, unit: str, completion_ids: list | None = None) -> list[int]:
-    """Return the length of each completion in "characters", "words" or "tokens"; ValueError for
-    another unit, and for tokens without the ids that TRL passes.
-
-    A character that nobody sees is none, and separates words as a space does.
-
-    >>> lengths_of(["one two", ""], "words")
-    [2, 0]
-    """
-    if unit == "tokens":
-        if completion_ids is None:
-            raise ValueError(
-                "unit='tokens' counts the completion_ids that TRL passes while training; there "
-                "are none here. Use unit='words' or 'characters', or pass completion_ids."
-            )
-        return [len(ids) for ids in completion_ids]
-    if unit not in ("characters", "words"):
-        raise ValueError(f"unit={unit!r} is not known. Known: characters, words, tokens.")
-    texts = map(completion_text, completions)
-    if unit == "characters":
-        return [len(visible(text)) for text in texts]
-    return [len(visible(text, " ").split()) for text in texts]

@@ -11,6 +11,7 @@ from examples.more_rewards import (
     min_length_reward,
     proximity_reward,
     reasoning_steps_reward,
+    target_length_reward,
 )
 from helpers import PROJECT
 from helpers.data.tasks import load_task
@@ -25,7 +26,6 @@ from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
-from helpers.rewards.style import target_length_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 MATH = "correctness, substantial_format*0.5, incremental_format*0.5"

@@ -15,6 +15,7 @@ from told import HOSTILE_ANSWERS
 from trl import rewards as trl_rewards
 from trl.trainer.utils import get_callable_name
 
+from examples.more_rewards import target_length_reward
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards import LIBRARY
@@ -31,7 +32,7 @@ from helpers.rewards.structure import (
     json_format_reward,
     substantial_format_reward,
 )
-from helpers.rewards.style import forbidden_patterns_reward, repetition_reward, target_length_reward
+from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
 CUSTOM = TagFormat("reasoning", "final")
