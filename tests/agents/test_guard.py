@@ -112,7 +112,7 @@ def test_a_call_that_is_refused_is_no_fault_and_wrong_arguments_do_not_reach_the
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("division by zero"), SystemExit(0), KeyboardInterrupt()]
+    "error", [ZeroDivisionError("\x1b[31m\nstep 9"), SystemExit(0), KeyboardInterrupt()]
 )
 def test_a_tool_that_raises_costs_one_call_and_is_logged(error, run, capsys):
     environment, guard = begun(sick.raising(error), run=run)
@@ -125,6 +125,7 @@ def test_a_tool_that_raises_costs_one_call_and_is_logged(error, run, capsys):
     assert logged["what"].startswith(f"raised {type(error).__name__}") and logged["episode"] == 1
     (told,) = capsys.readouterr().out.splitlines()  # the first of its kind, and where the rest is
     assert told.startswith("Doing.say(word='a') raised") and "environment_faults.jsonl" in told
+    assert told.isprintable(), "what a tool says reaches a terminal"
     assert environment.get_reward() == 0.0  # the episode goes on
     assert environment.reset(seed=2) == "Say 2." and not guard.counts["dead"]
 
