@@ -36,7 +36,7 @@ from helpers.agents.protocol import (
     tools_of,
 )
 from helpers.rewards.shaping import printable
-from helpers.tags import escaped
+from helpers.tags import on_one_line
 
 _LEAST = {"seconds": 0.01, "turns": 1, "result_characters": 100}
 _SHOWN = 200  # characters of arguments and messages in a fault
@@ -277,7 +277,7 @@ class _Play:
         why = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
         what = f"did not return within {guard.seconds:g} seconds" if is_late else f"raised {why}"
         listed = ", ".join(f"{name}={short_repr(value)}" for name, value in arguments.items())
-        fault = escaped(f"{guard.__name__}.{call}({listed:.{_SHOWN}}) {what.rstrip('.')}.")
+        fault = on_one_line(f"{guard.__name__}.{call}({listed:.{_SHOWN}}) {what.rstrip('.')}.")
         guard.counts["faults"] += 1
         if call not in guard.faults:
             print(fault)

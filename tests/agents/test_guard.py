@@ -115,7 +115,7 @@ def test_a_call_that_is_refused_is_no_fault_and_wrong_arguments_do_not_reach_the
 
 
 @pytest.mark.parametrize(
-    "error", [ZeroDivisionError("by zero\x1b[2J\r"), SystemExit(0), KeyboardInterrupt()]
+    "error", [ZeroDivisionError("\x1b[31m\nstep 9"), SystemExit(0), KeyboardInterrupt()]
 )
 def test_a_tool_that_raises_costs_one_call_and_is_told_once(error, capsys):
     environment, guard = begun(sick.raising(error))
@@ -123,6 +123,7 @@ def test_a_tool_that_raises_costs_one_call_and_is_told_once(error, capsys):
         assert refusal(environment.say, word="a").startswith(f"say failed: {type(error).__name__}")
     (told,) = capsys.readouterr().out.splitlines()  # the control characters of the error as escapes
     assert told == guard.faults["say"] and guard.counts["faults"] == 2
+    assert told.isprintable(), "what a tool says reaches a terminal"
     assert told.startswith(f"Doing.say(word='a') raised {type(error).__name__}")
     assert environment.get_reward() == 0.0  # the episode goes on
     assert environment.reset(seed=2) == "Say 2." and not guard.counts["dead"]

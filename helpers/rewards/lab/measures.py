@@ -296,8 +296,7 @@ class Lab:
         passed = right.astype(float).where(spoken | (not judges))
         rates = passed.groupby(group_of).mean()
         dead = [group for group, is_dead in zip(completions, flat["total"], strict=True) if is_dead]
-        closed = [self.tags.tags[1] in text for text in texts]
-        opened = [self.tags.tags[0] in text for text in texts]
+        opening, closing, *_ = self.tags.tags
         self.results["completions"] = texts, columns
         self.results["signal"] = {
             "groups": len(completions),
@@ -310,7 +309,7 @@ class Lab:
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in rates],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
-            "unopened": all(closed) and not any(opened),
+            "unopened": all(closing in text and opening not in text for text in texts),
             "one_text": float(np.mean([len(set(group)) == 1 for group in dead])) if dead else None,
         }
         return self.results["signal"]
