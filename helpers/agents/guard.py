@@ -239,7 +239,7 @@ class _Play:
         )
 
     def reward(self) -> float | None:
-        """Return what the environment gives; for an episode that died, what `die` was told."""
+        """Return what the environment gives, or what an episode earns that died."""
 
         def finite_reward() -> float:
             reward = float(self.inner.get_reward())

@@ -357,7 +357,7 @@ class Laboratory:
         """Return what must hold of any environment: (name, whether it holds, a sentence if not)."""
         earned = self.played["reward"]
         best = self.episodes.get(ORACLE, [])
-        full = max(1.0, earned.get(ORACLE, 1.0))  # 100 where rewards are percent
+        full = max(1.0, earned.get(ORACLE, 1.0))  # more only where rewards are beyond unit scale
         nothing = earned[NOTHING]
         trying = max(earned[AT_ONCE], earned[RANDOM])
         honest = max(nothing, trying, earned[NONSENSE])

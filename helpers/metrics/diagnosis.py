@@ -113,7 +113,8 @@ def _no_gradient(signals: Signals) -> Finding | None:
         return None
     # without the share of dead groups, the spread of the batch is the only hint
     differ = dead.mean() < NEARLY_ALL if dead is not None else std is not None and std.mean() > 0
-    if not differ or signals.unweighted:
+    # without a KL, a reward that rises says that the norm was not measured
+    if not differ or signals.unweighted or (kl is None and signals.better):
         return None
     groups = "reward_std is above 0" if dead is None else f"{1 - dead.mean():.0%} of groups differ"
     return Finding(

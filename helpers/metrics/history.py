@@ -30,8 +30,9 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
     known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
     names = {}
     for column in history:
-        # a progress table spaces its slashes; trackers put `train/` before a name
-        name = re.sub(r"\s*/\s*", "/", str(column)).strip().removeprefix("train/")
+        # a progress table spaces its slashes; trackers put `train/` or `RUN - train/` before a name
+        name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
+        name = name.strip().removeprefix("train/")
         name = known.get(name.lower(), name)
         if name.startswith("rewards/") and not name.endswith(("/mean", "/std")):
             name += "/mean"

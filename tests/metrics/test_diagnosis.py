@@ -511,8 +511,14 @@ VERL = {
 
 @pytest.mark.parametrize(
     "names",
-    [EARLY, TABLE, VERL, {name: f"train/{name}" for name in history()}],
-    ids=["early TRL", "a progress table", "verl", "a tracker"],
+    [
+        EARLY,
+        TABLE,
+        VERL,
+        {name: f"train/{name}" for name in history()},
+        {name: f"run-7 - train/{name}" for name in history()},
+    ],
+    ids=["early TRL", "a progress table", "verl", "a tracker", "a tracker's export"],
 )
 def test_a_log_under_other_names_is_judged_as_under_trls(names):
     rows = history(**EVERYTHING_WRONG)
@@ -577,6 +583,7 @@ def test_each_cause_has_its_own_advice(cause):
 def test_a_gradient_of_0_with_another_reason_is_no_frozen_adapter(columns):
     rows = history(**FLAT | {"grad_norm": 0.0, "kl": 0.0} | columns)
     assert found(rows, "no_gradient") is None
+    assert found(history(grad_norm=0.0, kl=None), "no_gradient") is None, "the reward rises"
     frozen = history(**FLAT | {"grad_norm": 0.0, "kl": 0.0})
     assert found(frozen[:5], "no_gradient").severity == "critical", "at once"
 
