@@ -91,10 +91,6 @@ def own_rewards(
     and where the command was typed.
     """
     copy_files(run, rewards, parameter)
-    for file in _files(rewards):
-        copy = f"{parameter}/{file.name}"
-        if file.is_absolute() and not file.exists() and (run.folder / copy).exists():
-            print(f"note: {file} is gone; its copy is used, {run.show(copy)}")
     return read_rewards(copies_of(rewards, run, parameter), tags, parameter)
 
 
