@@ -26,6 +26,8 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
 
     >>> list(in_trl_names(pd.DataFrame(columns=["Step", "Training Loss", "rewards / right"])))
     ['step', 'loss', 'rewards/right/mean']
+    >>> list(in_trl_names(pd.DataFrame(columns=["critic/score/mean", "reward"])))
+    ['critic/score/mean', 'reward']
     """
     known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
     names = {}

@@ -539,7 +539,7 @@ DEAD = {"zero": 1.0, "reward_std": 0.0, "grad_norm": 0.0, "kl": 0.0, FORM: 0.0, 
 # A cause, the rule that sees it, and words of the advice for it, which no other cause gets.
 ADVICE = {
     "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
-    "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: 0.0}, "zero_spread", "partial credit"),
+    "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "partial credit"),
     "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
     "solved or unsolvable": (DEAD, "zero_spread", "answered sometimes"),
     "cut off": (DEAD | {"clipped": 1.0}, "zero_spread", "that are cut off"),
@@ -570,6 +570,11 @@ def test_each_cause_has_its_own_advice(cause):
     for other, (columns, _, _) in ADVICE.items():
         advice = [finding.advice for finding in diagnose(history(**columns))]
         assert other == cause or not any(says in one for one in advice), other
+
+
+def test_where_no_answer_is_right_nothing_is_earned_whatever_the_form_pays():
+    rows = history(**DEAD | {"reward": 0.2, RIGHT: 0.0})
+    assert "partial credit" in found(rows, "zero_spread").advice
 
 
 @pytest.mark.parametrize(
