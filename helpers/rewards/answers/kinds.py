@@ -66,9 +66,12 @@ def settle(verdicts: list[Verdict]) -> list[bool]:
     """Return whether each answer is right, those that math-verify has to judge in one batch."""
     open_ones = [verdict for verdict in verdicts if verdict.right is None]
     pairs = [pair for verdict in open_ones for pair in (verdict.pair, *verdict.unless)]
-    equal = dict(zip(pairs, workers.are_equal(pairs), strict=True))
+    equal = dict(zip(pairs, workers.scores_in_time("equal", pairs), strict=True))
     return [
-        equal[pair] and not any(equal[other] for other in unless) if right is None else right
+        # what could not be judged in time is no proof that the question was not handed back
+        equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
+        if right is None
+        else right
         for right, pair, unless in verdicts
     ]
 

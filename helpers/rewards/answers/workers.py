@@ -61,6 +61,8 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     >>> scores_in_time("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """
+    if not rows:
+        return []
     # The shortest answers come first: what takes long costs no plain answer its verdict.
     distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
     workers = _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
