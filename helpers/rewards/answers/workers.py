@@ -24,8 +24,8 @@ from functools import lru_cache
 
 # Seconds of processor time. An honest judgement takes 5 to 50 ms, and some take 300. A batch has a
 # budget; once it is spent, the rest is not judged.
-_BATCH_SECONDS = 0.9
-_ROW_SECONDS = 0.025  # more for each row
+_BATCH_SECONDS = 0.7
+_ROW_SECONDS = 0.02  # more for each row
 _LEAST_SECONDS = 0.1  # for one judgement
 _MOST_SECONDS = 0.8
 _GRACE = 0.2  # seconds more, then the kernel ends the worker, also inside one long operation
@@ -103,7 +103,7 @@ class Worker:
                 )
             self.ready = True
             for row in rows:
-                seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, 0.7 * left))
+                seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, 0.8 * left))
                 with suppress(OSError):  # it has just ended, and answers nothing
                     self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                     self.process.stdin.flush()
