@@ -112,9 +112,9 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     question; "" if none has an answer.
 
     Answers are one vote where they are equal as numbers or as text (`42` and `42.0`; mathematics is
-    not worked out). What has no answer block, or blocks that disagree, does not vote. Of several
-    with the most votes, the one that reached that number first wins. Self-consistency: Wang et al.,
-    arXiv 2203.11171.
+    not worked out; `5%` is 0.05 and not 5, whatever came before). What has no answer block, or
+    blocks that disagree, does not vote. Of several with the most votes, the one that reached that
+    number first wins. Self-consistency: Wang et al., arXiv 2203.11171.
 
     >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
     '<answer>42</answer>'

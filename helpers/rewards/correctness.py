@@ -216,11 +216,13 @@ def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | N
     block, or where blocks disagree.
     """
     blocks = tags.answer_blocks(completion_text(completion))
+    if not blocks or len(blocks) > _MOST_BLOCKS:
+        return None
     distinct = list(dict.fromkeys(blocks))
-    if len(distinct) > 1 and (len(blocks) > _MOST_BLOCKS or len("".join(blocks)) > LONGEST):
+    if len(distinct) > 1 and sum(map(len, distinct)) > LONGEST:
         return None
     agree = all(quick_verdict(one, other) for one, other in combinations(distinct, 2))
-    return blocks[-1] if blocks and agree else None
+    return blocks[-1] if agree else None
 
 
 def _scored(

@@ -25,7 +25,7 @@ _OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
 _CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
 _LEAD = re.compile(
     r"\*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?"
-    r"answer\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)|(?:####|≈|\\approx\b|=)\s*(?=[^\s=])",
+    r"(?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)|(?:####|≈|\\approx\b|=)\s*(?=[^\s=])",
     re.IGNORECASE,
 )
 # A question that asks for solutions, whose order is free.
@@ -66,9 +66,12 @@ def settle(verdicts: list[Verdict]) -> list[bool]:
     """Return whether each answer is right, those that math-verify has to judge in one batch."""
     open_ones = [verdict for verdict in verdicts if verdict.right is None]
     pairs = [pair for verdict in open_ones for pair in (verdict.pair, *verdict.unless)]
-    equal = dict(zip(pairs, workers.are_equal(pairs), strict=True))
+    equal = dict(zip(pairs, workers.scores_in_time("equal", pairs), strict=True))
     return [
-        equal[pair] and not any(equal[other] for other in unless) if right is None else right
+        # what could not be judged in time is no proof that the question was not handed back
+        equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
+        if right is None
+        else right
         for right, pair, unless in verdicts
     ]
 
@@ -105,9 +108,9 @@ def vote_of(given: str) -> str:
     ('42', '1/20', 'paris')
     """
     number = parse_number(given)
-    words = texts.words_of(given)
     if number is not None:
         return str(number.value)
+    words = texts.words_of(given)
     return words if texts.case_counts(words) else words.casefold()
 
 
@@ -118,8 +121,10 @@ def in_asked_form(verdict: Verdict, given: str, gold: str, question: str) -> Ver
     decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
     digits, or the terms and factors, of the row's, in any order.
     """
+    if terms_of(given) == terms_of(gold):
+        return verdict
     shown = {terms_of(one): one for one in expressions_of(question)}
-    if terms_of(given) == terms_of(gold) or terms_of(gold) in shown:
+    if terms_of(gold) in shown:
         return verdict
     number = parse_number(given)
     if terms_of(given) in shown or (number and number.form and number.value.denominator == 1):

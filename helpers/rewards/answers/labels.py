@@ -23,7 +23,7 @@ import re
 
 from helpers.rewards.answers.texts import plain, same_text, without_latex
 
-_LETTER = r"(?:\(\s*[A-Za-z]\s*\)|\[\s*[A-Za-z]\s*\]|[A-Za-z][.):]?)"
+_LETTER = r"(?:\(\s*[A-Za-z]\s*\)\.?|\[\s*[A-Za-z]\s*\]\.?|[A-Za-z][.):]?)"
 _LETTERS = re.compile(
     rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}"
     rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",

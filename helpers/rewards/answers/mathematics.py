@@ -94,6 +94,7 @@ _SPELLINGS = [
     (re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|(?<!\\)\\[!,;: ]"), " "),
     (re.compile(r"√\s*\(([^()]*)\)|\\?\bsqrt\s*\(([^()]*)\)"), r"\\sqrt{\1\2}"),
     (re.compile(r"√\s*(\d+|[a-zA-Z])|(?<![a-zA-Z\\])sqrt\s*(\d+)"), r"\\sqrt{\1\2}"),
+    (re.compile(r"(?<=[\d)])\s*i(?![a-zA-Z])"), " i "),  # the unit, to math-verify, if it is apart
     (re.compile(r"\^(-?\d{2,})"), r"^{\1}"),  # a keyboard's x^12
     (re.compile(rf"(?<![a-zA-Z\\])({_FUNCTIONS})(?![a-zA-Z])"), r"\\\1 "),
     (re.compile(r"(?<![a-zA-Z\\])(?:infinity|inf)(?![a-zA-Z])"), r"\\infty "),

@@ -153,11 +153,6 @@ class Number(NamedTuple):
     places: int | None = 0
     form: str = ""
 
-    @property
-    def percent(self) -> bool:
-        """Whether it was written as a percentage."""
-        return "%" in self.form
-
 
 def parse_number(text: str) -> Number | None:
     """Return the number that the whole text is, or None.
@@ -258,9 +253,9 @@ def same_number(given: str, gold: str) -> bool:
         return False
     if one.value == other.value:
         return True
-    asked_in_percent = other.percent or (other.places is not None and abs(other.value) >= 1)
-    if one.percent != other.percent and asked_in_percent:
-        percent, bare = (other, one) if other.percent else (one, other)
+    asked_in_percent = "%" in other.form or (other.places is not None and abs(other.value) >= 1)
+    if ("%" in one.form) != ("%" in other.form) and asked_in_percent:
+        percent, bare = (other, one) if "%" in other.form else (one, other)
         if percent.value * 100 == bare.value:
             return True  # what per cent: 50 for 50%
     return _is_rounded(one, other.value) or _is_rounded(other, one.value)

@@ -22,13 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 
-# Seconds of processor time. An honest judgement takes 5 to 50 ms, and some 300. What one takes
-# beyond the first 20 ms comes out of its batch's budget, and it gets most of what is left of that;
-# once it is spent, the rest is not judged.
-_FREE_SECONDS = 0.02
-_BATCH_SECONDS = 0.8
-_ROW_SECONDS = 0.01  # more for each row
-_LEAST_SECONDS = 0.1
+# Seconds of processor time. An honest judgement takes 5 to 50 ms, and some take 300. A batch has a
+# budget; once it is spent, the rest is not judged.
+_BATCH_SECONDS = 0.7
+_ROW_SECONDS = 0.02  # more for each row
+_LEAST_SECONDS = 0.1  # for one judgement
+_MOST_SECONDS = 0.8
 _GRACE = 0.2  # seconds more, then the kernel ends the worker, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
@@ -104,7 +103,7 @@ class Worker:
                 )
             self.ready = True
             for row in rows:
-                seconds = max(_LEAST_SECONDS, 0.7 * left)
+                seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, 0.8 * left))
                 with suppress(OSError):  # it has just ended, and answers nothing
                     self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                     self.process.stdin.flush()
@@ -113,7 +112,7 @@ class Worker:
                     self.start()
                     break
                 scores[row], used = json.loads(line)
-                left -= max(0.0, used - _FREE_SECONDS)
+                left -= used
                 if left <= 0:
                     break
         return scores
