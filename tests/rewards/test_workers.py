@@ -110,8 +110,12 @@ FIRST = [
 
 @pytest.mark.parametrize("pair", FIRST, ids=range(len(FIRST)))
 def test_the_first_verdict_of_a_worker_is_right(pair, monkeypatch):
-    monkeypatch.setitem(workers._workers, "equal", [workers.Worker("equal")])
-    assert workers.are_equal([pair]) == [True]
+    worker = workers.Worker("equal")
+    monkeypatch.setitem(workers._workers, "equal", [worker])
+    right = workers.are_equal([pair])
+    worker.process.kill()
+    worker.process.communicate()
+    assert right == [True]
 
 
 @pytest.mark.slow
