@@ -32,13 +32,14 @@ class Remote:
     session keeps the reward, so no action is a way out of a low one.
     """
 
-    _url = os.environ.get("OPENENV_URL", "http://127.0.0.1:8001")
+    _url = ""
     _earned_by_hanging = None  # for the guard: a server may hang through no fault of the policy
     _session = None
 
     def reset(self, **columns) -> str:
         """Open a session and return what the server's `reset` says."""
         self._close()
+        self._url = os.environ.get("OPENENV_URL", "http://127.0.0.1:8001")
         self._reward = 0.0
         self._lost = ""
         address = self._url.replace("http", "ws", 1).rstrip("/") + "/ws"

@@ -95,9 +95,10 @@ def main(parsed: argparse.Namespace) -> int:
         return 0
 
     # the prompts that fit the model; None for a question that is blank or too long
+    import torch
     from transformers import AutoConfig, AutoTokenizer
 
-    from helpers.training import policy
+    from helpers.training import policy, vllm_cpu
 
     tokenizer = AutoTokenizer.from_pretrained(merged)
     set_thinking(tokenizer, settings.thinking)  # as in the training
@@ -125,7 +126,12 @@ def main(parsed: argparse.Namespace) -> int:
     # vLLM's context is fixed when it starts, so it is what the longest question needs
     context = max(settings.context, longest + tokens)
     settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
-    model, tokenizer = policy.load(settings, merged=True)
+    if settings.engine == "vllm" and torch.cuda.is_available():
+        model, _ = policy.load(settings)
+    else:
+        where = "cuda" if torch.cuda.is_available() else "cpu"
+        model = policy.load_whole(str(merged), dtype="auto", device_map=where).eval()
+        vllm_cpu.attach(model, settings)
 
     # the answers, a batch at a time
     silent = 0

@@ -50,7 +50,6 @@ COMMANDS = [
     ([*RUN_01, "-p", "source=https://example.com/x.csv"], "is an address. Download the file"),
     ([*RUN_01, "-p", "source={here}/none.csv"], "none.csv"),
     ([*RUN_01, "-p", "source={here}/dir.jsonl"], "Is a directory"),
-    ([*RUN_01, "-p", "source={here}/empty"], "/empty' is a folder without data: name a .csv"),
     ([*RUN_01, "-p", "model="], "preset 'pocket' cannot run: model='' is empty"),
     (
         [
@@ -92,7 +91,6 @@ COMMANDS = [
 def here(tmp_path):
     (tmp_path / "q.jsonl").write_text('{"question": "What is 1 + 1?"}\n')
     (tmp_path / "dir.jsonl").mkdir()
-    (tmp_path / "empty").mkdir()
     (tmp_path / "grid.yaml").write_text("name: tiny\nseeds: [1]\nproduct: {beta: [0, 0.1]}\n")
     return tmp_path
 

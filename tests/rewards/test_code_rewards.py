@@ -322,7 +322,8 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     right = ["wrong, then right", "right, without a language", "right, and what it prints"]
     assert (table.loc[right, "tests_reward"] == 1.0).all()
     assert len(CODE_BATTERY) >= 25
-    assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG}
+    wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
+    assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
 
     # visible tests are written down
     name = "the visible tests written down"
