@@ -9,13 +9,6 @@ from helpers.runs import Run, runs_folder
 FEW = "note: sampling_seconds=0.001 has room for 8 of {} (95 % interval: up to ±35 points"
 
 
-@pytest.fixture
-def small(executed):
-    """A copy of the executed run."""
-    shutil.copytree(executed.folder, runs_folder() / "small", dirs_exist_ok=True)
-    return Run("small")
-
-
 def test_without_a_budget_the_embedded_model_answers_all(executed):
     for name in ("02_reward_functions", "03_grpo_training", "05_merge_and_inference"):
         copy = executed.require(f"notebooks/{name}.ipynb").read_text(encoding="utf-8")
@@ -26,7 +19,6 @@ def test_without_a_budget_the_embedded_model_answers_all(executed):
 def test_with_a_small_budget_all_are_measured_on_the_same_few_questions(executed, execute):
     shutil.copytree(executed.folder, runs_folder() / "small")
     run = Run("small")
-    run.path("sampling.json").unlink()  # nothing is decided yet
     shutil.rmtree(run.folder / "evaluation")
     printed = execute("05", run, sampling_seconds=1e-3, samples=2)
     assert FEW.format("128 held-out questions") in printed

@@ -57,8 +57,6 @@ def test_everything_that_the_notebooks_leave_is_kept_or_known_to_be_left_out(exe
     left_out = (
         "checkpoints/",
         "notebooks/",
-        "asked.json",
-        "sampling.json",
         ".lock",
         ".training",
         "manifest.json",
