@@ -23,7 +23,7 @@ where its members are tuples, and where the kind is said as `set`.
   `x \not= \sqrt{2}` ≠ `x = \sqrt{2}`, `3 < 4` ≠ `1 < 2`, `3` ≠ `3R^2`
 - `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `40+2` ≠ `42`, `5 km` ≠ `5 m`, `4 2x` ≠ `8x`,
   `\boxed{1}\boxed{2}` ≠ `12`, `42_{5}` ≠ `42`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`,
-  `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
+  `$1$ $x<1$` ≠ `x<1`, `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
 """
 
 import math
@@ -323,6 +323,8 @@ def latex(text: str) -> str:
     >>> latex("2√3 + x^12"), latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
     """
+    # two answers side by side are no product; $$ alone opens or closes a display
+    text = re.sub(r"(?<=[^\s$])\$\s*\$(?=[^\s$])|\$\s+\$", " # ", text)
     for written, spelling in _LATEX.items():
         text = text.replace(written, spelling)
     for pattern, spelling in _SPELLINGS:
