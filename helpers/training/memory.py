@@ -318,9 +318,10 @@ def check(
             f"{shape.hidden_size:,}: such an adapter would be larger than what it adapts. Ranks of "
             "8 to 128 are usual."
         )
-    if 0 < shape.max_position_embeddings < context:
+    # without a picture, whose room above is more than most pictures take
+    if 0 < shape.max_position_embeddings < settings.context:
         raise ValueError(
-            f"a prompt and its completion take {context:,} tokens and {settings.model} has "
+            f"a prompt and its completion take {settings.context:,} tokens and {settings.model} has "
             f"{shape.max_position_embeddings:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
