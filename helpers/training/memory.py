@@ -321,8 +321,8 @@ def check(
     # without a picture, whose room above is more than most pictures take
     if 0 < shape.max_position_embeddings < settings.context:
         raise ValueError(
-            f"a prompt and its completion take {settings.context:,} tokens and {settings.model} has "
-            f"{shape.max_position_embeddings:,} positions: lower max_completion_length or "
+            f"a prompt and its completion take {settings.context:,} tokens and {settings.model} "
+            f"has {shape.max_position_embeddings:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
     found = estimate(settings, shape, card, sees)
