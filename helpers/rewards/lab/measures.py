@@ -82,9 +82,9 @@ class Lab:
                     "name: wrap one in a function of its own."
                 )
 
-    def scores(self, completions: list[str], step: int = 0, **columns: list) -> pd.DataFrame:
+    def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
         """A row per completion: each reward's score (nan for None) and the weighted `total`, called
-        as TRL would call them at this step.
+        as TRL would call them at this step. A column may be called `step`, too.
 
         columns: lists with one entry per completion. What a reward gets wrong is added to `faults`.
         A reward that has once taken too long is not called again.
