@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, get_args
 
-from helpers import PROJECT
+from helpers import PROJECT, smollm2
 from helpers.environment import Machine, vllm_obstacle
 from helpers.templates import template_options
 
@@ -26,6 +26,8 @@ EMBEDDED = {
     "pocket-games": "games_model",
     "pocket-vision": "vision_model",
 }
+# Models whose folder is elsewhere on another machine, so that what is stored has their name.
+NAMED = (*EMBEDDED, smollm2.NAME)
 
 
 def _setting(
@@ -79,7 +81,7 @@ class Preset:
     # the data and the model
     model: str = _setting(
         "unsloth/Qwen3-4B-Instruct-2507",
-        "the policy that is trained: a name on the hub, a folder, or `pocket`",
+        "the policy that is trained: a name on the hub, a folder, `smollm2`, or `pocket`",
         becomes="from_pretrained.model_name",
         notebooks="01",
         matters=True,
@@ -87,6 +89,12 @@ class Preset:
     source: str = _setting(
         "openai/gsm8k",
         "the questions: generated, of the hub, or of a file",
+        becomes="",
+        notebooks="01",
+    )
+    examples: str | list | None = _setting(
+        None,
+        "worked examples before each question: a file of them, or a list",
         becomes="",
         notebooks="01",
     )
@@ -349,7 +357,11 @@ class Preset:
 
     @property
     def model_path(self) -> str:
-        """What `from_pretrained` takes: an embedded model's folder, or the hub name itself."""
+        """What `from_pretrained` takes: an embedded model's folder, SmolLM2's, which is made if
+        need be, or the hub name itself.
+        """
+        if self.model == smollm2.NAME:
+            return smollm2.folder()
         folder = EMBEDDED.get(self.model)
         return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
@@ -541,6 +553,33 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=16,
     ),
+    # A real language model on two cores. In 16 bits, for 4 bits cost time on a CPU. The limit holds
+    # a whole answer of three digits, and a longer one would be waited for by the whole batch.
+    Preset(
+        "smollm2",
+        needs_gb=0,
+        model=smollm2.NAME,
+        source="arithmetic/pairs",
+        examples=str(PROJECT / "notebooks" / "data" / "pairs.jsonl"),
+        train_size=1_000,
+        holdout_size=256,
+        max_prompt_length=160,
+        max_completion_length=32,
+        load_in_4bit=False,
+        engine="transformers",
+        gradient_checkpointing=False,
+        lora_rank=16,
+        lora_alpha=32,
+        per_device_train_batch_size=16,
+        gradient_accumulation_steps=1,
+        max_steps=48,
+        learning_rate=2e-4,
+        beta=0.01,
+        optim="adamw_torch",
+        max_grad_norm=1.0,
+        weight_decay=0.0,
+        save_steps=8,
+    ),
     # Models of text are told not to think: Qwen3 thinks unless told otherwise, and then needs 1,500
     # to 2,200 tokens for a question of GSM8K, so these limits would clip most completions. The
     # embedded models and those that see have no such choice.
@@ -713,8 +752,8 @@ def override(settings: Preset | dict, **changes) -> Preset:
         ("arithmetic/", "pictures/", "reasoning-gym/")
     )
     if not generated:
-        # a preset's numbers are for what can be generated; a file or a data set has what it has
-        given = {"train_size": None, "holdout_size": None} | given
+        # a preset's numbers and examples are for what is generated; a file or a data set has its own
+        given = {"train_size": None, "holdout_size": None, "examples": None} | given
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here
     return Preset(**completed(recorded) | given)

