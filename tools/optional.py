@@ -32,6 +32,8 @@ def main() -> None:
             continue
         print(f"installing {pinned[0]}", flush=True)
         command = [*pip, "install", *quietly, "--no-warn-conflicts", *keep, wanted]
+        if pinned[1] in environment.WITHOUT_DEPENDENCIES:
+            command.append("--no-deps")
         if subprocess.run(command).returncode:
             print(f"{pinned[0]} could not be installed; its tests will be skipped", flush=True)
     # with these builds, `import vllm` and `import unsloth` raise

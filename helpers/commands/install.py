@@ -15,6 +15,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="what a GPU needs, though none is visible: to build an image",
     )
+    parser.add_argument(
+        "--optional",
+        type=lambda names: names.split(","),
+        default=[],
+        metavar="NAME,NAME",
+        help="these packages of requirements-optional.txt, too",
+    )
 
 
 def main(parsed: argparse.Namespace) -> int:
@@ -23,4 +30,5 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.gpu and machine.gpu is None:
         machine = replace(machine, gpu="an NVIDIA GPU", compute_capability=8.0)
     environment.install(machine)
+    environment.install_optional(parsed.optional)
     return 0

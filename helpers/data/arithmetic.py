@@ -159,11 +159,11 @@ def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     """One row of a family: question, answer, family, difficulty, working, split.
 
-    The difficulty of sums, pairs and differences is the number of operators plus that of the carries or
-    borrows; of the other families the number of operators, plus one where the answer is negative,
-    plus one for each factor of two digits. A tenth of all problems is reserved for the holdout by a
-    hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in every run and for
-    every seed. The pocket model's own training kept off the same tenth.
+    The difficulty of sums, pairs and differences is the number of operators plus that of the
+    carries or borrows; of the other families the number of operators, plus one where the answer is
+    negative, plus one for each factor of two digits. A tenth of all problems is reserved for the
+    holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in
+    every run and for every seed. The pocket model's own training kept off the same tenth.
     """
     expression = str(numbers[0]) + "".join(
         f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)

@@ -45,8 +45,8 @@ _LANGUAGE_NAMES = {
 }
 # How many completions are sampled at a time; vLLM queues what it has no room for.
 BATCH = {"transformers": 256, "vllm": 1024}
-# What prompts begin with alike is computed once if that saves so many multiplications, on a CPU about
-# a second; with less, as with the embedded models, the sums stay those of each prompt by itself.
+# What all prompts begin with is computed once if that saves so many multiplications: on a CPU about
+# a second. With fewer, as with the embedded models, each prompt is computed by itself.
 ONCE = 1e11
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -508,9 +508,14 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
         if beginning:
             inputs = {
                 name: torch.cat([torch.tensor([row] * len(prompts)), inputs[name]], dim=1)
-                for name, row in (("input_ids", beginning), ("attention_mask", [1] * len(beginning)))
+                for name, row in (
+                    ("input_ids", beginning),
+                    ("attention_mask", [1] * len(beginning)),
+                )
             }
-            cache = model(torch.tensor([beginning]), use_cache=True, logits_to_keep=1).past_key_values
+            cache = model(
+                torch.tensor([beginning]), use_cache=True, logits_to_keep=1
+            ).past_key_values
             cache.batch_repeat_interleave(len(prompts) * samples)
             inputs["past_key_values"] = cache
         output = model.generate(
@@ -551,7 +556,8 @@ def _beginning(model, prompts: list[list[int]], samples: int) -> list[int]:
     """Return the tokens with which all prompts begin, a system prompt and worked examples, if a CPU
     saves time by computing them once (ONCE); else none.
     """
-    shared = min(len(os.path.commonprefix(prompts)), min(map(len, prompts)) - 1)
+    places = enumerate(zip(*(ids[:-1] for ids in prompts), strict=False))
+    shared = next((at for at, tokens in places if len(set(tokens)) > 1), min(map(len, prompts)) - 1)
     saved = shared * (len(prompts) * samples - 1) * model.num_parameters()
     return prompts[0][:shared] if model.device.type == "cpu" and saved > ONCE else []
 
