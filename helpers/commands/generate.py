@@ -116,11 +116,12 @@ def main(parsed: argparse.Namespace) -> int:
     set_thinking(tokenizer, settings.thinking)  # as in the training
     tokens = settings.max_completion_length
     room = AutoConfig.from_pretrained(merged).get_text_config().max_position_embeddings - tokens
-    system = run.read_object("data_report.json")["system_prompt"]
+    report = run.read_object("data_report.json")
+    examples = report.get("examples", ())
     prompts = []
     longest = 0
     for number, row in enumerate(rows, 1):
-        prompt = chat_prompt(system, row["question"])
+        prompt = chat_prompt(report["system_prompt"], row["question"], examples)
         text = tokenizer.apply_chat_template(
             prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
         )

@@ -21,6 +21,7 @@ from tqdm import tqdm
 
 from helpers import PROJECT, commands, presets
 from helpers.data.sources import check_columns, check_model, check_source
+from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
@@ -382,6 +383,7 @@ _RULES = {
     "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
     "environment": _check_environment,
     "columns": check_columns,
+    "examples": example_turns,
     "model": check_model,
 }
 _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}

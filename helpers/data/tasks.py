@@ -12,14 +12,14 @@ import io
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from helpers.data.files import Broken, hub_failure, shortened
+from helpers.data.files import Broken, file_rows, hub_failure, shortened
 from helpers.data.pictures import prepared
 from helpers.data.shapes import BEYOND, answer_in, parsed, question_in, with_options
 from helpers.data.sources import check_model, read_source
@@ -42,6 +42,7 @@ ADVICE = {
     "answer over": "Raise max_completion_length, or drop the long answers.",
     "two answers": "Is a part of the question in another column? Then join them: "
     'columns={"question": ["…", "…"]}.',
+    "worked example": "Bring more questions, or take examples that are none of them.",
     "duplicate question": "Bring more questions that differ, or ask for fewer.",
     "answer is a list": "Judged is one answer: name a column that has one. The list remains for a "
     "reward of your own.",
@@ -110,6 +111,7 @@ def load_task(
     tags: TagFormat = THINK_ANSWER,
     columns: dict[str, str | list[str]] | str | None = None,
     system_prompt: str | None = None,
+    examples: list[dict] | str | None = None,
     count_tokens: Callable[[list[dict] | str], int] | None = None,
     max_prompt_tokens: int | None = None,
     max_completion_tokens: int | None = None,
@@ -129,6 +131,9 @@ def load_task(
         the bytes of a file that Pillow opens. A row is then a picture and a question; the rows of
         one picture are all on one side of the split.
     system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
+    examples: worked examples, which stand in each prompt as chat turns before the question; see
+        `example_turns`. A row whose question is one of theirs is dropped, because the prompt would
+        hold its answer.
     count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`); without it
         nothing is measured. Prompts over max_prompt_tokens are dropped, because TRL does not
         truncate them; so are answers that, rendered in `tags` without any reasoning, are over
@@ -143,13 +148,18 @@ def load_task(
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
     system = tags.system_prompt if system_prompt is None else system_prompt
+    turns = example_turns(examples)
+    worked = [
+        {"question": asked["content"], "answer": said["content"]}
+        for asked, said in zip(turns[::2], turns[1::2], strict=True)
+    ]
     account = _Account()
 
     def too_long(row: dict) -> str | None:
         """The limit that a row exceeds; None if it fits."""
         if count_tokens is None:
             return None
-        length = count_tokens(chat_prompt(system, row["question"]))
+        length = count_tokens(chat_prompt(system, row["question"], turns))
         account.prompt_lengths.append(length)
         if max_prompt_tokens is not None and length > max_prompt_tokens:
             return f"prompt over {max_prompt_tokens} tokens"
@@ -158,16 +168,24 @@ def load_task(
             return f"answer over {max_completion_tokens} tokens"
         return None
 
-    read = read_source(source, columns, train_size, holdout_size or HELD_OUT, seed)
+    # what is generated must make up for rows that are dropped as worked examples
+    most = train_size and train_size + len(worked)
+    held_out = (holdout_size or HELD_OUT) + len(worked)
+    read = read_source(source, columns, most, held_out, seed)
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
     rows = _validated(read, account, kind, folder, max_pixels)
+    shown = {_same(one["question"]) for one in worked}
+    for row in rows:
+        if _same(row["question"]) in shown:
+            account.drop("question is a worked example", row["question"])
+    rows = [row for row in rows if _same(row["question"]) not in shown]
     sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
     train, holdout = _drawn(source, rows, too_long, account, **sizes)
     shown = Counter(row["pixels"] for row in train + holdout if "pixels" in row)
     for row in train + holdout:
         row.pop("split", None)
         row.pop("pixels", None)
-        row["prompt"] = chat_prompt(system, row["question"])
+        row["prompt"] = chat_prompt(system, row["question"], turns)
         if kind:
             row["kind"] = kind
     table, columns_dropped = _table(train + holdout)
@@ -184,8 +202,10 @@ def load_task(
         "rows_unused": account.usable - len(train) - len(holdout),
         "rows_train": len(train),
         "rows_holdout": len(holdout),
-        "fingerprint": fingerprint(train + holdout),
+        "fingerprint": fingerprint(worked + train + holdout),
     }
+    if turns:
+        report["examples"] = turns
     if shown:
         repeated = shown.total() - len(shown)
         report["pictures"] = {"distinct": len(shown), "repeated": repeated}
@@ -263,10 +283,43 @@ def prompt_token_counter(
     return count
 
 
-def chat_prompt(system: str, question: str) -> list[dict]:
-    """The messages that ask a question; an empty system prompt is left out."""
-    user = {"role": "user", "content": question}
-    return [{"role": "system", "content": system}, user] if system else [user]
+def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[dict]:
+    """The messages that ask a question, after the turns of worked examples; an empty system prompt
+    is left out.
+    """
+    said = [*turns, {"role": "user", "content": question}]
+    return [{"role": "system", "content": system}, *said] if system else said
+
+
+def example_turns(examples: list[dict] | str | None) -> list[dict]:
+    """The chat turns of worked examples: for each, what the user asks and what the assistant says.
+
+    examples: a list of {"question": …, "completion": …}, or the path of a file of such rows, JSON
+        lines for example. The completion is what the model should write, tags included. ValueError
+        for a row without the two texts, and for a file without rows.
+
+    >>> example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])[1]
+    {'role': 'assistant', 'content': '<answer>2</answer>'}
+    """
+    names = ("question", "completion")
+    if isinstance(examples, str):
+        place, rows = examples, list(file_rows(Path(examples), names))
+        if not rows:
+            raise ValueError(f"{place}: the file has no worked examples.")
+    else:
+        place, rows = "examples", examples or []
+    turns = []
+    for number, row in enumerate(rows, 1):
+        texts = [row.get(name) for name in names] if isinstance(row, dict) else []
+        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+            found = row.where if isinstance(row, Broken) else f"row {number}: {shortened(row)}"
+            raise ValueError(
+                f"{place}: a worked example is a question and a completion, both texts that are "
+                f'not blank: {{"question": "…", "completion": "…"}}. This one is not: {found}'
+            )
+        for role, text in zip(("user", "assistant"), texts, strict=True):
+            turns.append({"role": role, "content": text.strip()})
+    return turns
 
 
 class _Account:
@@ -393,10 +446,7 @@ def _validated(
                 f"row {account.read}{picture}: {row['question']!r} -> {row['answer']!r}",
             )
             continue
-        # One question in two Unicode forms, or with a character that nobody sees, is one.
-        question = unicodedata.normalize("NFKC", row["question"])
-        question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-        key = hash((" ".join(question.split()).casefold(), row.get("pixels")))
+        key = hash((_same(row["question"]), row.get("pixels")))
         alike.setdefault(key, []).append((account.read, row))
     if account.dropped[BEYOND]:
         raise ValueError(
@@ -417,6 +467,15 @@ def _validated(
                     f"row {number}: {row['question']} -> {row['answer']}",
                 )
     return kept
+
+
+def _same(question: str) -> str:
+    """A question as all its spellings have it: one in two Unicode forms, or with a character that
+    nobody sees, is one.
+    """
+    question = unicodedata.normalize("NFKC", question)
+    question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+    return " ".join(question.split()).casefold()
 
 
 def _clean(row: dict, kind: str | None) -> None:

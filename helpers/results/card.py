@@ -41,6 +41,8 @@ FIGURES = {  # in the run's figures/, with a caption each
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
 _HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
+# what may begin with a slash and is no path
+_TEXTS = ("system_prompt", "question", "completion", "content")
 
 
 # --- The facts ------------------------------------------------------------------------------------
@@ -103,8 +105,7 @@ def portable(value, key: str = ""):
         return {name: portable(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
         return [portable(entry, key) for entry in value]
-    # a system prompt and a question may begin with a slash and are no path
-    if isinstance(value, str) and key not in ("system_prompt", "question"):
+    if isinstance(value, str) and key not in _TEXTS:
         absolute = value.startswith("/") or PureWindowsPath(value).is_absolute()
         # a Windows path may be written with either slash
         return PureWindowsPath(value).name if absolute else value

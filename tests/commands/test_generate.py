@@ -12,9 +12,11 @@ from finished import change
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
+from helpers.data.tasks import example_turns
 from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
+from helpers.training import policy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = PRESETS["pocket"]
@@ -108,6 +110,22 @@ def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(
     assert "3 answers written" in answer(target=target)[1]
     assert target.read_bytes() == content, "as if it had never stopped"
     assert "holds the answers already" in answer(target=target)[1]
+
+
+def test_the_worked_examples_of_the_training_are_in_every_prompt(answer, run, monkeypatch):
+    asked = []
+    sample = policy.sample
+
+    def recording(model, tokenizer, prompts, **how):
+        asked.extend(prompts)
+        return sample(model, tokenizer, prompts, **how)
+
+    monkeypatch.setattr(policy, "sample", recording)
+    turns = example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])
+    change(run, "data_report.json", lambda report: report.update(examples=turns))
+    assert answer()[0] == 0
+    assert [prompt[1:-1] for prompt in asked] == [turns] * len(QUESTIONS)
+    assert [prompt[-1]["content"] for prompt in asked] == QUESTIONS
 
 
 def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):

@@ -4,6 +4,7 @@ in tokens.
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -235,6 +236,56 @@ def test_a_prompt_is_the_system_message_and_the_question(load, arguments, system
     assert (row["answer"], row["level"]) == ("7", 3)
     assert list(task.train.columns)[:3] == ["prompt", "question", "answer"]
     assert task.report["system_prompt"] == (system or "")
+
+
+EXAMPLES = [{"question": "What is 1 + 0?", "completion": " <think>1</think><answer>1</answer>"}]
+
+
+def test_worked_examples_stand_before_every_question_and_theirs_is_dropped(load, tmp_path):
+    file = tmp_path / "examples.jsonl"
+    file.write_text("".join(json.dumps(one) + "\n" for one in EXAMPLES * 2))
+    turns = [
+        {"role": "user", "content": "What is 1 + 0?"},
+        {"role": "assistant", "content": "<think>1</think><answer>1</answer>"},
+    ]
+    system = {"role": "system", "content": "Add."}
+    for given, shown in ((EXAMPLES, turns), (str(file), turns * 2)):
+        how = {"examples": given, "system_prompt": "Add.", "count_tokens": words}
+        task = load([*numbered(3), {"question": "what is 1  + 0?", "answer": "1"}], **how)
+        questions = [{"role": "user", "content": question} for question in both(task)["question"]]
+        assert list(both(task)["prompt"]) == [[system, *shown, asked] for asked in questions]
+        assert task.report["prompt_tokens"]["max"] == 1 + 5 + len(shown) // 2 * (5 + 1)
+        assert task.report["dropped"]["question is a worked example"] == 1
+        assert task.report["examples"] == shown
+    assert task.report["fingerprint"] != load(numbered(3), holdout_size=1).report["fingerprint"]
+
+
+def test_generated_rows_make_up_for_those_that_are_worked_examples():
+    arguments = {"train_size": 20, "holdout_size": 10}
+    plain = load_task("arithmetic/sums", **arguments)
+    questions = [*plain.train["question"][:2], *plain.holdout["question"][:2]]
+    examples = [{"question": question, "completion": "?"} for question in questions]
+    task = load_task("arithmetic/sums", **arguments, examples=examples)
+    assert (len(task.train), len(task.holdout)) == (20, 10)
+    assert not set(both(task)["question"]) & set(questions)
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("", "the file is empty"),
+        ("\n", "the file has no worked examples"),
+        ('{"question": "q", "answer": "1"}', "This one is not: row 2: {'question': 'q', 'answer'"),
+        ('{"question": "q", "completion": " "}', "two|both texts that are not blank"),
+        ('{"question": "q", "completion": 5}', "This one is not: row 2"),
+        ("[1", "This one is not: row 2: "),
+    ],
+)
+def test_what_is_no_worked_example_is_named(tmp_path, line, said):
+    file = tmp_path / "examples.jsonl"
+    file.write_text(json.dumps(EXAMPLES[0]) + "\n" + line if line.strip() else line)
+    with pytest.raises(ValueError, match=re.escape(said) if "|" not in said else said):
+        tasks.example_turns(str(file))
 
 
 # --- Tokens ---------------------------------------------------------------------------------------

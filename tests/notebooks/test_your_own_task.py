@@ -12,7 +12,7 @@ import sys
 import nbformat
 import pandas as pd
 import pytest
-from reading import defined, notebook
+from reading import cells, defined, notebook
 
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
@@ -44,6 +44,27 @@ def test_the_limits_come_from_the_data(lesson):
     lengths = run.read_object("data_report.json")["prompt_tokens"]
     assert 1.1 * lengths["p99"] <= limit < lengths["max"]
     assert run.read_object("reward_report.json")["verdict"]["go"] is True
+
+
+def test_worked_examples_are_the_given_ones_and_then_rows(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    one = {"question": "7 bags of rice to Oslo", "completion": "<answer>{}</answer>"}
+    code = [cell.source for cell in cells(notebook("07")) if cell.cell_type == "code"]
+    names = {"display": lambda table: None}
+    for source in code[1 : 1 + next(i for i, s in enumerate(code[1:], 1) if "save(folder" in s)]:
+        exec(source, names)
+        if "shots = 0" in source:
+            names |= {"examples": [one], "shots": 1, "run": "worked"}
+    run = Run("worked")
+    examples = run.read_object("data_report.json")["examples"]
+    assert [turn["content"] for turn in examples[:2]] == list(one.values())
+    assert len(examples) == 4 and examples[2]["content"] not in set(names["train"]["question"])
+    for table in ("train", "holdout"):
+        prompts = pd.read_parquet(run.require(f"data/{table}.parquet"))["prompt"]
+        assert all(list(prompt[1:-1]) == examples for prompt in prompts)
+    lengths = [names["count_tokens"](list(prompt)) for prompt in prompts]
+    assert max(lengths) <= run.section("data")["settings"]["max_prompt_length"]
 
 
 # --- A file and a reward of one's own --------------------------------------------------------------

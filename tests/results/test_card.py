@@ -2,6 +2,7 @@
 that is not known, and how such a model is made again.
 """
 
+import ast
 import re
 import shlex
 import shutil
@@ -10,6 +11,7 @@ import pytest
 from finished import change, compared, entry, finished_run, proportion
 from huggingface_hub import ModelCard
 
+from helpers.data.tasks import example_turns
 from helpers.metrics import comparing
 from helpers.metrics.signals import Finding
 from helpers.results import card
@@ -271,6 +273,17 @@ def test_an_address_in_a_text_is_no_link_and_a_model_that_may_think_is_told_not_
     text = written(run).text
     assert "HTTPS<!-- -->://evil.example/a and www<!-- -->.evil.example pay" in text
     assert "tokenizer_encode_kwargs={'enable_thinking': False}" in text
+
+
+def test_the_card_asks_with_the_worked_examples_of_the_training(run):
+    examples = example_turns([{"question": "/ or *?", "completion": '"/"\n<answer>/</answer>'}])
+    change(run, "data_report.json", lambda report: report.update(examples=examples))
+    text = written(run).text
+    assert "the system prompt and the worked examples it was trained with" in text
+    (line,) = re.findall(r"^messages = (.*)$", text, re.MULTILINE)
+    asked = ast.literal_eval(line)
+    assert asked[0]["role"] == "system" and asked[1:3] == examples
+    assert asked[3:] == [{"role": "user", "content": "your question"}]
 
 
 def test_what_was_measured_greedily_alone_is_called_so(run, cli):
