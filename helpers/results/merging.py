@@ -1,5 +1,5 @@
-"""Bases to merge into, the proof that a merged model is the adapter on its base, and other forms of
-the model: GGUF, behind a server.
+"""Bases to merge into, the proof that a merged model is the adapter on its base, and the commands
+that serve it.
 
 `python -m helpers.results.merging` is the proof's own process, which imports no Unsloth.
 """
@@ -10,7 +10,6 @@ import math
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -22,7 +21,7 @@ import torch
 from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.runs import Run, atomic_folder
+from helpers.results import llama_cpp
 from helpers.templates import options_of, set_thinking, template_options
 from helpers.training.base import Base
 from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
@@ -60,19 +59,26 @@ def check_wishes(
         )
     if gguf is not None and not (isinstance(gguf, str) and gguf.isidentifier()):
         raise ValueError(
-            f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as "
-            "q4_k_m, q8_0 or f16."
+            f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as f16, "
+            "q8_0 or q4_k_m."
         )
-    if gguf and base is not None and base.text_only:
+    if gguf in llama_cpp.CONVERTED:
+        if merge == "adapter":
+            raise ValueError(
+                f"gguf={gguf!r} is made of the merged model, and merge='adapter' makes none. Leave "
+                "one of them out."
+            )
+        llama_cpp.check_installed()
+    elif gguf and base is not None and base.text_only:
         raise ValueError(
             f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads pictures; "
-            "only its language part was trained. Leave gguf out."
+            "only its language part was trained. Take gguf='f16' or 'q8_0'."
         )
-    if gguf and (machine.gpu is None or backend != "unsloth"):
+    elif gguf and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
-            f"gguf={gguf!r} cannot be written here: it is Unsloth that writes GGUF, with "
-            f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. Leave "
-            "gguf out, or convert the merged model elsewhere."
+            f"gguf={gguf!r} cannot be written here: it is Unsloth that quantises so, with "
+            f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. "
+            "gguf='f16' and 'q8_0' can be written anywhere."
         )
     address = r"[\w-][\w.-]*/[\w.-]+"
     named = push_to_hub is None or re.fullmatch(address, str(push_to_hub))
@@ -401,36 +407,12 @@ def merge_with_unsloth(settings: Preset, adapter: Path, folder: Path) -> None:
     """Merge into the original base, 16 bits, through Unsloth, which reads and writes it shard by
     shard; needs a GPU.
     """
-    model, tokenizer = _adapted_by_unsloth(settings, adapter)
-    model.save_pretrained_merged(str(folder), tokenizer, save_method="merged_16bit")
-
-
-def write_gguf(run: Run, settings: Preset, method: str) -> list[str]:
-    """Write GGUF of the adapter on its original base for llama.cpp, and Ollama's Modelfile, to the
-    run's folder `gguf/`; return their paths in the run.
-
-    method: such as q4_k_m, q8_0, f16.
-    """
-    model, tokenizer = _adapted_by_unsloth(settings, run.require("adapter"))
-    with atomic_folder(run.path("gguf")) as folder:
-        made = model.save_pretrained_gguf(
-            str(folder / "16_bits"), tokenizer, quantization_method=method
-        )
-        # Unsloth writes GGUF to `16_bits_gguf` beside its 16-bit copy in `16_bits`, and both to
-        # /tmp where Kaggle's disk is too small.
-        for file in Path(made["gguf_directory"]).iterdir():
-            shutil.move(file, folder / file.name)
-        for emptied in (made["gguf_directory"], made["save_directory"]):
-            shutil.rmtree(emptied, ignore_errors=True)
-    return sorted(f"gguf/{file.name}" for file in run.path("gguf").iterdir())
-
-
-def _adapted_by_unsloth(settings: Preset, adapter: Path):
     from unsloth import FastLanguageModel
 
-    return FastLanguageModel.from_pretrained(
+    model, tokenizer = FastLanguageModel.from_pretrained(
         str(adapter), max_seq_length=settings.context, load_in_4bit=settings.load_in_4bit
     )
+    model.save_pretrained_merged(str(folder), tokenizer, save_method="merged_16bit")
 
 
 def serve_commands(

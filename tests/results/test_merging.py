@@ -376,13 +376,14 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
         ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, adapter"),
         (
             {"gguf": "q4_k_m"},
-            "gguf='q4_k_m' cannot be written here: it is Unsloth that writes GGUF",
+            "gguf='q4_k_m' cannot be written here: it is Unsloth that quantises so",
         ),
         (
             {"gguf": "q4_k_m", "machine": CARD, "backend": "transformers"},
             "(this run: 'transformers')",
         ),
         ({"gguf": "q4 k", "machine": CARD}, "gguf='q4 k' is no way of quantising"),
+        ({"gguf": "f16", "merge": "adapter"}, "gguf='f16' is made of the merged model"),
         ({"push_to_hub": "mine"}, "name it owner/model"),
         ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
     ],
@@ -394,5 +395,7 @@ def test_what_cannot_be_done_is_refused_before_anything_is_loaded(monkeypatch, a
     assert said in str(error.value)
     monkeypatch.setenv("HF_TOKEN", "a token")  # and what can be done passes
     for merge in merging.WAYS:
-        merging.check_wishes("unsloth", CARD, HERE, merge=merge, gguf="f16", push_to_hub="me/mine")
+        merging.check_wishes(
+            "unsloth", CARD, HERE, merge=merge, gguf="q4_k_m", push_to_hub="me/mine"
+        )
     merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")

