@@ -65,8 +65,7 @@ FAMILIES = {
     "qwen2": Family(),
     "qwen2_5_vl": Family(sees_through_vllm=True),
     "qwen3": _QWEN3,
-    # Experts are one tensor of three dimensions, which PEFT's names do not reach: the adapter is on
-    # the attention.
+    # Experts are one tensor of three dimensions, for which PEFT 0.21 translates the names.
     "qwen3_moe": replace(_QWEN3, overflows=True),
     "qwen3_vl": Family(sees_through_vllm=True),
     "qwen3_vl_moe": Family(sees_through_vllm=True),
@@ -79,7 +78,7 @@ FAMILIES = {
     "glm4_moe": Family(overflows=True),
     "glm4_moe_lite": Family(targets=(), overflows=True),
     # Unsloth's repository in 4 bits has its experts as linear maps (unsloth/models/mapper.py 1050),
-    # which its adapter reaches; through PEFT alone, the attention has one.
+    # which its adapter reaches. Through PEFT alone, only the attention has one.
     "gpt_oss": Family(experts_in_4_bits=True, vllm_from=None, overflows=True, thinks="gpt-oss"),
     # Ten layers of sixteen are convolutions (transformers/models/lfm2); Unsloth's notebook names
     # the same maps (nb/LFM2.5_(1.2B)-GRPO.ipynb).
@@ -119,7 +118,8 @@ def notes(model: str, config: dict, in_4_bits: bool, thinking: bool | None, limi
     if limit < 2048 and thinking is not False and re.search(family.thinks or "$^", model):
         said.append(
             f"{model} thinks before it answers, which may take more than max_completion_length="
-            f"{limit:,}: set thinking=False, or a limit of several thousand tokens."
+            f"{limit:,}: set thinking=False if its template knows the word, or a limit of several "
+            "thousand tokens."
         )
     return said
 

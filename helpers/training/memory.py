@@ -121,11 +121,14 @@ def count(config: dict, context: int) -> Sizes:
             outputs[_layer(name)].append(getattr(module, "nf", 0) or module.out_features)
         elif isinstance(module, torch.nn.Conv1d):
             outputs[_layer(name)].append(module.out_channels)
-    # experts are one tensor of three dimensions, of which a token uses a few
+    # Experts are one tensor of three dimensions, of which a token uses a few. Each has an adapter,
+    # of twice the rank where two maps are one.
     used = getattr(text, "num_experts_per_tok", None) or 1
     for name, weight in model.named_parameters():
         if weight.dim() == 3 and ".experts." in name:
             experts += weight.numel()
+            if targets:
+                adapted += weight.shape[0] * sum(weight.shape[1:]) * (1 + ("gate_up" in name))
             outputs[_layer(name)].append(used * max(weight.shape[1:]))
     outputs.pop(None, None)  # those of no layer
     hidden = text.hidden_size

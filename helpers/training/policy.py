@@ -201,7 +201,8 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
         f"(compute capability {machine.compute_capability}): sampling goes through Transformers, "
         "which is slower (engine='transformers')."
     )
-    return replace(settings, engine="transformers")
+    # nothing is left to correct
+    return replace(settings, engine="transformers", vllm_importance_sampling_correction=None)
 
 
 def without_bf16(name: str) -> torch.dtype:
