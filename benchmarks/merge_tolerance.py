@@ -10,7 +10,7 @@ import torch
 
 from benchmarks.gpu.common import adapted, random_model
 from helpers.results import merging
-from helpers.training.memory import Shape
+from helpers.training.families import dense
 from helpers.training.policy import LORA_TARGETS
 
 # Of the entries of B, by their standard deviation. A learning rate of 1e-5 leaves 1e-4 to 1e-3
@@ -37,7 +37,7 @@ KINDS = (
 
 def random_policy(hidden: int, wide: int, layers: int, heads: int, size: float, seed: int):
     """A PEFT model on random weights of these sizes, with a random adapter."""
-    sizes = Shape(hidden, wide, layers, heads, heads // 2, 128, VOCABULARY, False, 32_768)
+    sizes = dense("qwen3", hidden, wide, layers, heads, heads // 2, 128, VOCABULARY, False, 32_768)
     return adapted(random_model(sizes, seed), size, seed)
 
 

@@ -23,6 +23,7 @@ from helpers.commands.run import defaults, execute
 from helpers.environment import Machine, this_machine
 from helpers.runs import Run
 from helpers.training import memory
+from helpers.training.families import dense
 
 FOLDER = PROJECT / "benchmarks" / "published"
 
@@ -42,7 +43,7 @@ class Recipe:
     ours: dict
     departures: list[str]
     published: float
-    shape: memory.Shape
+    config: dict
     data: str | None = None
     before: float | None = None
 
@@ -88,7 +89,7 @@ def recipes() -> dict[str, Recipe]:
             one = family | own | {"name": f"{family['name']}-{point}"}
             for part in ("stated", "ours"):
                 one[part] = family[part] | own.get(part, {})
-            one["shape"] = memory.Shape(*own["shape"])
+            one["config"] = dense(*one.pop("shape"))
             found[one["name"]] = Recipe(**one)
     return found
 
@@ -98,7 +99,7 @@ def plan(chosen: Recipe) -> list[str]:
 
     Raise ValueError if its settings cannot go together or do not fit the card.
     """
-    estimate = memory.check(chosen.settings, chosen.machine, chosen.shape)
+    estimate = memory.check(chosen.settings, chosen.machine, chosen.config)
     given = chosen.parameters
     blocks = {
         "settings that the source states": {n: v for n, v in chosen.stated.items() if n in given},

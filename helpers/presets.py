@@ -284,8 +284,21 @@ class Preset:
         "updates on the same completions; with 1, and a round for each update, the ratio is 1",
         least=1,
     )
-    vllm_importance_sampling_correction: bool = _setting(  # TRL: True; only vLLM on a GPU has it
-        False, "weigh by how far vLLM's probabilities are from the policy's"
+    vllm_importance_sampling_correction: bool | None = _setting(  # only vLLM on a GPU has it
+        None,
+        "weigh by how far vLLM's probabilities are from the policy's; None: with vLLM on a GPU and "
+        "4 bits, from 100 steps on",
+    )
+    # TRL: sequence_mask and 3.0, where the ratios of a long completion multiply. 2.0 is the cap of
+    # fengyao.notion.site/off-policy-rl, for tokens; VESPO takes no other level.
+    vllm_importance_sampling_mode: str = _setting(
+        "token_truncate",
+        "a ratio for each token or for the completion; above the cap it is cut off or the token or "
+        "completion left out",
+        choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
+    )
+    vllm_importance_sampling_clip_max: float = _setting(
+        2.0, "the cap of that ratio", least=1e-6, most=100.0
     )
 
     # what is drawn
@@ -382,6 +395,8 @@ def grpo(preset: Preset) -> dict:
         if setting.metadata["becomes"] == "GRPOConfig"
     }
     kept["chat_template_kwargs"] = template_options(preset.thinking)
+    # `check_machine` has made True of None, or has left it
+    kept["vllm_importance_sampling_correction"] = bool(preset.vllm_importance_sampling_correction)
     return kept | {"router_aux_loss_coef": 0.0}  # for mixtures of experts; Unsloth computes none
 
 
@@ -493,6 +508,13 @@ def _misfits(preset: Preset) -> list[str]:
             "its length; GSPO is loss_type='grpo'.",
         ),
         (
+            loss == "vespo"
+            and preset.vllm_importance_sampling_correction
+            and preset.vllm_importance_sampling_mode.startswith("sequence"),
+            f"vllm_importance_sampling_mode={preset.vllm_importance_sampling_mode!r}: {of_loss} "
+            "takes a ratio of each token; leave it at 'token_truncate'.",
+        ),
+        (
             preset.vllm_importance_sampling_correction and preset.engine == "transformers",
             "vllm_importance_sampling_correction=True: with engine='transformers' there is "
             "nothing to correct; leave it out.",
@@ -589,6 +611,7 @@ _TABLE = (
         "small",
         needs_gb=7.5,
         model="unsloth/gemma-3-1b-it",
+        load_in_4bit=False,
         max_completion_length=512,
         thinking=False,
         engine="transformers",
@@ -607,19 +630,28 @@ _TABLE = (
         lora_alpha=32,
     ),
     Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B-Instruct-2507", thinking=False),
+    # Qwen3.5 is in 16 bits (families.py). Unsloth's loader would start vLLM for it
+    # (unsloth/models/vision.py 1283), and Unsloth's own notebook of GRPO leaves it out.
+    # Ranks, rates and 16 to 32 completions a step: TRL's lora_without_regret.md (RL needs ranks of
+    # 1 to 32, 1e-5, and a batch below 32; two questions of 16 completions are 32) and Unsloth's
+    # notebooks of August 2026 (5e-6 to 5e-5, ranks of 4 to 32, alpha twice the rank).
     Preset(
         "a100",
         needs_gb=39,
-        model="unsloth/Llama-3.1-8B-Instruct",
+        model="unsloth/Qwen3.5-9B",
+        load_in_4bit=False,
         max_completion_length=1024,
         thinking=False,
+        engine="transformers",
     ),
     Preset(
         "h100",
         needs_gb=79,
-        model="unsloth/Qwen3-8B",
+        model="unsloth/Qwen3.5-9B",
+        load_in_4bit=False,
         max_completion_length=2048,
         thinking=False,
+        engine="transformers",
         num_generations=16,
         per_device_train_batch_size=16,
         gradient_accumulation_steps=2,
@@ -627,13 +659,13 @@ _TABLE = (
     Preset(
         "h200",
         needs_gb=138,
-        model="unsloth/Qwen3-14B",
+        model="unsloth/Qwen3.5-27B",
+        load_in_4bit=False,
         max_completion_length=2048,
         thinking=False,
-        lora_rank=64,
-        lora_alpha=128,
+        engine="transformers",
         num_generations=16,
-        per_device_train_batch_size=32,
+        per_device_train_batch_size=16,
         gradient_accumulation_steps=2,
     ),
     # The two recipes' batches are less than one group: steps_per_generation samples a whole one,
@@ -771,6 +803,8 @@ _OBJECTIVE = (
     "mask_truncated_completions",
     "num_iterations",
     "vllm_importance_sampling_correction",
+    "vllm_importance_sampling_mode",
+    "vllm_importance_sampling_clip_max",
 )
 
 
@@ -843,13 +877,15 @@ def refusal(preset: Preset, machine: Machine) -> str | None:
 
 
 def check_machine(preset: Preset, machine: Machine) -> Preset:
-    """The preset as it will run on this machine: its engine is then "vllm" or "transformers".
+    """The preset as it will run on this machine: its engine is then "vllm" or "transformers", and
+    whether the sampler's probabilities are corrected is known.
 
     "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
     or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
     """
     if why := refusal(preset, machine):
         raise ValueError(why)
+    corrects = preset.vllm_importance_sampling_correction
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
     obstacle = vllm_obstacle(machine)
@@ -867,4 +903,8 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             f"{obstacle}: sampling goes through Transformers, which is slower "
             "(engine='transformers')."
         )
-    return replace(preset, engine="transformers" if obstacle else "vllm")
+    settled = replace(preset, engine="transformers" if obstacle else "vllm")
+    long_in_4_bits = machine.gpu and preset.load_in_4bit and preset.max_steps >= 100
+    if settled.engine == "vllm" and long_in_4_bits and corrects is None:
+        return replace(settled, vllm_importance_sampling_correction=True)
+    return settled

@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import torch
@@ -21,10 +21,12 @@ from helpers import PROJECT
 from helpers.environment import package_versions, quiet, this_machine
 from helpers.presets import PRESETS
 from helpers.runs import runs_folder, write_json
-from helpers.training.memory import Shape, shape_of
+from helpers.training.families import dense
+from helpers.training.memory import config_of
 
 RESULTS = PROJECT / "benchmarks" / "results" / "gpu"
-REAL = Shape(1024, 3072, 28, 16, 8, 128, 151_936, True, 40_960)  # Qwen/Qwen3-0.6B, its config.json
+# Qwen/Qwen3-0.6B, its config.json
+REAL = dense("qwen3", 1024, 3072, 28, 16, 8, 128, 151_936, True, 40_960)
 POCKET = PRESETS["pocket"].model_path
 _WHOLE = 3  # tokens of a random model that are whole completions
 
@@ -120,12 +122,12 @@ def device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def shape(result: Result) -> Shape:
-    """Qwen3-0.6B's sizes; in a rehearsal the pocket model's."""
-    return shape_of(POCKET) if result.rehearse else REAL
+def shape(result: Result) -> dict:
+    """Qwen3-0.6B's sizes, as config.json has them; in a rehearsal the pocket model's."""
+    return {name: config_of(POCKET)[name] for name in REAL} if result.rehearse else REAL
 
 
-def random_model(sizes: Shape, seed: int = 0, dtype: torch.dtype = torch.bfloat16):
+def random_model(sizes: dict, seed: int = 0, dtype: torch.dtype = torch.bfloat16):
     """A Qwen3 whose layers pass on what they get with the same size, as trained ones do.
 
     The weights are random with unit gain, the norms from 0.8 to 1.2, the largest logit about 30.
@@ -134,14 +136,14 @@ def random_model(sizes: Shape, seed: int = 0, dtype: torch.dtype = torch.bfloat1
 
     torch.manual_seed(seed)
     with torch.device(device()):
-        model = Qwen3ForCausalLM._from_config(Qwen3Config(**asdict(sizes)), dtype=dtype)
+        model = Qwen3ForCausalLM._from_config(Qwen3Config(**sizes), dtype=dtype)
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() == 2:
                 weight.normal_(0, 1 if "embed" in name else weight.shape[1] ** -0.5)
             else:
                 weight.uniform_(0.8, 1.2)
-        head = sizes.hidden_size**-0.5 if sizes.tie_word_embeddings else 1
+        head = sizes["hidden_size"] ** -0.5 if sizes["tie_word_embeddings"] else 1
         model.lm_head.weight.mul_(6 * head)
     return model.eval()
 
@@ -163,7 +165,7 @@ def adapted(model, size: float, seed: int = 0):
     return policy
 
 
-def speaking_model(sizes: Shape, folder: Path) -> str:
+def speaking_model(sizes: dict, folder: Path) -> str:
     """Save a random Qwen3 in 16 bits with the pocket tokenizer, one that a training can teach.
 
     A few tokens are far likelier than all others: the end, and some that are spelt as a whole
@@ -175,16 +177,16 @@ def speaking_model(sizes: Shape, folder: Path) -> str:
     pocket = Path(POCKET)
     known = json.loads((pocket / "config.json").read_text(encoding="utf-8"))
     first = known["vocab_size"]
-    sizes = replace(sizes, vocab_size=max(sizes.vocab_size, first + _WHOLE))
+    sizes = sizes | {"vocab_size": max(sizes["vocab_size"], first + _WHOLE)}
     same = {key: known[key] for key in ("eos_token_id", "pad_token_id", "rms_norm_eps")}
     tokenizer = json.loads((pocket / "tokenizer.json").read_text(encoding="utf-8"))
     whole = {f"<think>{i}</think><answer>{i}</answer>": i for i in range(first, first + _WHOLE)}
-    others = {f"w{i}": i for i in range(first + _WHOLE, sizes.vocab_size)}
+    others = {f"w{i}": i for i in range(first + _WHOLE, sizes["vocab_size"])}
     tokenizer["model"]["vocab"] |= whole | others
     torch.manual_seed(0)
     folder.mkdir(parents=True)
     with torch.device(device()):
-        config = Qwen3Config(**asdict(sizes), **same)
+        config = Qwen3Config(**sizes, **same)
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
         # One dimension says the same of all tokens, louder than what the layers add, and of the
         # likely ones still more.

@@ -12,7 +12,7 @@ from helpers import presets
 from helpers.environment import this_machine
 from helpers.presets import PRESETS, Preset
 from helpers.runs import Run
-from helpers.training.memory import card_of, estimate, shape_of
+from helpers.training.memory import card_of, config_of, estimate
 
 # The settings of GRPOConfig that the loss, the advantages and the choice of completions read: in
 # TRL's GRPOTrainer, in the trainer that Unsloth generates, and in unsloth_zoo's loss.
@@ -81,7 +81,7 @@ def step(settings: Preset, result: common.Result):
     if trial.peak is None:
         result.left_out.append("memory: needs a GPU")
     else:
-        guess = estimate(settings, shape_of(settings.model_path), card_of(machine)).peak
+        guess = estimate(settings, config_of(settings.model_path), card_of(machine)).peak
         result.found |= {"peak, GB": trial.peak / 1e9, "estimate / peak": guess / trial.peak}
     trainer = GRPOTrainer(
         model=model,

@@ -17,9 +17,9 @@ TOLERANCE = 0.15  # of an estimate, as a share of what is measured
 def measure(result: common.Result) -> None:
     """16 bits first: they need no bitsandbytes."""
     from helpers.environment import this_machine
-    from helpers.training.memory import card_of, estimate, shape_of
+    from helpers.training.memory import card_of, config_of, estimate
 
-    shape = common.shape(result) if result.rehearse else shape_of("unsloth/Qwen3-4B")
+    shape = common.shape(result) if result.rehearse else config_of("unsloth/Qwen3-4B")
     folder = common.work("memory") / "model"
     common.speaking_model(shape, folder)
     long = (16, 48) if result.rehearse else (256, 768)

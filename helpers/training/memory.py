@@ -1,19 +1,26 @@
-"""Where a GPU's memory goes in GRPO on a 4-bit model with LoRA: an estimate by part, from shapes
-and settings alone.
+"""Where a GPU's memory goes in GRPO with LoRA: an estimate by part.
 
-Nothing is loaded or measured here. Sizes are in bytes, GB is 10**9 of them. Left out on purpose:
-mixtures of experts, whose shapes these formulas do not describe, what reads the pictures of a model
-that sees (about 1 GB), and allocator fragmentation.
+The model is built from its config.json on torch's meta device, where weights have sizes and no
+memory, and what is there is counted: hybrid layers, experts, embeddings, the cache that one forward
+pass leaves. Nothing is loaded. Sizes are in bytes, GB is 10**9 of them. Left out on purpose: what
+reads the pictures of a model that sees (about 1 GB), and allocator fragmentation.
 """
 
+import functools
 import json
 import os
-from dataclasses import dataclass
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from helpers import PROJECT
 from helpers.data.files import hub_failure
 from helpers.environment import Machine
 from helpers.presets import Preset
+from helpers.training.families import CONFIGS, FAMILIES, family_of, notes
 
 # NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each
 # 64 weights, and a 32-bit one for each 256 of those. Unsloth's dynamic checkpoints
@@ -22,10 +29,6 @@ _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
 _CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
-# The families that see whose language part is a model of its own: in Unsloth with `text_only`, if
-# its type begins with that of the whole (unsloth/models/_utils.py 2245), and in Transformers. Only
-# these have been tried.
-LANGUAGE_PARTS = ("gemma3", "gemma4", "qwen3_5")
 _HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
 WHAT_HELPS = (
     "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
@@ -39,99 +42,125 @@ AWAKE = (
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The sizes of a dense decoder on which its memory depends, under config.json's names."""
+class Sizes:
+    """What was counted of a model, or of the language part of one that sees.
 
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    vocab_size: int
-    tie_word_embeddings: bool
-    max_position_embeddings: int
-
-    @property
-    def matrices(self) -> list[tuple[int, int]]:
-        """Return (inputs, outputs) of one layer's linear maps: query, key, value, output, gate,
-        up, down.
-        """
-        hidden = self.hidden_size
-        mlp = self.intermediate_size
-        queries = self.num_attention_heads * self.head_dim
-        keys = self.num_key_value_heads * self.head_dim
-        return [
-            (hidden, queries),
-            (hidden, keys),
-            (hidden, keys),
-            (queries, hidden),
-            (hidden, mlp),
-            (hidden, mlp),
-            (mlp, hidden),
-        ]
-
-    @property
-    def linear_parameters(self) -> int:
-        """Weights of all layers' linear maps: what 4-bit loading quantises."""
-        return self.num_hidden_layers * sum(inputs * outputs for inputs, outputs in self.matrices)
-
-    @property
-    def embedding_parameters(self) -> int:
-        """Weights of the embedding, and of the output head if it is another matrix; they stay in
-        16 bits.
-        """
-        return self.vocab_size * self.hidden_size * (1 if self.tie_word_embeddings else 2)
-
-    def lora_parameters(self, rank: int) -> int:
-        """Weights of an adapter of this rank on every linear map."""
-        return self.num_hidden_layers * sum(
-            rank * (inputs + outputs) for inputs, outputs in self.matrices
-        )
-
-    @property
-    def kv_bytes(self) -> int:
-        """Keys and values of one token in all layers, in 16 bits.
-
-        Sliding windows are not credited.
-        """
-        return 2 * self.num_hidden_layers * self.num_key_value_heads * self.head_dim * _16_BIT
-
-
-# From each model's config.json, so that an estimate needs no network; of any other model that file
-# is read.
-_KNOWN = {
-    name: Shape(*sizes)
-    for name, sizes in {
-        "unsloth/gemma-3-1b-it": (1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768),
-        "unsloth/Qwen2.5-1.5B-Instruct": (1536, 8960, 28, 12, 2, 128, 151_936, True, 32_768),
-        "unsloth/Qwen3-1.7B": (2048, 6144, 28, 16, 8, 128, 151_936, True, 40_960),
-        "unsloth/Llama-3.2-3B-Instruct": (3072, 8192, 28, 24, 8, 128, 128_256, True, 131_072),
-        "unsloth/Qwen3-4B": (2560, 9728, 36, 32, 8, 128, 151_936, True, 40_960),
-        "unsloth/Qwen3-4B-Instruct-2507": (2560, 9728, 36, 32, 8, 128, 151_936, True, 262_144),
-        "unsloth/Llama-3.1-8B-Instruct": (4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072),
-        "unsloth/Qwen3-8B": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
-        "unsloth/Qwen3-14B": (5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
-        "unsloth/Qwen3-VL-2B-Instruct": (2048, 6144, 28, 16, 8, 128, 151_936, True, 262_144),
-        "unsloth/gemma-3-4b-it": (2560, 10_240, 34, 8, 4, 256, 262_208, True, 131_072),
-        "unsloth/Qwen3-VL-8B-Instruct": (4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144),
-    }.items()
-}
-_KNOWN_TO_SEE = [name for name in _KNOWN if "-VL-" in name or name == "unsloth/gemma-3-4b-it"]
-
-
-def shape_of(model: str) -> Shape | None:
-    """Return the shape of a model, of its language part if it sees: a hub name, or a folder with
-    its config.json.
-
-    None if it is no dense model. ValueError as `config_of`.
+    quantised, experts, kept: weights of the layers' linear maps, which loading in 4 bits quantises;
+        of experts; and all others, such as embeddings and the head, which stay in 16 bits.
+    largest: weights of the largest linear map.
+    adapted: inputs and outputs of the maps that an adapter reaches; times its rank, its weights.
+    inside: numbers that a layer computes of a token, the layers in order.
+    hidden: those that it passes on. vocabulary: those of the head.
+    positions: tokens that it can tell apart; 0 if that is not known.
+    cache: bytes of the keys, values and states of one sequence.
     """
-    return _KNOWN[model] if model in _KNOWN else shape_from_config(config_of(model))
+
+    quantised: int
+    experts: int
+    kept: int
+    largest: int
+    adapted: int
+    inside: list[int]
+    hidden: int
+    vocabulary: int
+    positions: int
+    cache: int
 
 
-def is_known_text(model: str) -> bool:
-    """Return whether this is a dense model of text whose shape is known without its config.json."""
-    return model in _KNOWN and model not in _KNOWN_TO_SEE
+def sizes_of(config: dict, context: int) -> Sizes:
+    """Return the sizes of the model that a config.json describes, at so many tokens a sequence.
+
+    LookupError, with the reason, if Transformers cannot build it. In a process of its own, because
+    Transformers must not be imported before Unsloth, which replaces its classes.
+    """
+    return _counted(json.dumps([config, context]))
+
+
+@functools.cache
+def _counted(given: str) -> Sizes:
+    """Return what the program at the end of this file prints for this JSON."""
+    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers.training.memory"],
+        env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+        input=given,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode or not done.stdout:
+        raise LookupError((done.stderr.strip().splitlines() or ["no message"])[-1][:200])
+    return Sizes(**json.loads(done.stdout.splitlines()[-1]))
+
+
+def count(config: dict, context: int) -> Sizes:
+    """Build the model on the meta device, run it on one sequence, and count."""
+    import torch
+    from transformers import AutoConfig, AutoModel
+    from transformers.pytorch_utils import Conv1D
+
+    # without its head, which is neither quantised nor adapted
+    described = {key: value for key, value in config.items() if key != "quantization_config"}
+    whole = AutoConfig.for_model(**described)
+    text = whole.get_text_config()
+    with torch.device("meta"):
+        model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
+    embedding = model.get_input_embeddings().weight
+    tied = text.tie_word_embeddings or whole.tie_word_embeddings
+
+    # A layer's inside: what its linear maps and convolutions give, its inputs and their norms, and
+    # of the widest, which is the MLP's, the activation and the product.
+    targets = family_of(text.model_type).targets
+    outputs = defaultdict(list)  # of each layer
+    quantised = largest = adapted = experts = 0
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear | Conv1D):
+            quantised += module.weight.numel()
+            largest = max(largest, module.weight.numel())
+            if not targets or name.rpartition(".")[2] in targets:
+                adapted += sum(module.weight.shape)
+            outputs[_layer(name)].append(getattr(module, "nf", 0) or module.out_features)
+        elif isinstance(module, torch.nn.Conv1d):
+            outputs[_layer(name)].append(module.out_channels)
+    # Experts are one tensor of three dimensions, of which a token uses a few. Each has an adapter,
+    # of twice the rank where two maps are one.
+    used = getattr(text, "num_experts_per_tok", None) or 1
+    for name, weight in model.named_parameters():
+        if weight.dim() == 3 and ".experts." in name:
+            experts += weight.numel()
+            if targets:
+                adapted += weight.shape[0] * sum(weight.shape[1:]) * (1 + ("gate_up" in name))
+            outputs[_layer(name)].append(used * max(weight.shape[1:]))
+    outputs.pop(None, None)  # those of no layer
+    hidden = text.hidden_size
+    inside = [sum(each) + 3 * hidden + 2 * max(each) for each in outputs.values()]
+
+    # the cache: tensors, or dictionaries of them for states of linear attention and convolutions
+    with torch.no_grad():
+        ids = torch.zeros(1, context, dtype=torch.long, device="meta")
+        cache = model(input_ids=ids, use_cache=True).past_key_values
+    held = []
+    for layer in cache.layers:
+        for value in vars(layer).values():
+            held += value.values() if isinstance(value, dict) else [value]
+    weights = sum(weight.numel() for weight in model.parameters())
+    return Sizes(
+        quantised=quantised,
+        experts=experts,
+        kept=weights - quantised - experts + (0 if tied else embedding.numel()),
+        largest=largest,
+        adapted=adapted,
+        inside=inside,
+        hidden=hidden,
+        vocabulary=embedding.shape[0],
+        positions=getattr(text, "max_position_embeddings", None) or 0,
+        cache=sum(one.nbytes for one in held if torch.is_tensor(one)),
+    )
+
+
+def _layer(name: str) -> str | None:
+    """Return the number of the layer that a module is in, by its name; None outside of them."""
+    found = re.search(r"(?:^|\.)(\d+)\.", name)
+    return found and found[1]
 
 
 def room_for_a_picture(settings: Preset) -> int:
@@ -143,11 +172,14 @@ def room_for_a_picture(settings: Preset) -> int:
 
 
 def config_of(model: str) -> dict:
-    """Return the config.json of a model: a hub name, or a folder.
+    """Return the config.json of a model: a hub name, or a folder. What of it matters for memory is
+    known for the models in CONFIGS.
 
     Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
     folder has none, ValueError if the hub does not give it, and for an adapter's folder.
     """
+    if model in CONFIGS:
+        return CONFIGS[model]
     path = Path(model) / "config.json"
     if not path.exists() and (Path(model) / "adapter_config.json").exists():
         raise ValueError(
@@ -162,27 +194,6 @@ def config_of(model: str) -> dict:
         except (OSError, ValueError) as error:
             raise ValueError(hub_failure(f"the model {model!r}", error)) from None
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def shape_from_config(config: dict) -> Shape | None:
-    """Return the shape that a config.json describes; None if these formulas do not hold for it."""
-    config = config | (config.get("text_config") or {})
-    heads = config.get("num_attention_heads")
-    if not heads or not config.get("intermediate_size") or any("expert" in key for key in config):
-        return None
-    return Shape(
-        hidden_size=config["hidden_size"],
-        intermediate_size=config["intermediate_size"],
-        num_hidden_layers=config["num_hidden_layers"],
-        num_attention_heads=heads,
-        num_key_value_heads=config.get("num_key_value_heads") or heads,
-        head_dim=config.get("head_dim") or config["hidden_size"] // heads,
-        vocab_size=config["vocab_size"],
-        # Absent means tied in Transformers, except in the families whose class says otherwise
-        # (Llama).
-        tie_word_embeddings=config.get("tie_word_embeddings", config.get("model_type") != "llama"),
-        max_position_embeddings=config.get("max_position_embeddings", 0),
-    )
 
 
 @dataclass(frozen=True)
@@ -210,28 +221,30 @@ class Estimate:
         return max(self.peaks.values())
 
 
-def estimate(settings: Preset, shape: Shape, card: float | None, sees: bool = False) -> Estimate:
+def estimate(settings: Preset, config: dict, card: float | None, sees: bool = False) -> Estimate:
     """Return the memory of a GRPO step at its longest prompts and completions, on a card of so many
-    bytes; None is a CPU. sees: each prompt has a picture.
+    bytes; None is a CPU. config: the model's config.json. sees: each prompt has a picture.
 
     The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs;
     the frozen weights, which training shares with it, are in that part. Asleep while the policy
     trains (Unsloth's standby), it keeps its graphs; beside a model that sees it cannot sleep.
 
     Per-process memory. What processes exchange of the adapter is little beside the rest and not
-    counted.
+    counted. LookupError if Transformers cannot build the model.
     """
     on_unsloth = settings.backend == "unsloth"
+    context = settings.context + (room_for_a_picture(settings) if sees else 0)
+    sizes = sizes_of(config, context)
 
     # what is held all the time
-    weights = (
-        shape.linear_parameters * (_NF4 if settings.load_in_4bit else _16_BIT)
-        + shape.embedding_parameters * _16_BIT
-    )
-    context = settings.context + (room_for_a_picture(settings) if sees else 0)
+    experts_quantised = on_unsloth and family_of(config["model_type"]).experts_in_4_bits
+    in_4_bits = sizes.quantised + (sizes.experts if experts_quantised else 0)
+    in_4_bits *= settings.load_in_4bit
+    whole = sizes.quantised + sizes.experts + sizes.kept
+    weights = in_4_bits * _NF4 + (whole - in_4_bits) * _16_BIT
     # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
-    adapter = shape.lora_parameters(settings.lora_rank)
+    adapter = sizes.adapted * settings.lora_rank
     # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
     # instead.
     copied = settings.beta and not (on_unsloth and card is not None)
@@ -246,26 +259,24 @@ def estimate(settings: Preset, shape: Shape, card: float | None, sees: bool = Fa
         held["CUDA context"] = _CONTEXT
 
     # What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
-    # insides. A layer's inside, in units of tokens x 16 bits: its inputs and their norms, query,
-    # key, value, the attention's output, the three of the MLP and their product; and as much again
-    # for the gradients of the layer at work. A 4-bit matrix is unpacked to 16 bits for its use.
+    # insides; and as much again as one for the gradients of the layer at work. A 4-bit matrix is
+    # unpacked to 16 bits for its use.
     tokens = settings.per_device_train_batch_size * context
-    attention = sum(outputs for _, outputs in shape.matrices[:4])
-    inside = tokens * (4 * shape.hidden_size + attention + 4 * shape.intermediate_size) * _16_BIT
-    inputs = tokens * shape.hidden_size * _16_BIT
-    kept = inputs if settings.gradient_checkpointing else inside
-    unpacked = shape.hidden_size * shape.intermediate_size * _16_BIT if settings.load_in_4bit else 0
+    kept = len(sizes.inside) * sizes.hidden
+    if not settings.gradient_checkpointing:
+        kept = sum(sizes.inside)
+    unpacked = sizes.largest * _16_BIT if settings.load_in_4bit else 0
     # Three times logits: themselves, scaled by the temperature, and their gradient. TRL makes those
     # of the whole batch, in 16 bits; Unsloth those of a quarter of a completion at a time
     # (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
     if on_unsloth:
-        logits = context / max(4, context // 4096) * shape.vocab_size * 4
+        logits = context / max(4, context // 4096) * sizes.vocabulary * 4
     else:
         completions = settings.per_device_train_batch_size * settings.max_completion_length
-        logits = completions * shape.vocab_size * _16_BIT
+        logits = completions * sizes.vocabulary * _16_BIT
     training = {
         "gradients": adapter * width,
-        "activations": shape.num_hidden_layers * kept + 2 * inside + unpacked,
+        "activations": tokens * (kept + 2 * max(sizes.inside)) * _16_BIT + unpacked,
         "logits": 3 * logits,
     }
 
@@ -278,54 +289,58 @@ def estimate(settings: Preset, shape: Shape, card: float | None, sees: bool = Fa
         else:
             training["vLLM asleep"] = _GRAPHS
     else:
-        completions = settings.completions_per_round / settings.processes
-        sampling = {"KV cache": completions * context * shape.kv_bytes}
+        sampling = {"KV cache": settings.completions_per_round / settings.processes * sizes.cache}
     return Estimate(held, sampling, training)
 
 
 def check(
-    settings: Preset, machine: Machine, shape: Shape | None = None, *, sees: bool | None = None
+    settings: Preset, machine: Machine, config: dict | None = None, *, sees: bool | None = None
 ) -> list[str]:
     """Return the estimate of a step's memory before anything is loaded, as lines of text: one for
-    each part, and the higher of the two phases against the card.
+    each part, the higher of the two phases against the card, and what the model's family says
+    against the settings.
 
-    shape: the model's, if it is known already; otherwise it is looked up. sees: whether the run has
-    pictures; None: as its source says. Without them only the language part of a model that sees is
-    loaded. ValueError if that is impossible; if the machine's GPU is too small; if the model has
-    fewer positions than the context, or is narrower than the adapter's rank; and if the model
-    cannot be had (only its config.json is fetched).
+    config: the model's config.json, if it is known already; otherwise it is looked up. sees:
+    whether the run has pictures; None: as its source says. Without them only the language part of a
+    model that sees is loaded. ValueError if that is impossible; if the machine's GPU is too small;
+    if the model has fewer positions than the context, or is narrower than the adapter's rank; and
+    if the model cannot be had (only its config.json is fetched).
     """
     if sees is None:
         sees = settings.source.startswith("pictures/")
-    if shape is None:
-        shape = shape_of(settings.model_path)
-        config = {} if sees or is_known_text(settings.model) else config_of(settings.model_path)
-        family = config.get("model_type", "")
-        if "vision_config" in config and family not in LANGUAGE_PARTS:
-            raise ValueError(
-                f"{settings.model} reads pictures and this run has none. Of its family ({family}) "
-                "the language part cannot be trained and merged alone, as it can of "
-                f"{', '.join(LANGUAGE_PARTS)}: take a model of text, or pictures in notebook 11."
-            )
+    config = config or config_of(settings.model_path)
+    kind = config.get("model_type", "")
+    if "vision_config" in config and not sees and not family_of(kind).language_part:
+        alone = [name for name, family in FAMILIES.items() if family.language_part]
+        raise ValueError(
+            f"{settings.model} reads pictures and this run has none. Of its family ({kind}) "
+            "the language part cannot be trained and merged alone, as it can of "
+            f"{', '.join(alone)}: take a model of text, or pictures in notebook 11."
+        )
+    limit = settings.max_completion_length
+    said = notes(settings.model, config, settings.load_in_4bit, settings.thinking, limit)
     card = card_of(machine)
-    if shape is None:
-        return [f"no estimate for {settings.model}: its shape is not that of a dense model."]
     pictures = room_for_a_picture(settings) if sees else 0
     context = settings.context + pictures
-    if settings.lora_rank > shape.hidden_size:
+    try:
+        sizes = sizes_of(config, context)
+    except LookupError as error:
+        reason = f"no estimate for {settings.model}: Transformers could not build it ({error})."
+        return [reason, *said]
+    if settings.lora_rank > sizes.hidden:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
-            f"{shape.hidden_size:,}: such an adapter would be larger than what it adapts. Ranks of "
+            f"{sizes.hidden:,}: such an adapter would be larger than what it adapts. Ranks of "
             "8 to 128 are usual."
         )
     # without a picture, whose room above is more than most pictures take
-    if 0 < shape.max_position_embeddings < settings.context:
+    if 0 < sizes.positions < settings.context:
         raise ValueError(
             f"a prompt and its completion take {settings.context:,} tokens and {settings.model} "
-            f"has {shape.max_position_embeddings:,} positions: lower max_completion_length or "
+            f"has {sizes.positions:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
-    found = estimate(settings, shape, card, sees)
+    found = estimate(settings, config, card, sees)
     if card and found.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
@@ -347,7 +362,8 @@ def check(
         ]
     phase = max(found.peaks, key=found.peaks.get)
     against = f" of {size(card)}" if card else ""
-    return [*lines, f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}"]
+    lines.append(f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}")
+    return lines + said
 
 
 def card_of(machine: Machine) -> float | None:
@@ -360,3 +376,7 @@ def size(number: float) -> str:
     if number >= 1e9:
         return f"{number / 1e9:.1f} GB"
     return f"{number / 1e6:.0f} MB" if number >= 1e7 else f"{number / 1e6:.1f} MB"
+
+
+if __name__ == "__main__":
+    print(json.dumps(asdict(count(*json.load(sys.stdin)))))

@@ -21,21 +21,9 @@ from helpers.runs import seed_everything
 from helpers.templates import options_of, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
-from helpers.training.memory import config_of, is_known_text, room_for_a_picture
+from helpers.training.families import LORA_TARGETS, family_of, lora_targets
+from helpers.training.memory import config_of, room_for_a_picture
 
-# The families, by `model_type`, that leave float16's range: FORCE_FLOAT32 of
-# unsloth_zoo/model_lists.py.
-OVERFLOWING = ("gemma3", "gemma4", "glm4_moe", "gpt_oss", "qwen3_5", "qwen3_moe")
-# The families that see, by `model_type`, for which Unsloth starts vLLM: VLLM_SUPPORTED_VLM of
-# unsloth/models/vision.py.
-SEEING_THROUGH_VLLM = (
-    *("gemma3", "gemma4", "idefics3", "mistral3", "qwen2_5_vl"),
-    *("qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-)
-# Unsloth starts vLLM for neither of these families, whether they see or not:
-# VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of unsloth/models/loader.py 118, 123.
-WITHOUT_VLLM = ("gpt_oss",)
-WITHOUT_VLLM_BELOW_8 = "gemma4"  # and gemma4_text, gemma4_unified, gemma4_unified_text
 # What the weights of a language part are called when it is loaded alone: _get_text_only_key_mapping
 # of unsloth/models/_utils.py 2322.
 _LANGUAGE_NAMES = {
@@ -48,7 +36,6 @@ BATCH = {"transformers": 256, "vllm": 1024}
 # What all prompts begin with is computed once if that saves so many multiplications: on a CPU about
 # a second. With fewer, as with the embedded models, each prompt is computed by itself.
 ONCE = 1e11
-LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
 
 def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
@@ -203,30 +190,29 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
     """
     if sees:  # a processor would take the keyword for one of its own, if its template has none
         settings = replace(settings, thinking=None)
-    if settings.engine != "vllm" or machine.gpu is None or is_known_text(settings.model):
-        return settings  # its config.json need not be fetched
+    if settings.engine != "vllm" or machine.gpu is None:
+        return settings
     config = config_of(settings.model_path)
     kind = config.get("model_type", "")
-    old = machine.compute_capability < 8.0
-    if "vision_config" in config and sees:
-        served = kind in SEEING_THROUGH_VLLM
-    else:
-        served = kind not in WITHOUT_VLLM
-    if served and not (old and kind.startswith(WITHOUT_VLLM_BELOW_8)):
+    family = family_of(kind)
+    least = family.vllm_from
+    blind = "vision_config" in config and sees and not family.sees_through_vllm
+    if least is not None and machine.compute_capability >= least and not blind:
         return settings
     print(
         f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "
         f"(compute capability {machine.compute_capability}): sampling goes through Transformers, "
         "which is slower (engine='transformers')."
     )
-    return replace(settings, engine="transformers")
+    # nothing is left to correct
+    return replace(settings, engine="transformers", vllm_importance_sampling_correction=None)
 
 
 def without_bf16(name: str) -> torch.dtype:
     """Return what a model computes in on a card without bfloat16: float16, unless it leaves its
     range.
     """
-    overflows = config_of(name).get("model_type", "").startswith(OVERFLOWING)
+    overflows = family_of(config_of(name).get("model_type", "")).overflows
     return torch.float32 if overflows else torch.float16
 
 
@@ -256,7 +242,8 @@ def standby() -> None:
 
 
 def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
-    """Return the model with fresh LoRA matrices on all its linear layers, drawn with this seed.
+    """Return the model with fresh LoRA matrices on the linear maps of its layers, drawn with this
+    seed.
 
     sees: it reads pictures. The tower that reads them then stays as it is: with vLLM, Unsloth
     refuses adapters in the tower. Through PEFT alone the projector gets such matrices, too;
@@ -274,7 +261,8 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
             "random_state": seed,
         }
         if not sees:
-            return FastLanguageModel.get_peft_model(model, target_modules=LORA_TARGETS, **lora)
+            targets = lora_targets(model)
+            return FastLanguageModel.get_peft_model(model, target_modules=targets, **lora)
         return FastVisionModel.get_peft_model(
             model,
             finetune_vision_layers=False,
@@ -286,9 +274,10 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
 
     from peft import LoraConfig, get_peft_model
 
-    targets = LORA_TARGETS
+    targets = lora_targets(model)
     if sees:
-        layers = "|".join(LORA_TARGETS)
+        family = family_of(model.config.get_text_config().model_type)
+        layers = "|".join(family.targets or LORA_TARGETS)
         targets = rf".*(language_model\..*\.({layers})|multi_modal_projector\..*linear\w*)"
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})

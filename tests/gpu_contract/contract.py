@@ -41,9 +41,7 @@ LEFT_TO_TRL = {
     "vespo_k_pos": 2.0,
     "vespo_lambda_neg": 2.0,
     "vespo_lambda_pos": 3.0,
-    "vllm_importance_sampling_mode": "sequence_mask",
     "vllm_importance_sampling_cap": None,
-    "vllm_importance_sampling_clip_max": 3.0,
     "vllm_importance_sampling_clip_min": None,
     "repetition_penalty": 1.0,
     "shuffle_dataset": True,
@@ -63,6 +61,8 @@ _BOTH = {
         "epsilon_high": 0.3,
         "mask_truncated_completions": True,
         "vllm_importance_sampling_correction": True,
+        "vllm_importance_sampling_mode": "token_mask",
+        "vllm_importance_sampling_clip_max": 4.0,
     },
     **{"temperature": 0.9, "top_p": 0.95, "top_k": 20, "min_p": 0.05},
 }

@@ -24,6 +24,7 @@ from helpers.runs import Run, atomic_folder
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
 from helpers.training.base import Base, base_of, describe
+from helpers.training.families import FAMILIES, family_of
 from helpers.training.policy import nf4
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -310,8 +311,11 @@ def test_the_families_that_overflow_are_those_of_unsloth():
     (package,) = importlib.util.find_spec("unsloth_zoo").submodule_search_locations
     known = runpy.run_path(f"{package}/model_lists.py")["FORCE_FLOAT32"]
     named = [name for name in known if not name.startswith("embedding_")]  # no language models
-    assert all(name.startswith(policy.OVERFLOWING) for name in named)
-    assert all(any(name.startswith(ours) for name in named) for ours in policy.OVERFLOWING)
+    # as Unsloth looks for them: in the type's name and a comma
+    for kind, family in FAMILIES.items():
+        assert family.overflows == any(name in f"{kind}," for name in named), kind
+    for name in named:
+        assert family_of(name.strip(",").replace("text", "_text")).overflows
 
 
 KEPT = "model.layers.1.mlp.down_proj"  # in 16 bits

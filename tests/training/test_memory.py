@@ -2,6 +2,7 @@
 refuses.
 """
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -11,11 +12,19 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, override
 from helpers.training import memory, policy
-from helpers.training.memory import check, estimate, shape_of
+from helpers.training.memory import check, config_of, estimate
 
 POCKET = PRESETS["pocket"]
 L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")
-QWEN3_4B = shape_of("unsloth/Qwen3-4B")
+QWEN3_4B = config_of("unsloth/Qwen3-4B")
+TINY = {"hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 512, "intermediate_size": 96}
+TINY |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
+
+
+@pytest.fixture(autouse=True)
+def here(monkeypatch):
+    """Count in this process, which has Transformers; one test lets it be another."""
+    monkeypatch.setattr(memory, "_counted", lambda given: memory.count(*json.loads(given)))
 
 
 def on_l4(**changes) -> memory.Estimate:
@@ -30,18 +39,26 @@ def test_the_weights_of_qwen3_4b_by_hand():
     # One layer: query and output 2560 x 4096 each, key and value 2560 x 1024 each, the MLP three
     # times 2560 x 9728.
     layer = 2 * 10_485_760 + 2 * 2_621_440 + 3 * 24_903_680
-    assert QWEN3_4B.linear_parameters == 36 * layer == 3_633_315_840
-    assert QWEN3_4B.embedding_parameters == 151_936 * 2_560 == 388_956_160  # tied: counted once
+    sizes = memory.sizes_of(QWEN3_4B, 8)
+    assert sizes.quantised == 36 * layer == 3_633_315_840
+    # the embedding, which is the head, too; norms: two and two of 128 a layer, and one at the end
+    norms = 36 * (2 * 2_560 + 2 * 128) + 2_560
+    assert sizes.kept == 151_936 * 2_560 + norms == 388_956_160 + 196_096
+    untied = memory.sizes_of(QWEN3_4B | {"tie_word_embeddings": False}, 8)
+    assert untied.kept == 2 * 388_956_160 + norms
+    # its inputs and norms, the four of attention, gate, activation, up, product
+    inside = 4 * 2_560 + (4_096 + 2 * 1_024 + 2_560) + 4 * 9_728
+    assert sizes.inside == [inside] * 36
     # NF4: half a byte, 1/64 of a byte of scale, 1/4096 of a byte of the scales' scale.
     in_4_bits = 3_633_315_840 * (0.5 + 1 / 64 + 1 / 4_096)
-    assert on_l4().held["frozen weights"] == pytest.approx(in_4_bits + 2 * 388_956_160)
-    assert on_l4(load_in_4bit=False).held["frozen weights"] == 2 * 4_022_272_000
+    assert on_l4().held["frozen weights"] == pytest.approx(in_4_bits + 2 * 389_152_256)
+    assert on_l4(load_in_4bit=False).held["frozen weights"] == 2 * 4_022_468_096
 
 
 def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
     # Rank 32 on one layer of Qwen3-4B: 32 x (inputs + outputs) of the seven maps.
     adapter = 36 * 32 * (2 * (2_560 + 4_096) + 2 * (2_560 + 1_024) + 3 * (2_560 + 9_728))
-    assert QWEN3_4B.lora_parameters(32) == adapter == 66_060_288
+    assert 32 * memory.sizes_of(QWEN3_4B, 8).adapted == adapter == 66_060_288
     found = on_l4()
     # 32 bits under Unsloth, whose reference on a GPU is the model without it; two 8-bit moments
     assert found.held["adapter"] == found.training["gradients"] == 4 * adapter
@@ -58,7 +75,7 @@ def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
 def test_the_cache_while_sampling_by_hand():
     # 36 layers x 8 heads x 128 x (key and value) x 2 bytes a token; a round is 16 completions of
     # 1,024 tokens.
-    assert QWEN3_4B.kv_bytes == 147_456
+    assert memory.sizes_of(QWEN3_4B, 1_024).cache == 1_024 * 147_456
     for processes in (1, 4):  # each samples its own completions
         plain = replace(PRESETS["l4"], engine="transformers", processes=processes)
         assert estimate(plain, QWEN3_4B, 24.2e9).sampling == {"KV cache": 16 * 1_024 * 147_456}
@@ -83,20 +100,20 @@ def test_there_is_room_for_a_picture_of_any_family_and_any_shape():
 
 
 def test_a_picture_counts_as_so_many_tokens_of_a_longer_prompt_and_vllm_stays_awake(monkeypatch):
-    preset, shape = PRESETS["vision_2b"], shape_of("unsloth/Qwen3-VL-2B-Instruct")
+    preset, config = PRESETS["vision_2b"], config_of("unsloth/Qwen3-VL-2B-Instruct")
     longer = replace(preset, max_prompt_length=256 + memory.room_for_a_picture(preset))
-    assert estimate(preset, shape, None, sees=True) == estimate(longer, shape, None)
+    assert estimate(preset, config, None, sees=True) == estimate(longer, config, None)
     assert ", 600 of them a picture" in check(preset, replace(L4, gpu_memory_gb=40))[0]
 
-    preset, shape = PRESETS["vision_4b"], shape_of("unsloth/gemma-3-4b-it")
-    found = estimate(preset, shape, 24.2e9, sees=True)
+    preset, config = PRESETS["vision_4b"], config_of("unsloth/gemma-3-4b-it")
+    found = estimate(preset, config, 24.2e9, sees=True)
     share = 0.6 * 24.2e9 - found.held["frozen weights"]
     assert found.training["vLLM awake"] == found.sampling["vLLM engine"] == pytest.approx(share)
-    assert estimate(preset, shape, 24.2e9).training["vLLM asleep"] == 1e9
+    assert estimate(preset, config, 24.2e9).training["vLLM asleep"] == 1e9
     with pytest.raises(ValueError, match=r"vLLM cannot sleep.*lower gpu_memory_utilization first"):
         check(replace(preset, gpu_memory_utilization=0.9), L4)
     monkeypatch.setenv("UNSLOTH_VLLM_STANDBY_VISION", "1")
-    assert "vLLM asleep" in estimate(preset, shape, 24.2e9, sees=True).training
+    assert "vLLM asleep" in estimate(preset, config, 24.2e9, sees=True).training
 
 
 # --- Against the real thing -----------------------------------------------------------------------
@@ -104,24 +121,83 @@ def test_a_picture_counts_as_so_many_tokens_of_a_longer_prompt_and_vllm_stays_aw
 
 def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
     model, _ = policy.load(POCKET)
-    shape, counted = shape_of(POCKET.model_path), 0
+    config, counted = config_of(POCKET.model_path), 0
     for parameter in model.parameters():
         counted += parameter.numel() * parameter.element_size()
         if state := getattr(parameter, "quant_state", None):
             counted += state.absmax.numel() * state.absmax.element_size()
             counted += 4 * state.state2.absmax.numel()
-    assert estimate(POCKET, shape, None).held["frozen weights"] == pytest.approx(counted, rel=0.02)
+    assert estimate(POCKET, config, None).held["frozen weights"] == pytest.approx(counted, rel=0.02)
     adapted = policy.add_adapter(model, POCKET, seed=0).parameters()
     trained = sum(weight.numel() for weight in adapted if weight.requires_grad)
-    assert shape.lora_parameters(POCKET.lora_rank) == trained
+    assert memory.sizes_of(config, 8).adapted * POCKET.lora_rank == trained
 
 
-def test_a_mixture_of_experts_gets_no_estimate_rather_than_a_wrong_one(tmp_path):
-    (tmp_path / "config.json").write_text(
-        '{"num_experts": 8, "num_attention_heads": 4, "intermediate_size": 8}'
-    )
+def test_a_process_of_its_own_counts_the_same(monkeypatch):
+    config, given = config_of(POCKET.model_path), POCKET.context
+    wanted = memory.count(config, given)
+    monkeypatch.undo()
+    assert memory.sizes_of(config, given) == wanted
+    assert wanted.positions == 1024 and wanted.vocabulary == 350 and len(wanted.inside) == 4
+
+
+@pytest.mark.parametrize(
+    ("config", "said"), [({"model_type": "not_known"}, "not_known"), ({}, "model_type")]
+)
+def test_what_cannot_be_built_gets_no_estimate_rather_than_a_wrong_one(
+    tmp_path, config, said, monkeypatch
+):
+    monkeypatch.undo()
+    (tmp_path / "config.json").write_text(json.dumps(config))
     (line,) = check(replace(POCKET, model=str(tmp_path)), L4)
-    assert "no estimate for" in line
+    assert "no estimate for" in line and said in line
+
+
+# --- What is not an ordinary layer ----------------------------------------------------------------
+
+
+def test_the_cache_is_that_of_each_layers_kind():
+    def cache(context: int, **config) -> int:
+        return memory.sizes_of(TINY | config, context).cache
+
+    token = 2 * 2 * 16 * 2  # keys and values x 2 heads x 16 x 16 bits
+    window = {"model_type": "gemma3_text", "sliding_window": 9}
+    window["layer_types"] = ["sliding_attention", "full_attention"]
+    # one token less than the window is kept, beside a number that says where it begins
+    assert cache(100, **window) == (100 + 8) * token + 8
+    # state of linear attention in 32 bits: heads x keys x values; of its convolution: what comes in
+    linear = {"model_type": "qwen3_5_text", "linear_conv_kernel_dim": 4}
+    linear |= dict.fromkeys(("linear_num_key_heads", "linear_num_value_heads"), 2)
+    linear |= dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 16)
+    linear["layer_types"] = ["linear_attention", "full_attention"]
+    assert cache(100, **linear) == 100 * token + 2 * 16 * 16 * 4 + 3 * 2 * 16 * 4 * 2
+    convolution = {"model_type": "lfm2", "layer_types": ["conv", "full_attention"]}
+    assert cache(100, **convolution, conv_L_cache=3) == 100 * token + 64 * 3 * 2
+
+
+def test_experts_are_counted_and_a_token_uses_a_few():
+    config = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
+    sizes = memory.sizes_of(TINY | config | {"moe_intermediate_size": 32}, 8)
+    assert sizes.experts == 2 * 8 * 3 * 64 * 32
+    # inputs and norms; the four of attention; two experts' two products, the wider one twice more
+    assert sizes.inside == [3 * 64 + (64 + 32 + 32 + 64) + 2 * (64 + 64) + 2 * 2 * 64] * 2
+    in_4_bits = replace(PRESETS["h200"], model="unsloth/gpt-oss-20b", load_in_4bit=True)
+    gpt_oss = config_of("unsloth/gpt-oss-20b")
+    held = [
+        estimate(replace(in_4_bits, **changes), gpt_oss, 138e9).held["frozen weights"]
+        for changes in ({}, {"load_in_4bit": False}, {"backend": "transformers"})
+    ]
+    # only Unsloth's repository has its experts in 4 bits
+    assert held == pytest.approx([12.5e9, 41.8e9, 40.7e9], rel=0.02)
+
+
+def test_embeddings_of_every_layer_stay_in_16_bits():
+    config = {"model_type": "gemma4_text", "vocab_size_per_layer_input": 512}
+    plain, more = (
+        memory.sizes_of(TINY | config | {"hidden_size_per_layer_input": width}, 8)
+        for width in (0, 8)
+    )
+    assert more.kept - plain.kept > 2 * 512 * 8
 
 
 def test_an_adapter_is_no_model_and_what_to_do_with_it_is_said(tmp_path):
@@ -145,7 +221,7 @@ def test_every_preset_fits_the_smallest_card_it_is_meant_for(name):
 
 def test_five_percent_of_the_card_are_left():
     preset = PRESETS["t4"]
-    peak = estimate(preset, shape_of(preset.model), 15e9).peak
+    peak = estimate(preset, config_of(preset.model), 15e9).peak
     assert check(preset, replace(L4, gpu_memory_gb=peak / 0.94e9))
     with pytest.raises(ValueError) as error:
         check(preset, replace(L4, gpu_memory_gb=peak / 0.96e9))
@@ -178,6 +254,6 @@ def test_the_page_of_presets_shows_the_estimates_of_the_presets():
     for name, preset in PRESETS.items():
         card = preset.needs_gb * 1e9 if preset.needs_gb else None
         model, peak = told[name]
-        shape, sees = shape_of(preset.model_path), name.startswith("vision")
-        assert peak == memory.size(estimate(preset, shape, card, sees).peak)
+        config, sees = config_of(preset.model_path), name.startswith("vision")
+        assert peak == memory.size(estimate(preset, config, card, sees).peak)
         assert preset.model.split("/")[-1] in model or name == "pocket"

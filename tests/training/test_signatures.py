@@ -20,6 +20,7 @@ from helpers.commands.run import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, rest
 from helpers.training import policy
+from helpers.training.families import FAMILIES
 
 CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
@@ -199,10 +200,10 @@ def test_unsloths_switches_reach_the_tower_and_the_language_part_and_no_projecto
 def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
     signatures, tmp_path, capsys
 ):
-    assert set(policy.SEEING_THROUGH_VLLM) <= set(signatures["vllm sees"])
-    assert tuple(signatures["vllm never"]) == policy.WITHOUT_VLLM
-    for kind in signatures["vllm from 8.0"]:
-        assert kind.startswith(policy.WITHOUT_VLLM_BELOW_8)
+    for kind, family in FAMILIES.items():
+        assert family.sees_through_vllm == (kind in signatures["vllm sees"]), kind
+        assert (family.vllm_from is None) == (kind in signatures["vllm never"]), kind
+        assert (family.vllm_from == 8.0) == (kind in signatures["vllm from 8.0"]), kind
     assert signatures["language names"] == policy._LANGUAGE_NAMES
     settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
     card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")

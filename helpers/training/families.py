@@ -1,0 +1,189 @@
+"""What training a model depends on besides its size, one row a family, and the configurations of
+the models that presets and their pages name.
+
+A row holds for a `model_type` and for its language part, `…_text`. Read in Unsloth and unsloth_zoo
+2026.10.9 and Transformers 5.17; tests compare what can be compared.
+"""
+
+import re
+from dataclasses import dataclass, replace
+
+# The linear maps of an ordinary layer: attention, then MLP.
+LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+
+
+@dataclass(frozen=True)
+class Family:
+    """What Unsloth and the adapter need to know of a model.
+
+    targets: the names of the linear maps that get an adapter; none: all of them, which PEFT calls
+        all-linear.
+    in_4_bits: whether Unsloth advises training on weights in 4 bits.
+    experts_in_4_bits: whether Unsloth keeps experts in 4 bits, too; others stay in 16.
+    vllm_from: the compute capability from which Unsloth starts vLLM; None: never.
+    sees_through_vllm: whether it starts vLLM where pictures are read.
+    language_part: whether the language part of a model that sees can be loaded, trained and merged
+        alone.
+    overflows: whether it leaves float16's range.
+    thinks: a pattern of the names of those that think unless their template is told otherwise.
+    """
+
+    targets: tuple[str, ...] = tuple(LORA_TARGETS)
+    in_4_bits: bool = True
+    experts_in_4_bits: bool = False
+    vllm_from: float | None = 0.0
+    sees_through_vllm: bool = False
+    language_part: bool = False
+    overflows: bool = False
+    thinks: str | None = None
+
+
+# vllm_from: VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of
+# unsloth/models/loader.py 120, 125. sees_through_vllm: VLLM_SUPPORTED_VLM of
+# unsloth/models/vision.py 1276. overflows: FORCE_FLOAT32 of unsloth_zoo/model_lists.py.
+# language_part: unsloth/models/_utils.py 2245 and Transformers; only these have been tried.
+# thinks: the defaults of trl/chat_templates/*.jinja.
+_QWEN3_5 = Family(
+    # Three layers in four have linear attention (transformers/models/qwen3_5). Its in_proj_a and
+    # in_proj_b, one output a head, are left out, as in unsloth/models/decision.py 804.
+    targets=(*LORA_TARGETS, "in_proj_qkv", "in_proj_z", "out_proj"),
+    in_4_bits=False,  # unsloth.ai/docs/models/qwen3.5/fine-tune: quantisation costs it more
+    sees_through_vllm=True,
+    overflows=True,
+    # 2B and smaller do not (trl/chat_templates/README.md 164)
+    thinks=r"Qwen3\.5-(4|9|27|35|122|397)B|Qwen3\.[6-9]",
+)
+_GEMMA4 = Family(vllm_from=8.0, sees_through_vllm=True, overflows=True)
+_QWEN3 = Family(thinks=r"Qwen3-(?!.*(Instruct|Base|Coder))")
+FAMILIES = {
+    "llama": Family(),
+    "mistral": Family(),
+    "ministral": Family(),
+    "ministral3": Family(),
+    "mistral3": Family(sees_through_vllm=True),
+    "idefics3": Family(sees_through_vllm=True),
+    "qwen2": Family(),
+    "qwen2_5_vl": Family(sees_through_vllm=True),
+    "qwen3": _QWEN3,
+    # Experts are one tensor of three dimensions, for which PEFT 0.21 translates the names.
+    "qwen3_moe": replace(_QWEN3, overflows=True),
+    "qwen3_vl": Family(sees_through_vllm=True),
+    "qwen3_vl_moe": Family(sees_through_vllm=True),
+    "qwen3_5": replace(_QWEN3_5, language_part=True),
+    "qwen3_5_moe": _QWEN3_5,
+    "gemma3": Family(sees_through_vllm=True, language_part=True, overflows=True),
+    "gemma3n": Family(overflows=True),
+    "gemma4": replace(_GEMMA4, language_part=True),
+    "gemma4_unified": _GEMMA4,
+    "glm4_moe": Family(overflows=True),
+    "glm4_moe_lite": Family(targets=(), overflows=True),
+    # Unsloth's repository in 4 bits has its experts as linear maps (unsloth/models/mapper.py 1050),
+    # which its adapter reaches. Through PEFT alone, only the attention has one.
+    "gpt_oss": Family(experts_in_4_bits=True, vllm_from=None, overflows=True, thinks="gpt-oss"),
+    # Ten layers of sixteen are convolutions (transformers/models/lfm2); Unsloth's notebook names
+    # the same maps (nb/LFM2.5_(1.2B)-GRPO.ipynb).
+    "lfm2": Family(targets=("q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w2", "w3")),
+}
+
+
+def family_of(model_type: str) -> Family:
+    """Return the family of a model by its `model_type`; one with every linear map adapted if it is
+    in no row.
+    """
+    return FAMILIES.get(model_type.removesuffix("_text"), Family(targets=()))
+
+
+def lora_targets(model) -> list[str] | str:
+    """Return what PEFT and Unsloth take as `target_modules` for a model: names, a pattern of whole
+    names, or all-linear.
+
+    A pattern if there are others than the usual seven, because Unsloth narrows a list to what it
+    calls attention and MLP (unsloth/models/vision.py 5108), and that misses LFM2's convolutions.
+    """
+    targets = family_of(model.config.get_text_config().model_type).targets
+    if not targets:
+        return "all-linear"
+    return LORA_TARGETS if list(targets) == LORA_TARGETS else rf".*\.({'|'.join(targets)})"
+
+
+def notes(model: str, config: dict, in_4_bits: bool, thinking: bool | None, limit: int) -> list:
+    """Return what the family's row says against a run with this model, a sentence each.
+
+    config: its config.json. limit: tokens of a completion.
+    """
+    family = family_of(config.get("model_type", ""))
+    said = []
+    if in_4_bits and not family.in_4_bits:
+        said.append(f"Unsloth advises against 4 bits for {model}: set load_in_4bit=False.")
+    if limit < 2048 and thinking is not False and re.search(family.thinks or "$^", model):
+        said.append(
+            f"{model} thinks before it answers, which may take more than max_completion_length="
+            f"{limit:,}: set thinking=False if its template knows the word, or a limit of several "
+            "thousand tokens."
+        )
+    return said
+
+
+# --- Configurations -------------------------------------------------------------------------------
+
+
+_NAMES = (
+    *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers"),
+    *("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"),
+    *("tie_word_embeddings", "max_position_embeddings"),
+)
+
+
+def dense(*values, **others) -> dict:
+    """Return the config.json of a decoder, as far as its memory depends on it: values of _NAMES, in
+    that order, and others.
+    """
+    return dict(zip(_NAMES, values, strict=True)) | others
+
+
+def _seeing(model_type: str, *sizes, **others) -> dict:
+    """Return that of a model that sees; what reads its pictures is not described."""
+    text = dense(f"{model_type}_text", *sizes, **others)
+    return {"model_type": model_type, "text_config": text, "vision_config": {}}
+
+
+# From each model's config.json, so that an estimate needs no network.
+CONFIGS = {
+    "unsloth/gemma-3-1b-it": dense(
+        "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768, sliding_window=512
+    ),
+    "unsloth/Qwen2.5-1.5B-Instruct": dense(
+        "qwen2", 1536, 8960, 28, 12, 2, 128, 151_936, True, 32_768
+    ),
+    "unsloth/Qwen3-1.7B": dense("qwen3", 2048, 6144, 28, 16, 8, 128, 151_936, True, 40_960),
+    "unsloth/Llama-3.2-3B-Instruct": dense(
+        "llama", 3072, 8192, 28, 24, 8, 128, 128_256, True, 131_072
+    ),
+    "unsloth/Qwen3-4B": dense("qwen3", 2560, 9728, 36, 32, 8, 128, 151_936, True, 40_960),
+    "unsloth/Qwen3-4B-Instruct-2507": dense(
+        "qwen3", 2560, 9728, 36, 32, 8, 128, 151_936, True, 262_144
+    ),
+    "unsloth/Llama-3.1-8B-Instruct": dense(
+        "llama", 4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072
+    ),
+    "unsloth/Qwen3-8B": dense("qwen3", 4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
+    "unsloth/Qwen3-14B": dense("qwen3", 5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
+    "unsloth/Qwen3.5-9B": _seeing(
+        "qwen3_5", 4096, 12_288, 32, 16, 4, 256, 248_320, False, 262_144, linear_num_value_heads=32
+    ),
+    "unsloth/Qwen3.5-27B": _seeing(
+        "qwen3_5", 5120, 17_408, 64, 24, 4, 256, 248_320, False, 262_144, linear_num_value_heads=48
+    ),
+    "unsloth/gpt-oss-20b": dense(
+        "gpt_oss", 2880, 2880, 24, 64, 8, 64, 201_088, False, 131_072, num_local_experts=32
+    ),
+    "unsloth/Qwen3-VL-2B-Instruct": _seeing(
+        "qwen3_vl", 2048, 6144, 28, 16, 8, 128, 151_936, True, 262_144
+    ),
+    "unsloth/gemma-3-4b-it": _seeing(
+        "gemma3", 2560, 10_240, 34, 8, 4, 256, 262_208, True, 131_072, sliding_window=1024
+    ),
+    "unsloth/Qwen3-VL-8B-Instruct": _seeing(
+        "qwen3_vl", 4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144
+    ),
+}
