@@ -336,6 +336,12 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
     assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
 
+    # a solution that fails its own tests is named before a training
+    tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']
+    lab.attacks(ROWS.assign(tests=tests), battery=CODE_BATTERY)
+    (lost,) = [said for said in lab.verdict().stops if "def size(text)" in said]
+    assert lost.startswith("an honest wrong answer earns as much as a right one (0.25 against 0.92")
+
     # visible tests are written down
     name = "the visible tests written down"
     assert table.loc[name, "tests_reward"] == 0.0
