@@ -125,7 +125,8 @@ def hostile_batches() -> list[str]:
         seconds = []
         for reward in REWARDS:
             golds = ["42" if reward is numeric_reward else "x^2+1"] * len(texts)
-            correctness_reward(["<answer>x+1</answer>"], answer=["1+x"])  # the worker is up
+            ready = [f"<answer>x+{n}</answer>" for n in range(len(texts))]
+            correctness_reward(ready, answer=["1+x"] * len(texts))  # the workers are up
             began = time.perf_counter()
             reward(texts, answer=golds)
             seconds.append(f"{time.perf_counter() - began:.2f}")

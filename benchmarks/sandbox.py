@@ -87,7 +87,7 @@ def batches() -> list[str]:
     lines = []
     for name, reward, batch in rows:
         with warnings.catch_warnings(action="ignore"):
-            reward([""] * len(batch))  # the workers start
+            reward([f"<answer>[{at}]</answer>" for at in range(len(batch))])  # the workers start
             began = time.perf_counter()
             scores = reward(batch)
         seconds = time.perf_counter() - began

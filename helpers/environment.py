@@ -41,7 +41,6 @@ _TOOLS = (
     "psutil",
     "pytest",
     "pytest-xdist",
-    "hypothesis",
     "ruff",
 )
 # the version of each package that this process had imported when set_up_hosted first saw it

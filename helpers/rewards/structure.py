@@ -3,7 +3,6 @@
 import json
 import re
 import textwrap
-import warnings
 
 from helpers.rewards.answers import workers
 from helpers.rewards.shaping import visible
@@ -98,8 +97,9 @@ def json_format_reward(
 
     tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
     comments, a key given twice and a second document are not JSON. A document that cannot be shown
-    to fulfil the schema in half a second scores 0.0, with a warning. jsonschema.SchemaError is
-    raised for a schema that is none.
+    to fulfil the schema in time scores 0.0, with a warning; a pattern such as (a+)+, or a schema
+    that refers to itself, is the usual cause. jsonschema.SchemaError is raised for a schema that is
+    none.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
@@ -113,16 +113,7 @@ def json_format_reward(
 
     validator_for(schema).check_schema(schema)
     rows = [(json.dumps(schema), document) for document in documents]
-    scores = workers.scores_in_time("schema", rows)
-    late = scores.count(None)
-    if late:
-        warnings.warn(
-            f"json_format_reward: {late} of {len(completions)} completions could not be judged by "
-            "the schema in time; they score 0.0. A pattern such as (a+)+ or a schema that refers "
-            "to itself is the usual cause.",
-            stacklevel=2,
-        )
-    return [score or 0.0 for score in scores]
+    return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
 
 
 def _document(completion: object, tags: TagFormat | None) -> str:

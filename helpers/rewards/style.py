@@ -5,6 +5,7 @@ examples/more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_
 """
 
 import time
+import unicodedata
 import warnings
 from collections.abc import Sequence
 
@@ -32,9 +33,9 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 where none of the regular expressions is found in the completion, else 0.0.
 
-    Case does not count, nor do characters that nobody sees, the kind of a space or its width. A
-    completion that cannot be searched in time scores 0.0, with a warning: that the pattern is
-    absent was not shown. A batch has little more than a second for all of them.
+    Case does not count, nor do characters that nobody sees, a font, the kind of a space or its
+    width. A completion that cannot be searched in time scores 0.0, with a warning: that the pattern
+    is absent was not shown. A batch has little more than a second for all of them.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
@@ -70,7 +71,7 @@ def _found(patterns: list, text: str, seconds: float) -> bool | None:
     ends = time.monotonic() + seconds
     texts = {text: None}
     for instead in ("", " "):  # a zero-width space may take the place of a space, or of nothing
-        seen = visible(text, instead)
+        seen = visible(unicodedata.normalize("NFKC", text), instead)
         texts[regex.sub(r"[^\S\n]++", " ", seen)] = None
     try:
         return any(

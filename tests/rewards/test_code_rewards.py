@@ -184,13 +184,13 @@ def test_long_arrays_of_two_rows_are_not_taken_for_one():
 
 def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
-    tests = [ADD, "not json [", ADD, [], ["assert add(x, 1) == 2"], ADD]
+    tests = [ADD, "not json [", ADD[:2], [], ["assert add(x, 1) == 2"], ADD[:2]]
     completions = [good, good, needs, good, good, needs]
     scores, (told,), metrics = judged(completions, tests=tests)
     assert scores == [1.0, None, None, None, None, None]
     assert told.startswith(
-        "tests_reward: 5 of 6 completions were not judged and score None: 3 × tests that cannot "
-        "be read"
+        "tests_reward: 5 of 6 completions were not judged and score None, or 0 beside one of their "
+        "row that was: 3 × tests that cannot be read"
     )
     assert "neither JSON nor Python" in told
     assert (
@@ -202,6 +202,17 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
         "tests_reward/not_started": 0.0,
     }
     assert judged(["print(3)"])[0] == [None], "the data has no tests"
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot run")
+@pytest.mark.parametrize("beside", ["def add(a, b):\n    return 7", RIGHT_ADD, ""])
+def test_no_policy_wins_by_a_program_that_cannot_be_run(beside):
+    """Its None would leave the group, and escape the advantage of a wrong one."""
+    lacking = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}def g():\n    yield 1"]
+    assert tests_reward(lacking, tests=[ADD] * 2) == [None, None], "the row may need it"
+    earned = [0.0, 0.0, float(beside == RIGHT_ADD)]
+    assert tests_reward([*lacking, beside], tests=[ADD] * 3) == earned
+    assert tests_reward([*lacking, beside], tests=[ADD, ADD, ADD[:1]])[:2] == [None, None]
 
 
 @pytest.mark.parametrize(
@@ -324,6 +335,12 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     assert len(CODE_BATTERY) >= 25
     wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
     assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
+
+    # a solution that fails its own tests is named before a training
+    tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']
+    lab.attacks(ROWS.assign(tests=tests), battery=CODE_BATTERY)
+    (lost,) = [said for said in lab.verdict().stops if "def size(text)" in said]
+    assert lost.startswith("an honest wrong answer earns as much as a right one (0.25 against 0.92")
 
     # visible tests are written down
     name = "the visible tests written down"

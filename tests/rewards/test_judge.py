@@ -147,21 +147,6 @@ def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     assert received == {"?", "z", *texts[2:5], "x" * 20_000, "w"}, "cut, and as it is seen"
 
 
-def test_at_most_so_many_requests_are_under_way(serve):
-    together, under_way, most = threading.Barrier(3, timeout=60), [], []
-
-    def answer(request, number):
-        under_way.append(number)
-        together.wait()  # three do come at a time, or the test ends here
-        most.append(len(under_way))
-        together.wait()
-        under_way.remove(number)
-        return score(5)
-
-    assert run(judge_of(serve(answer), parallel=3), [f"text {n}" for n in range(12)]) == [0.5] * 12
-    assert max(most) == 3
-
-
 # --- Faults: None, counted, told once a batch -----------------------------------------------------
 
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'

@@ -71,7 +71,14 @@ TWICE = [
     '[{"b": {"a": 1, "a": 2}}]',
 ]
 DISGUISED = ["As\u200ban\u200bAI", "as a\u200bn AI", "as\u3164an AI", "as\u00a0an AI", "as  an\tAI"]
-DISGUISED += ["as\u2800an AI", "I\u2019m sorry", "I can\u2060not", "i\u00adcannot"]
+DISGUISED += [
+    "ａｓ ａｎ ＡＩ",
+    "𝐚𝐬 𝐚𝐧 𝐀𝐈",
+    "as\u2800an AI",
+    "I\u2019m sorry",
+    "I can\u2060not",
+    "i\u00adcannot",
+]
 LOOPS = [
     "这个" * 90,
     "ha" * 500,

@@ -275,7 +275,3 @@ def test_a_back_end_that_is_not_known_or_not_installed_is_named(monkeypatch):
     sandlock._confinement.cache_clear()
     with pytest.raises(ValueError, match="'sandlock' is not installed: `pip install sandlock=="):
         run_code([Job("1")], backend="sandlock")
-
-
-def test_the_limits_are_those_that_the_docs_name():
-    assert Limits() == Limits(seconds=1.0, memory=256_000_000, output=64_000)

@@ -11,8 +11,6 @@ from collections import Counter
 
 import psutil
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from helpers.rewards.code import driver
 from helpers.rewards.code.run import Job, Limits, decoded, run_code
@@ -162,37 +160,6 @@ os.kill(os.getpid(), 9)
 
 
 # --- What leaves it: plain data as JSON, and nothing else -----------------------------------------
-
-LEAVES = (
-    st.none()
-    | st.booleans()
-    | st.integers()
-    | st.floats(allow_nan=False)
-    | st.text()
-    | st.binary()
-    | st.complex_numbers(allow_nan=False, allow_infinity=False)
-)
-KEYS = st.recursive(
-    LEAVES, lambda inner: st.tuples(inner, inner) | st.frozensets(inner, max_size=3), max_leaves=5
-)
-PLAIN = st.recursive(
-    KEYS,
-    lambda inner: (
-        st.lists(inner)
-        | st.dictionaries(KEYS, inner, max_size=3)
-        | st.tuples(inner)
-        | st.sets(KEYS)
-    ),
-    max_leaves=9,
-)
-tried = settings(derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@tried
-@given(PLAIN)
-def test_values_arrive_as_they_were(value):
-    back = decoded(json.loads(json.dumps(driver.encoded(value))))
-    assert repr(back) == repr(value) or back == value
 
 
 @pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, Counter])

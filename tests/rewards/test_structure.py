@@ -28,8 +28,9 @@ KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
 )
 def test_a_document_that_a_schema_cannot_judge_in_time_costs_only_itself(schema, document):
     given = [said(document), said("{}"), said(f" {document}")]
-    with pytest.warns(UserWarning, match="2 of 3 completions could not be judged by the schema"):
+    with pytest.warns(UserWarning, match="2 of 3 answers could not be judged in time") as caught:
         assert json_format_reward(given, schema=schema) == [0.0, 1.0, 0.0]
+    assert len(caught) == 1
 
 
 @pytest.mark.parametrize("completions", [[said("[]")], []], ids=["one", "none"])

@@ -2,10 +2,12 @@
 
 math-verify stops itself with an alarm, which works in a main thread only, and not inside one long
 operation of big integers. Here every judgement has a limit of processor time: the worker stops
-itself where it can; where it cannot, it is killed and started again. So a verdict comes in time
-from any thread, and what a completion makes a parser do, it does in a process that holds nothing of
-the training. This file is also the worker's program: no worker imports, or runs again, the script
-that a training was started as, which `multiprocessing` and what is built on it would do.
+itself where it can; where it cannot, the kernel ends it. A worker imports what judging needs, and
+forks a child that judges, and another one in the place of a child that was ended. So a verdict
+comes in time from any thread, and what a completion makes a parser do, it does in a process that
+holds nothing of the training. This file is also the worker's program: no worker imports, or runs
+again, the script that a training was started as, which `multiprocessing` and what is built on it
+would do.
 """
 
 import gc
@@ -22,13 +24,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 
-# Seconds of processor time. An honest judgement takes 5 to 50 ms, and some take 300. A batch has a
-# budget; once it is spent, the rest is not judged.
+# Seconds of processor time. An honest judgement takes 5 to 50 ms, and some take 300. Every row has
+# a moment of its own; those that need longer share what the batch has left.
+_ROW_SECONDS = 0.02
 _BATCH_SECONDS = 0.7
-_ROW_SECONDS = 0.02  # more for each row
-_LEAST_SECONDS = 0.1  # for one judgement
 _MOST_SECONDS = 0.8
-_GRACE = 0.2  # seconds more, then the kernel ends the worker, also inside one long operation
+_GRACE = 0.1  # seconds more, then the kernel ends the child, also inside one long operation
 # Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
 # because a machine may be busy with something else.
 _GIVEN_UP_AFTER = 20.0
@@ -65,36 +66,42 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
         return []
     # The shortest answers come first: what takes long costs no plain answer its verdict.
     distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
-    workers = _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
+    if kind not in _workers:  # all start now: no later batch waits for one
+        _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
+    workers = _workers[kind]
     count = max(1, min(len(workers), len(distinct) // _ROWS_A_WORKER))
     scores = {}
     with ThreadPoolExecutor(count) as pool:
         shares = [distinct[at::count] for at in range(count)]
         for found in pool.map(Worker.scores_of, workers, shares):
             scores |= found
-    late = list(scores.values()).count(None)
-    if late:
-        warnings.warn(f"{late} of {len(scores)} answers could not be judged in time.", stacklevel=3)
-    return [scores[row] for row in rows]
+    found = [scores[row] for row in rows]
+    if None in found:
+        warnings.warn(
+            f"{found.count(None)} of {len(rows)} answers could not be judged in time; they earn "
+            "nothing.",
+            stacklevel=3,
+        )
+    return found
 
 
 class Worker:
-    """One process for one kind of judgement, started when it is asked and does not run; it ends
-    when its standard input does, with the process that started it.
+    """One process for one kind of judgement, started again when it is asked and does not run; it
+    ends when its standard input does, with the process that started it.
     """
 
     def __init__(self, kind: str):
         self.kind = kind
         self.lock = threading.Lock()
         self.process = None
-        self.ready = False
+        self.start()
 
     def scores_of(self, rows: list[tuple]) -> dict[tuple, float | None]:
         """Return the score of each row, None where there was none in time."""
         scores = dict.fromkeys(rows)
         left = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
         with self.lock:
-            if self.process is None or self.process.poll() is not None:
+            if self.process.poll() is not None:
                 self.start()
             if not self.ready and not self.next_line(_START_SECONDS):
                 raise LookupError(
@@ -102,19 +109,24 @@ class Worker:
                     f"helpers/rewards/answers/workers.py {self.kind}` says why."
                 )
             self.ready = True
-            for row in rows:
-                seconds = min(_MOST_SECONDS, max(_LEAST_SECONDS, 0.8 * left))
-                with suppress(OSError):  # it has just ended, and answers nothing
-                    self.process.stdin.write(json.dumps([seconds, row]) + "\n")
-                    self.process.stdin.flush()
-                line = self.next_line(_GIVEN_UP_AFTER)
-                if not line:  # the judgement has cost the worker its process
-                    self.start()
-                    break
-                scores[row], used = json.loads(line)
-                left -= used
-                if left <= 0:
-                    break
+            # A moment for each; then a fair share of what is left for those that need longer.
+            waiting = rows
+            while waiting and left > 0:
+                for at, row in enumerate(waiting):
+                    share = _ROW_SECONDS if waiting is rows else left / (len(waiting) - at)
+                    seconds = min(_MOST_SECONDS, max(_ROW_SECONDS, share))
+                    with suppress(OSError):  # it has just ended, and answers nothing
+                        self.process.stdin.write(json.dumps([seconds, row]) + "\n")
+                        self.process.stdin.flush()
+                    line = self.next_line(2 * _GIVEN_UP_AFTER)
+                    if not line:  # the worker has ended
+                        self.start()
+                        return scores
+                    scores[row], used = json.loads(line)
+                    left -= seconds + _GRACE if used is None else used
+                    if left <= 0:
+                        break
+                waiting = [row for row in waiting if scores[row] is None]
         return scores
 
     def start(self) -> None:
@@ -163,15 +175,21 @@ def serve(kind: str) -> None:
     judge, examples = _JUDGES[kind]
     for row in examples:
         judge(*row)
+    gc.freeze()  # no collection goes through what was imported, in the time of a judgement
+    print("ready", file=replies, flush=True)
+
+    # A child judges; the reply to what ended it, at its limit or by a crash, is no score.
+    while _POSIX and (child := os.fork()):
+        _, status = os.waitpid(child, 0)
+        if os.WIFEXITED(status):  # as standard input did
+            return
+        print("[null, null]", file=replies, flush=True)
     if _POSIX:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        signal.signal(signal.SIGPROF, raise_out_of_time)  # SIGVTALRM ends the process
-    print("ready", file=replies, flush=True)
+        signal.signal(signal.SIGPROF, raise_out_of_time)  # the other signals end the process
     sys.addaudithook(refuse)
-    gc.freeze()  # no collection goes through what was imported, in the time of a judgement
-
     for line in sys.stdin:
         seconds, row = json.loads(line)
         began = time.process_time()
@@ -190,8 +208,12 @@ def serve(kind: str) -> None:
 
 
 def set_timers(seconds: float) -> None:
-    """Stop the judgement after so much processor time, and the process soon after; 0: neither."""
+    """Stop the judgement after so much processor time; end the process soon after, or if it sleeps.
+
+    seconds: 0 for no limit.
+    """
     if _POSIX:
+        signal.setitimer(signal.ITIMER_REAL, seconds and _GIVEN_UP_AFTER)
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds and seconds + _GRACE)
         signal.setitimer(signal.ITIMER_PROF, seconds)
 

@@ -3,10 +3,12 @@
 The function is called inside, its value comes out as plain data, and what that is worth is decided
 here: see `run` for what holds a program, and `tests` for the forms of tests.
 
-A row that cannot be judged is None: its tests cannot be read, the back end lacks something that the
-program uses, or the batch's time was over before it started. A program that exceeds its own time or
-memory is none of these: it scores 0. One warning per batch counts the rows without a verdict, and
-under TRL the shares are metrics (`tests_reward/unsupported`, `…/unreadable`, `…/not_started`).
+A row that cannot be judged is None: its tests cannot be read, the machine failed, or the back end
+lacks something that all programs of the row use. Beside a program of the row that was judged, one
+that the back end cannot run scores 0: a None leaves its group, and no policy may choose that. A
+program that exceeds its own time or memory scores 0, too. One warning per batch counts the rows
+without a verdict, and under TRL the shares are metrics (`tests_reward/unsupported`,
+`…/unreadable`, `…/not_started`).
 """
 
 import re
@@ -93,15 +95,18 @@ def tests_reward(
     if told:
         count = sum(bool(row.unjudged) for row in rows)
         warnings.warn(
-            f"tests_reward: {count} of {len(rows)} completions were not judged and score None: "
-            f"{'; '.join(told)}.",
+            f"tests_reward: {count} of {len(rows)} completions were not judged and score None, or "
+            f"0 beside one of their row that was: {'; '.join(told)}.",
             stacklevel=2,
         )
 
-    # Score the others.
+    # Score the others. What one program of a row shows can be done, is asked of all.
+    judged = {id(row.tests) for row in rows if not row.unjudged}
     scores: list[float | None] = []
     for row in rows:
-        if row.unjudged:
+        if row.unjudged == "unsupported" and id(row.tests) in judged:
+            scores.append(0.0)
+        elif row.unjudged:
             scores.append(None)
         elif share:
             scores.append(sum(row.passed) / len(row.passed))

@@ -225,6 +225,8 @@ class Lab:
                 near = {at: text for at, text in near.items() if extra["total"][at] < -_SAME}
             # a wrong answer wins by a tie with a right one
             won = extra["total"] > (-_SAME if name == attacks.WRONG else _SAME)
+            if name == attacks.WRONG:
+                lost = [chosen[at]["answer"] for at in won.index[won]]
             if won.any():
                 mean = extra[won].mean()
                 paid = mean[self.names].mul(self.weights).fillna(0.0)
@@ -234,6 +236,7 @@ class Lab:
         found = found.sort_values("total", ascending=False, kind="stable")
         tolerated = [(chosen[at]["answer"], text) for at, text in near.items()]
         self.results |= {"attacks": found, "ceilings": ceilings, "tolerated": tolerated}
+        self.results["lost"] = lost
         return found
 
     def _are_right(self, texts: list[str], rows: list[dict]) -> list[bool]:

@@ -198,7 +198,8 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
             )
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
-            f"{right['total']:.2f} on average): {advice}"
+            f"{right['total']:.2f} on average), such as beside {lab.results['lost'][0]!r:.80}: "
+            f"{advice}"
         )
     winners = table[(table["wins"] > 0) & (table.index != WRONG)]
     for name, row in winners.head(3).iterrows():
