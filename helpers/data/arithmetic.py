@@ -57,11 +57,16 @@ def carries(numbers: list[int], operators: list[str]) -> int:
     >>> carries([46, 75, 28], ["+", "+"]), carries([52, 17], ["-"])
     (1, 1)
     """
-    count, value = 0, numbers[0]
+    count = 0
+    value = numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
-        low, high = sorted((abs(value), number))
-        count += value % 10 + number % 10 >= 10 if operator == "+" else high % 10 < low % 10
-        value = _APPLY[operator](value, number)
+        if operator == "+":
+            count += value % 10 + number % 10 >= 10
+            value += number
+        else:
+            low, high = sorted((value, number))
+            count += high % 10 < low % 10
+            value -= number
     return count
 
 
@@ -69,7 +74,8 @@ def _step_by_step(
     numbers: list[int], operators: list[str], step: Callable[[int, str, int], tuple[str, int]]
 ) -> tuple[str, int]:
     """The working, read from left to right; `step` works one operator out."""
-    lines, value = [], numbers[0]
+    lines = []
+    value = numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
         line, value = step(value, operator, number)
         lines.append(line)
@@ -104,11 +110,6 @@ def _without_carry(a: int, operator: str, b: int) -> tuple[str, int]:
     return f"{a} {operator} {b} = {result}", result
 
 
-def _at_once(a: int, operator: str, b: int) -> tuple[str, int]:
-    result = _APPLY[operator](a, b)
-    return f"{a} {operator} {b} = {result}", result
-
-
 # --- Families -------------------------------------------------------------------------------------
 # A family draws (numbers, operators), read from left to right.
 
@@ -122,64 +123,27 @@ def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
     return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
 
 
-def _products(rng: random.Random) -> tuple[list[int], list[str]]:
-    return [rng.randrange(2, 100), rng.randrange(2, 100)], ["*"]
-
-
-def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
-    count = rng.choice((3, 4))
-    return [rng.randrange(1, 100) for _ in range(count)], [
-        rng.choice("+-") for _ in range(count - 1)
-    ]
-
-
-FAMILIES: dict[str, Callable] = {
-    "sums": _sums,
-    "differences": _differences,
-    "products": _products,
-    "chains": _chains,
-}
-_APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
-
-
-def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working with one line an operator, and its result.
-
-    >>> steps([12, 34, 5], ["+", "-"])
-    ('12 + 34 = 46, 46 - 5 = 41', 41)
-    """
-    return _step_by_step(numbers, operators, _at_once)
+FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences}
 
 
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     """One row of a family: question, answer, family, difficulty, working, split.
 
-    The difficulty of sums and differences is the number of operators plus that of the carries or
-    borrows; of the other families the number of operators, plus one where the answer is negative,
-    plus one for each factor of two digits. A tenth of all problems is reserved for the holdout by a
-    hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in every run and for
-    every seed. The pocket model's own training kept off the same tenth.
+    The difficulty is the number of operators plus that of the carries or borrows. A tenth of all
+    problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and
+    `34 + 12` stay on one side, in every run and for every seed. The pocket model's own training
+    kept off the same tenth.
     """
     expression = str(numbers[0]) + "".join(
         f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)
     )
-    by_columns = family in ("sums", "differences")
-    working, answer = careful(numbers, operators) if by_columns else steps(numbers, operators)
-    if by_columns:
-        extra = carries(numbers, operators)
-    else:
-        extra = sum(number >= 10 for number in numbers) if family == "products" else answer < 0
+    working, answer = careful(numbers, operators)
     key = f"{sorted(numbers)}{sorted(operators)}".encode()
     return {
         "question": f"What is {expression}?",
         "answer": str(answer),
         "family": family,
-        "difficulty": len(operators) + extra,
+        "difficulty": len(operators) + carries(numbers, operators),
         "working": working,
         "split": "holdout" if hashlib.sha256(key).digest()[0] < 26 else "train",
     }
-
-
-def row(family: str, rng: random.Random) -> dict:
-    """A random problem of a family."""
-    return problem(family, *FAMILIES[family](rng))

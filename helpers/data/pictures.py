@@ -156,10 +156,6 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
     ratio = math.sqrt(max_pixels / (picture.width * picture.height))
     if ratio < 1:
         picture = picture.resize([max(1, int(side * ratio)) for side in picture.size])
-    if max(picture.size) > 200 * min(picture.size):
-        raise ValueError(
-            "picture is over 200 times as long as wide, which Qwen's processor refuses"
-        )
     if ratio < 1 or changed:
         buffer = io.BytesIO()
         picture.save(buffer, file_format, quality=95)

@@ -46,7 +46,8 @@ def read_source(
                 f"{source} is not a family of arithmetic. Known: {', '.join(arithmetic.FAMILIES)}."
             )
         rng = random.Random(f"{family}-{seed}")
-        return _generated(lambda: arithmetic.row(family, rng), size, holdout_size)
+        draw = arithmetic.FAMILIES[family]
+        return _generated(lambda: arithmetic.problem(family, *draw(rng)), size, holdout_size)
     if source == "pictures/shapes":
         rng = random.Random(seed)
         return _generated(lambda: pictures.row(rng), size, holdout_size)
@@ -168,17 +169,7 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
             '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
         ) from None
     mapping = {"question": "question", "answer": "answer"} | given
-    mapping = {
-        name: [named] if isinstance(named, str) else named for name, named in mapping.items()
-    }
-    for column in [column for named in mapping.values() for column in named]:
-        names = [name for name, named in mapping.items() if column in named]
-        if len(names) > 1:
-            raise ValueError(
-                f"columns takes {' and '.join(names)} both from {column!r}: name the column of "
-                "each."
-            )
-    return mapping
+    return {name: [named] if isinstance(named, str) else named for name, named in mapping.items()}
 
 
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -81,7 +81,7 @@ class Task:
         `python -m helpers run` prints them, too.
         """
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
-        smaller = self.report.get("pictures", {}).get("made_smaller")
+        smaller = self.report.get("pictures_made_smaller")
         notes = ""
         if self.report.get("found"):
             notes += (
@@ -137,8 +137,7 @@ def load_task(
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
         text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
-    max_pixels: a picture with more is made smaller, in its proportions; the report counts these,
-        and the rows whose picture another row has, too.
+    max_pixels: a picture with more is made smaller, in its proportions; the report counts these.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
@@ -158,12 +157,23 @@ def load_task(
             return f"answer over {max_completion_tokens} tokens"
         return None
 
+    # 1. rows with a question and its one answer
     read = read_source(source, columns, train_size, holdout_size or HELD_OUT, seed)
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
     rows = _validated(read, account, kind, folder, max_pixels)
-    sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
-    train, holdout = _drawn(source, rows, too_long, account, **sizes)
-    shown = Counter(row["pixels"] for row in train + holdout if "pixels" in row)
+
+    # 2. the two sides, of rows that fit
+    train, holdout = _drawn(
+        source,
+        rows,
+        too_long,
+        account,
+        train_size=train_size,
+        holdout_size=holdout_size,
+        seed=seed,
+    )
+
+    # 3. their prompts, and the tables
     for row in train + holdout:
         row.pop("split", None)
         row.pop("pixels", None)
@@ -171,6 +181,8 @@ def load_task(
         if kind:
             row["kind"] = kind
     table, columns_dropped = _table(train + holdout)
+
+    # 4. what is told of them; some of it only where there is such a thing
     report = {
         "rows_read": account.read,
         "dropped": dict(account.dropped),
@@ -186,16 +198,14 @@ def load_task(
         "rows_holdout": len(holdout),
         "fingerprint": fingerprint(train + holdout),
     }
-    if shown:
-        repeated = shown.total() - len(shown)
-        report["pictures"] = {"distinct": len(shown), "repeated": repeated}
-        report["pictures"]["made_smaller"] = account.made_smaller
-    if lengths := account.prompt_lengths:
+    if account.made_smaller:
+        report["pictures_made_smaller"] = account.made_smaller
+    if account.prompt_lengths:
         levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
         report["prompt_tokens"] = {
-            name: int(np.percentile(lengths, level)) for name, level in levels.items()
+            name: int(np.percentile(account.prompt_lengths, level))
+            for name, level in levels.items()
         }
-        report["rows_measured"] = len(lengths)
     if columns_dropped:
         report["columns_dropped"] = columns_dropped
     if columns:
@@ -269,14 +279,18 @@ def chat_prompt(system: str, question: str) -> list[dict]:
     return [{"role": "system", "content": system}, user] if system else [user]
 
 
+@dataclass
 class _Account:
     """How many rows of a source were read, which were dropped for what, in what their questions and
     answers were found, and how many tokens the prompts have.
     """
 
-    def __init__(self):
-        self.read, self.dropped, self.examples, self.made_smaller = 0, Counter(), {}, 0
-        self.found, self.prompt_lengths = Counter(), []
+    read: int = 0
+    dropped: Counter = field(default_factory=Counter)
+    examples: dict = field(default_factory=dict)
+    found: Counter = field(default_factory=Counter)
+    prompt_lengths: list = field(default_factory=list)
+    made_smaller: int = 0
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1

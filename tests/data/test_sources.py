@@ -102,8 +102,6 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         ([], {"question": [1]}, "is not a mapping of names to question and answer"),
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),
-        ([], {"question": "answer"}, "takes question and answer both from 'answer'"),
-        ([], {"image": "answer"}, "takes answer and image both from 'answer'"),
         (
             ["question", "answer"],
             {"image": "photo"},

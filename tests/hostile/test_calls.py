@@ -52,16 +52,6 @@ COMMANDS = [
     ([*RUN_01, "-p", "source={here}/dir.jsonl"], "Is a directory"),
     ([*RUN_01, "-p", "model="], "preset 'pocket' cannot run: model='' is empty"),
     (
-        [
-            *RUN_01,
-            "-p",
-            "source={here}/q.jsonl",
-            "-p",
-            'columns={"question": "question", "answer": "question"}',
-        ],
-        "both from 'question'",
-    ),
-    (
         ["run", "--only", "03", "--preset", "pocket"],
         "no chosen notebook has a parameter 'preset'. It is a parameter of 00, 01, 07, 09, 10, 11. ",
     ),

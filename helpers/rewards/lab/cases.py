@@ -1,6 +1,5 @@
 """What the laboratory reads: cases with known scores, and completions that a run has stored."""
 
-import math
 import re
 from pathlib import Path
 
@@ -21,17 +20,14 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases = {}
     for number, case in enumerate(file_rows(file), start=1):
-        try:
-            texts = isinstance(case["name"], str) and isinstance(case["completion"], str)
-            fits = texts and all(map(math.isfinite, case.setdefault("expected", {}).values()))
-        except (KeyError, TypeError, AttributeError):
-            fits = False
-        if not fits or case["name"] in cases:
+        is_case = isinstance(case, dict) and {"name", "completion"} <= case.keys()
+        if not is_case or case["name"] in cases:
             raise ValueError(
                 f"{file.name}, case {number} is no case. It needs the texts `name`, which no other "
-                "case has, and `completion`, and in `expected` finite scores of rewards, such as "
+                "case has, and `completion`, and may have in `expected` scores of rewards, such as "
                 f'{{"correctness_reward": 1}}; it is {case!r:.100}.'
             )
+        case.setdefault("expected", {})
         if path is None:
             case["completion"] = re.sub(
                 "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]

@@ -56,7 +56,7 @@ class Lab:
     here. ValueError where the numbers of both differ, or two rewards have one name (TRL logs them
     by name).
 
-    faults: what the rewards got wrong, on your rows; case_faults: on the suite's own cases.
+    faults: what the rewards got wrong on your rows.
     """
 
     functions: list[Callable]
@@ -65,7 +65,6 @@ class Lab:
     max_steps: int = 100
     results: dict = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    case_faults: list[Fault] = field(default_factory=list)
     step: int = 0  # at which the attacks found right and wrong answers furthest apart
 
     def __post_init__(self):
@@ -140,10 +139,8 @@ class Lab:
         table = self.scores([case["completion"] for case in loaded], **columns)
         table = table.set_axis([case["name"] for case in loaded])
         if path is None:
-            # the suite's cases are not the user's data: what fails on them alone is a note
-            new = self.faults[before:]
-            self.case_faults = [fault for fault in new if fault.advice != LATE]
-            self.faults[before:] = [fault for fault in new if fault.advice == LATE]
+            # the suite's cases are not the user's data: what fails on them alone does not count
+            self.faults[before:] = [fault for fault in self.faults[before:] if fault.advice == LATE]
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
         self.results["cases"] = table

@@ -148,11 +148,8 @@ def verdict_on(lab) -> Verdict:
 
 
 def _judge_faults(lab, name: str, verdict: Verdict) -> None:
-    """Add a stop if a reward failed on the user's rows, a note if on the suite's cases alone; and a
-    stop if it scored nothing at all.
-    """
+    """Add a stop if a reward failed on the user's rows, or if it scored nothing at all."""
     faults = [fault for fault in lab.faults if fault.reward == name]
-    in_cases = [fault for fault in lab.case_faults if fault.reward == name]
     if faults:
         # the most frequent reason, by its advice or by what comes before an error's own words
         reasons = [fault.advice or fault.what.partition(":")[0] for fault in faults]
@@ -161,11 +158,6 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
         if not advice and _given(lab, name) and is_own(lab.functions[lab.names.index(name)]):
             advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
         verdict.stops.append(f"{first} (faults in all: {len(faults)}). {advice}".strip())
-    elif in_cases:
-        verdict.notes.append(
-            f"{in_cases[0]}, one of the laboratory's own cases (faults in all: {len(in_cases)}). "
-            "It does not matter if your rows have no such answer or columns."
-        )
     elif lab.results.keys() & {"attacks", "signal"} and not _given(lab, name):
         verdict.stops.append(
             f"{name} never speaks: it gave no completion a score. Does it judge a task, or read a "
