@@ -110,6 +110,7 @@ PARAMETERS = [
     ({"source": "{here}/dir.jsonl"}, "Is a directory"),
     ({"source": "{here}/q.jsnl.jsonl"}, "No such file"),
     ({"source": "{here}/q.jsonl"}, "no column 'answer'"),
+    ({"source": "arithmetic/sum"}, "not a family of arithmetic. Known: sums, differences."),
     (
         {"source": "arithmetic/sums", "columns": {5: "a"}},
         "columns={5: 'a'} is not a mapping of names",
@@ -165,4 +166,4 @@ def test_good_parameters_pass(monkeypatch):
         "environment": "helpers.agents:Guessing",
     }
     check_parameters(good)
-    check_parameters({"merge": "dequantised"})
+    check_parameters({"merge": "dequantised", "source": "openai/gsm8k"})
