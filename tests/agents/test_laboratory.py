@@ -392,22 +392,3 @@ def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():
 
     lab = lab_of(sick.made("Raising", Echo, say=say))
     assert lab.verdict.go and "It is over" in lab.guard.faults["say"]
-
-
-class Maze(Answered):
-    """A tool that takes a few words, told in its docstring alone, and raises at all others."""
-
-    def answer(self, text: str) -> str:
-        """Take a step.
-
-        Args:
-            text: north, south, east or west.
-        """
-        if text not in ("north", "south", "east", "west"):
-            raise ValueError("Which way?")
-        return "A wall."
-
-
-def test_words_that_only_a_docstring_tells_are_tried():
-    lab = lab_of(Maze)
-    assert lab.verdict.go and lab.played.loc["tries all candidates", "failed"] < 0.8
