@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 
 def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working with every column written out, and its result, which is right.
+    """Return the working with every column written out, and its result, which is right.
 
     numbers: 1 to 99, two or more to add, or two to subtract.
 
@@ -29,7 +29,7 @@ def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working without carry or borrow, and its result: wrong where one was needed.
+    """Return the working without carry or borrow, and its result: wrong where one was needed.
 
     Takes what `careful` takes.
 
@@ -42,7 +42,8 @@ def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def is_careful(text: str) -> bool:
-    """Whether a completion writes columns out, as `careful` does: it announces a step with a colon.
+    """Return whether a completion writes columns out, as `careful` does: it announces a step with a
+    colon.
 
     >>> is_careful("<think>6 + 34: 6 + 4 = 10, 0 + 3 + 1 = 4, 40</think><answer>40</answer>")
     True
@@ -51,8 +52,8 @@ def is_careful(text: str) -> bool:
 
 
 def carries(numbers: list[int], operators: list[str]) -> int:
-    """How many steps of a sum or difference need a carry or a borrow of the units; only there is
-    `careless` wrong.
+    """Return how many steps of a sum or difference need a carry or a borrow of the units; only
+    there is `careless` wrong.
 
     >>> carries([46, 75, 28], ["+", "+"]), carries([52, 17], ["-"])
     (1, 1)
@@ -73,7 +74,7 @@ def carries(numbers: list[int], operators: list[str]) -> int:
 def _step_by_step(
     numbers: list[int], operators: list[str], step: Callable[[int, str, int], tuple[str, int]]
 ) -> tuple[str, int]:
-    """The working, read from left to right; `step` works one operator out."""
+    """Return the working, read from left to right; `step` works one operator out."""
     lines = []
     value = numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
@@ -89,7 +90,8 @@ def _in_columns(a: int, operator: str, b: int) -> tuple[str, int]:
         tens = a // 10 + b // 10 + carry
         columns = f"{a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = {tens}"
         return f"{a} + {b}: {columns}, {a + b}", a + b
-    high, low = max(a, b), min(a, b)
+    high = max(a, b)
+    low = min(a, b)
     borrow = int(high % 10 < low % 10)
     units = high % 10 + 10 * borrow - low % 10
     tens = high // 10 - low // 10 - borrow
@@ -127,7 +129,7 @@ FAMILIES: dict[str, Callable] = {"sums": _sums, "differences": _differences}
 
 
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
-    """One row of a family: question, answer, family, difficulty, working, split.
+    """Return one row of a family: question, answer, family, difficulty, working, split.
 
     The difficulty is the number of operators plus that of the carries or borrows. A tenth of all
     problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and

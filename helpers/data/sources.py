@@ -33,7 +33,7 @@ def read_source(
     holdout_size: int,
     seed: int,
 ) -> Iterator[dict | Broken]:
-    """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
+    """Return the rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
     source = str(source)
     mapping = check_columns(columns)
     kind, _, family = source.partition("/")
@@ -66,7 +66,7 @@ def read_source(
 
 
 def check_source(source: str, columns: dict | str | None = None) -> None:
-    """ValueError for a source that `read_source` would refuse, as far as is known at once.
+    """Raise ValueError for a source that `read_source` would refuse, as far as is known at once.
 
     The first row of a file is read, so that a missing column is named; the family of arithmetic is
     checked; only the hub knows its data sets.
@@ -80,7 +80,7 @@ def check_source(source: str, columns: dict | str | None = None) -> None:
 
 
 def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> Iterator[dict]:
-    """Distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
+    """Yield distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
     wanted = {"train": train_size, "holdout": holdout_size}
     seen = set()
     since_new = 0
@@ -190,8 +190,8 @@ def mapped_rows(
     mapping: dict[str, list[str]],
     source: str,
 ) -> Iterator[dict | Broken]:
-    """The rows with the mapped columns under the names `question`, `answer` and, if there are any,
-    `image` and `options`; the first row says whether they exist.
+    """Yield the rows with the mapped columns under the names `question`, `answer` and, if there are
+    any, `image` and `options`; the first row says whether they exist.
 
     Of several columns, those of a question are joined. The other columns keep their names, or get
     `source_` in front if the name is in use.
@@ -237,8 +237,8 @@ def mapped_rows(
 
 
 def _field(row: dict, column: str) -> object:
-    """A column of a row, or what is in it: `reward_model.ground_truth`, `messages.0.content`; None
-    if there is no such thing.
+    """Return a column of a row, or what is in it: `reward_model.ground_truth`,
+    `messages.0.content`; None if there is no such thing.
     """
     value = row
     for name in [column] if column in row else column.split("."):
@@ -251,7 +251,7 @@ def _field(row: dict, column: str) -> object:
 
 
 def check_model(model: str) -> None:
-    """ValueError for the folder of an adapter in the place of a model's."""
+    """Raise ValueError for the folder of an adapter in the place of a model's."""
     folder = Path(model)
     by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
     if by_name or (folder / "adapter_config.json").is_file():

@@ -77,7 +77,7 @@ class Task:
 
     @property
     def line(self) -> str:
-        """How many rows there are, in one line, and below it notes on how they were read;
+        """Return how many rows there are, in one line, and below it notes on how they were read;
         `python -m helpers run` prints them, too.
         """
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
@@ -145,7 +145,7 @@ def load_task(
     account = _Account()
 
     def too_long(row: dict) -> str | None:
-        """The limit that a row exceeds; None if it fits."""
+        """Return the limit that a row exceeds; None if it fits."""
         if count_tokens is None:
             return None
         length = count_tokens(chat_prompt(system, row["question"]))
@@ -232,7 +232,9 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
 
 def fingerprint(rows: Iterable[dict]) -> str:
-    """SHA-256 over the questions and answers, in order: the same in two runs on the same data."""
+    """Return the SHA-256 over the questions and answers, in order: the same in two runs on the same
+    data.
+    """
     digest = hashlib.sha256()
     for row in rows:
         digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode() + row.get("image", b""))
@@ -274,7 +276,7 @@ def prompt_token_counter(
 
 
 def chat_prompt(system: str, question: str) -> list[dict]:
-    """The messages that ask a question; an empty system prompt is left out."""
+    """Return the messages that ask a question; an empty system prompt is left out."""
     user = {"role": "user", "content": question}
     return [{"role": "system", "content": system}, user] if system else [user]
 
@@ -316,7 +318,8 @@ def _drawn(
     holdout_size: int | None,
     seed: int,
 ) -> tuple[list[dict], list[dict]]:
-    """The source's own split, or else one by a seeded hash of the question, or of the picture.
+    """Return the source's own split, or else one by a seeded hash of the question, or of the
+    picture.
 
     A hash rather than a shuffle: the same rows give the same split in any order. Only as many rows
     are measured as are needed; of rows with pictures all, because those are dropped whose picture
@@ -330,14 +333,16 @@ def _drawn(
         one = drawn(row["pixels"]) if "pixels" in row and "split" not in row else b""
         return one, drawn(row["question"].encode() + row.get("image", b""))
 
-    most, held_out = train_size or MOST_TRAINED, holdout_size or HELD_OUT
+    most = train_size or MOST_TRAINED
+    held_out = holdout_size or HELD_OUT
     sizes = {"train": most, "holdout": held_out, None: most + held_out}
     kept = {split: [] for split in sizes}
     for row in sorted(rows, key=order):
         split = row.get("split")
         if len(kept[split]) >= sizes[split] and "pixels" not in row:
             continue
-        if limit := too_long(row):
+        limit = too_long(row)
+        if limit:
             account.drop(limit, f"{row['question']} -> {row['answer']}")
         else:
             kept[split].append(row)
@@ -379,7 +384,7 @@ def _validated(
     folder: Path,
     max_pixels: int,
 ) -> list[dict]:
-    """Rows with a question and its one answer, each once; the account has all the others."""
+    """Return rows with a question and its one answer, each once; the account has all the others."""
     # the rows of each question, by its hash, each with its number in the source
     alike: dict[int, list[tuple[int, dict]]] = {}
     for account.read, row in enumerate(source_rows, 1):
@@ -450,7 +455,7 @@ def _clean(row: dict, kind: str | None) -> None:
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The rows as a table, and why each column that is not in it was left out.
+    """Return the rows as a table, and why each column that is not in it was left out.
 
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """

@@ -162,7 +162,7 @@ def both(model, tokenizer, folder, rows, **options):
 # --- What a model samples -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("context", [1024, 64])
+@pytest.mark.parametrize("context", [1024, 128])
 def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, context):
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     model.config.max_position_embeddings = context
@@ -366,7 +366,8 @@ def played(beginner, rows=ROWS, environments=Guessing, **options):
 def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played_at_a_time(
     beginner, monkeypatch, at_a_time
 ):
-    expected, guard = played(beginner, temperature=0), Guarded(Guessing)
+    guard = Guarded(Guessing)
+    expected = played(beginner, environments=Guarded(Guessing), temperature=0)
     monkeypatch.setitem(policy.BATCH, "transformers", at_a_time)
     found = played(beginner, environments=guard, temperature=0)
     assert [(one.ids, one.mask) for one in found] == [(one.ids, one.mask) for one in expected]
@@ -376,13 +377,8 @@ def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played
     assert played(beginner, []) == []
 
 
-def test_the_seed_decides_and_the_random_numbers_go_on_from_one_batch_to_the_next(
-    beginner, monkeypatch
-):
+def test_the_seed_decides_whatever_was_drawn_before(beginner):
     first = [one.ids for one in played(beginner, seed=1)]
     torch.manual_seed(2)
     assert [one.ids for one in played(beginner, seed=1)] == first
     assert [one.ids for one in played(beginner, seed=2)] != first
-    monkeypatch.setitem(policy.BATCH, "transformers", 4)
-    same = played(beginner, [ROWS[0]] * 8)
-    assert [one.ids for one in same[:4]] != [one.ids for one in same[4:]]

@@ -1,9 +1,7 @@
 """What a guard survives, what it says to the policy, what it logs, and when it gives up."""
 
-import gc
 import inspect
 import threading
-import weakref
 
 import pytest
 import sick_environments as sick
@@ -226,15 +224,6 @@ def test_once_more_than_one_in_a_hundred_episodes_died_the_training_ends_with_a_
             RuntimeError, match=r"17 of 1601 episodes.*seed=1\) raised OSError: gone"
         ):
             ended()
-
-
-def test_an_environment_that_nobody_holds_takes_its_thread_with_it():
-    environment, _ = begun(lambda self, word: word)
-    thread, gone = environment._play.thread, weakref.ref(environment)
-    del environment
-    gc.collect()
-    thread.join(timeout=600)
-    assert gone() is None and not thread.is_alive()
 
 
 def test_limits_that_make_no_sense_are_refused():

@@ -314,23 +314,8 @@ def test_the_examples_are_what_was_scored(sums):
     assert table.loc[WRONG, "example"] == tags.render(
         first["working"].replace(first["answer"], wrong), wrong
     )
-    assert table.loc["the question handed back", "example"] == tags.render(
-        first["question"], first["question"]
-    )
     assert table.loc["the system prompt handed back", "example"] == first["prompt"][0]["content"]
     assert 40 <= len(table.loc["filler up to the bound", "example"].split()) <= 50
-    assert table.loc["nothing at all", "example"] == ""
-
-
-def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
-    seen = []
-
-    def counting_reward(completions, question, prompts, **columns):
-        seen.append((len(completions), len(question), prompts[0][1]["content"]))
-        return [1.0] * len(completions)
-
-    Lab([counting_reward], [1.0]).attacks(sums)
-    assert set(seen) == {(16, 16, sums.iloc[0]["question"])}
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

@@ -619,25 +619,6 @@ def test_what_is_no_reason_to_stop_is_noted(groups, milliseconds, notes):
     assert lab.verdict().go and len(said) == len(notes) and all(map(re.match, notes, said))
 
 
-# --- The report -----------------------------------------------------------------------------------
-
-
-def test_the_report_of_broken_rewards_is_json():
-    def broken_reward(completions, **columns):
-        return [
-            math.inf if "4" in completion_text(completion) else None for completion in completions
-        ]
-
-    lab = Lab([broken_reward, correctness_reward], [1.0, 1.0])
-    lab.signal(pd.DataFrame({"answer": ["4", None]}), [["\ud800 4", "no"], ["4", "no"]])
-    report = json.loads(json.dumps(lab.report(), allow_nan=False))
-    broken = report["rewards"]["broken_reward"]
-    assert broken["faults"] == len(lab.faults) == 2 and broken["mean"] is None
-    assert broken["rank_correlation"] == {"correctness_reward": None}
-    assert report["rewards"]["correctness_reward"]["faults"] == 0
-    assert not report["verdict"]["go"] and "broken_reward" in report["verdict"]["stops"][0]
-
-
 # --- What 03 trains with, against what 02 tested --------------------------------------------------
 
 BOTH = [partial(correctness_reward), format_reward]

@@ -12,7 +12,7 @@ CASES = Path(__file__).with_name("cases.jsonl")
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """The cases of a JSON-lines file; without one the suite's own, with these tags.
+    """Return the cases of a JSON-lines file; without one the suite's own, with these tags.
 
     See `Lab.cases`.
     """
@@ -37,8 +37,8 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 
 
 def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv or
-    .jsonl file of one.
+    """Return rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv
+    or .jsonl file of one.
 
     Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if
     any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
@@ -47,8 +47,9 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     table = stored
     if not isinstance(stored, pd.DataFrame):
         rows = list(file_rows(Path(str(stored))))
-        if broken := next((row for row in rows if isinstance(row, Broken)), None):
-            raise ValueError(f"{stored}: {broken.where} cannot be read: {broken.reason}.")
+        for row in rows:
+            if isinstance(row, Broken):
+                raise ValueError(f"{stored}: {row.where} cannot be read: {row.reason}.")
         table = pd.DataFrame(rows)
     for column in ("question", "completion"):
         if column not in table:

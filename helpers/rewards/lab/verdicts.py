@@ -12,7 +12,9 @@ from helpers.rewards.shaping import is_own, reward_name, source_hash
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
-RIGHT, WRONG = "honest and right", "honest and wrong"  # what attacks are compared with
+# what attacks are compared with
+RIGHT = "honest and right"
+WRONG = "honest and wrong"
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
 _MANY_FLAT = 0.50  # dead groups
@@ -35,7 +37,7 @@ class Verdict:
 
     @property
     def go(self) -> bool:
-        """Whether no reason against training was found."""
+        """Return whether no reason against training was found."""
         return not self.stops
 
     def __str__(self) -> str:
@@ -87,7 +89,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
-    """Where a score is not the expected one: a row each with case, reward, expected, score."""
+    """Return where a score is not the expected one: a row each with case, reward, expected, score."""
     found = []
     for column in cases.filter(regex="^expected "):
         reward = column.removeprefix("expected ")
@@ -99,8 +101,8 @@ def differences(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def marked(cases: pd.DataFrame):
-    """The cases to look at, as a pandas Styler: every score that is not the expected one in red,
-    with what was expected.
+    """Return the cases to look at, as a pandas Styler: every score that is not the expected one in
+    red, with what was expected.
     """
     rewards = [column for column in cases.columns if f"expected {column}" in cases]
     # pandas writes names as they stand, and they are of somebody's file
@@ -180,7 +182,8 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     """
     table = lab.results["attacks"]
     judges = lab.judges()
-    right, wrong = table.loc[RIGHT], table.loc[WRONG]
+    right = table.loc[RIGHT]
+    wrong = table.loc[WRONG]
     if wrong["wins"] > 0:
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
         for name in filter(_JUDGE_ANSWERS.__contains__, lab.names):
@@ -214,7 +217,9 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
 def _judge_signal(lab, verdict: Verdict) -> None:
     """Add stops where groups would teach nothing, or something else than to be right; and notes."""
     signal = lab.results["signal"]
-    flat, judges, rewards = signal["total"]["zero_spread"], signal["judges"], signal["rewards"]
+    flat = signal["total"]["zero_spread"]
+    judges = signal["judges"]
+    rewards = signal["rewards"]
     judged = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(judged)) if judged else 0.0
     for name, statistics in rewards.items():
