@@ -121,7 +121,7 @@ def span(series: pd.Series) -> str:
 
 
 def surely(shares: pd.Series) -> float:
-    """Return the mean less its noise: with two groups a step, half of them are often dead by luck."""
+    """Return the mean less its noise: of two groups a step, half are often dead by luck."""
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
 
 

@@ -313,7 +313,7 @@ class Lab:
         return self.results["signal"]
 
     def _advantage_shares(self, scores: pd.DataFrame, group_of: np.ndarray) -> dict[str, float]:
-        """Return the share of each reward in the variance of the advantage that TRL would compute."""
+        """Return the share of each reward in the variance of the advantage that TRL computes."""
         judged = scores["total"].notna()
         weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
         centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)

@@ -89,7 +89,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
-    """Return where a score is not the expected one: a row each with case, reward, expected, score."""
+    """Return where a score is not the expected one: rows of case, reward, expected, score."""
     found = []
     for column in cases.filter(regex="^expected "):
         reward = column.removeprefix("expected ")
