@@ -133,11 +133,6 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        if Path(name).is_dir():
-            raise ValueError(
-                f"source={source!r} is a folder whose files are no data set ({error}): name a "
-                f"{', '.join(FILE_TYPES)} file."
-            ) from None
         raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
     # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
     held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
