@@ -12,10 +12,6 @@ from helpers.data.sources import read_source
 by_columns = pytest.mark.parametrize("family", ["sums", "differences"])
 
 
-def read(source, train_size=None, holdout_size=1, seed=1) -> list:
-    return list(read_source(source, None, train_size, holdout_size, seed))
-
-
 def drawn(family, count=2000):
     """Problems of a family: numbers, operators, and the true result."""
     rng = random.Random(7)
@@ -63,7 +59,7 @@ def test_the_rows_of_a_seed_are_those_they_always_were(family, digest):
     """Questions, answers, workings, difficulties and sides: runs of earlier versions are reproduced
     with them.
     """
-    rows = read(f"arithmetic/{family}", train_size=500, holdout_size=60)
+    rows = list(read_source(f"arithmetic/{family}", None, 500, 60, 1))
     assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == digest
     assert len({row["question"] for row in rows}) == 560
     assert [row["split"] for row in rows].count("holdout") == 60
