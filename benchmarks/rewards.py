@@ -190,7 +190,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
         "--rows",
-        default="arithmetic/chains",
+        default="arithmetic/differences",
         help="a source as notebook 01 takes it, such as a file of GSM8K",
     )
     source = parser.parse_args().rows

@@ -19,7 +19,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # before torch, trl and transformers, as in every notebook
-import unsloth  # noqa: F401  # isort: skip
+import unsloth  # isort: skip
 import torch
 from needed import missing
 
@@ -97,6 +97,39 @@ def model():
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path, dtype=torch.float32)
+
+
+@pytest.fixture(scope="session")
+def fresh():
+    """A function to the pocket model with a fresh adapter, made as in notebook 03, and its
+    tokenizer.
+    """
+
+    def fresh(load_in_4bit: bool = True):
+        model, tokenizer = unsloth.FastLanguageModel.from_pretrained(
+            PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=load_in_4bit
+        )
+        lora = {"r": 4, "lora_alpha": 8, "target_modules": ["q_proj", "up_proj"]}
+        model = unsloth.FastLanguageModel.get_peft_model(
+            model, use_gradient_checkpointing=False, random_state=1, **lora
+        )
+        return model, tokenizer
+
+    return fresh
+
+
+@pytest.fixture(scope="session")
+def config():
+    """A function to the configuration of a quiet training in groups of four."""
+
+    from trl import GRPOConfig
+
+    def config(folder, **settings) -> GRPOConfig:
+        quiet = {"report_to": "none", "disable_tqdm": True, "logging_steps": 1}
+        few = {"num_generations": 4, "per_device_train_batch_size": 8, "save_strategy": "no"}
+        return GRPOConfig(output_dir=str(folder), **quiet | few | settings)
+
+    return config
 
 
 @pytest.fixture

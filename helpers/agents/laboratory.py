@@ -261,7 +261,10 @@ class Laboratory:
             }
         self.played = pd.DataFrame(summary).T
 
-        checks = self._checks()
+        # a full success; more than 1 only where rewards are beyond unit scale
+        self.full = max(1.0, self.played["reward"].get(ORACLE, 1.0))
+
+        checks = [*self._of_the_game(), *self._of_cheap_players(), *self._of_repetition()]
         table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
         self.checks = table.assign(found=table["found"].mask(table["holds"], ""))
         notes = [
@@ -353,68 +356,18 @@ class Laboratory:
             )
         return Played(tuple(replies), reward)
 
-    def _checks(self) -> list[tuple[str, bool, str]]:
-        """Return what must hold of any environment: (name, whether it holds, a sentence if not)."""
+    # Each of the following returns checks: (name, whether it holds, a sentence if not).
+
+    def _of_the_game(self) -> list[tuple[str, bool, str]]:
+        """Return the checks of what can be won, of its tools, and of the scale of its rewards."""
         earned = self.played["reward"]
-        best = self.episodes.get(ORACLE, [])
-        full = max(1.0, earned.get(ORACLE, 1.0))  # more only where rewards are beyond unit scale
-        nothing = earned[NOTHING]
-        trying = max(earned[AT_ONCE], earned[RANDOM])
-        honest = max(nothing, trying, earned[NONSENSE])
         everything = [(name, one) for name, played in self.episodes.items() for one in played]
         beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
         worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
         broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
-        told = min(best, key=lambda one: one.reward).replies[-1][1] if best else ""
-
-        # all again in the same order, then in the reverse, each row in a new instance while an
-        # episode of another begins beside it
-        names = sorted({ORACLE, RANDOM} & self.players.keys())
-        first = [self.episodes[name] for name in names]
-        again = [self._all_rows(name, self.players[name][0]) for name in names]
-        alone = [
-            [
-                self.episode(name, self.players[name][0], at, self.guard(), beside=self.guard())
-                for at in reversed(range(len(self.rows)))
-            ][::-1]
-            for name in names
-        ]
-
-        # what many wrong answers earn beyond one, at least, where they do not win
-        one = self._all_rows(NONSENSE, partial(_wrong, 1, 1), _FEW_ROWS)
-        many = self._all_rows(NONSENSE, partial(_wrong, 1000, 1), _FEW_ROWS)
-        pairs = zip(one, many, strict=True)
-        lost = [b.reward - a.reward for a, b in pairs if b.reward < _HALF * full]
-        gain = min(lost, default=0.0)
-
-        # in how many ways a part of an answer wins a game: one or two characters; and where in the
-        # reply to a wrong answer the right one always stands
-        short = []
-        told_right = None
-        for at in range(len(self.rows))[:4]:
-            found, told_right = self._probe(at, _HALF * full, told_right)
-            short.append(found)
-        parts = sum(map(len, short)) / len(short)
-
-        # who knows how to win; without an oracle, a game of one row and one with much to find out
-        # look alike
-        won = [
-            (
-                "the oracle wins",
-                earned.get(ORACLE, 0.0) >= _WINS,
-                f"the oracle earns {earned.get(ORACLE, 0.0):.2f}, not 1: nobody can learn to win. "
-                f"It was told last: {escaped(f'{told!s:.200}')}",
-            ),
-            (
-                "other rows give other episodes",
-                len(set(best)) > 1 or len(self.rows) == 1,
-                "all rows give the same episode: `reset` does not use what it is given, and it "
-                "could be learnt by heart.",
-            ),
-        ]
-        return [
-            *(won if best else []),
-            # whoever plays
+        nothing = earned[NOTHING]
+        trying = earned[[AT_ONCE, RANDOM]].max()
+        checks = [
             (
                 "no tool fails",
                 not broken or worked > {"reset"},
@@ -433,7 +386,54 @@ class Laboratory:
                 f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
                 "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
             ),
-            # who is lazy or cheats
+        ]
+        if ORACLE not in self.players:
+            # a game of one row and one with much to find out look alike
+            return checks
+        best = self.episodes[ORACLE]
+        told = min(best, key=lambda one: one.reward).replies[-1][1]
+        return [
+            (
+                "the oracle wins",
+                earned[ORACLE] >= _WINS,
+                f"the oracle earns {earned[ORACLE]:.2f}, not 1: nobody can learn to win. "
+                f"It was told last: {escaped(f'{told!s:.200}')}",
+            ),
+            (
+                "other rows give other episodes",
+                len(set(best)) > 1 or len(self.rows) == 1,
+                "all rows give the same episode: `reset` does not use what it is given, and it "
+                "could be learnt by heart.",
+            ),
+            *checks,
+        ]
+
+    def _of_cheap_players(self) -> list[tuple[str, bool, str]]:
+        """Return the checks of those who are lazy or cheat."""
+        earned = self.played["reward"]
+        full = self.full
+        honest = earned[[NOTHING, AT_ONCE, RANDOM, NONSENSE]].max()
+
+        # what a wildcard earns beyond nonsense on the same rows
+        wild = earned[_WILD] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS])
+
+        # what many wrong answers earn beyond one, at least, where they do not win
+        one = self._all_rows(NONSENSE, partial(_wrong, 1, 1), _FEW_ROWS)
+        many = self._all_rows(NONSENSE, partial(_wrong, 1000, 1), _FEW_ROWS)
+        pairs = zip(one, many, strict=True)
+        lost = [b.reward - a.reward for a, b in pairs if b.reward < _HALF * full]
+        gain = min(lost, default=0.0)
+
+        # in how many ways a part of an answer wins a game: one or two characters; and where in the
+        # reply to a wrong answer the right one always stands
+        short = []
+        told_right = None
+        for at in range(len(self.rows))[:4]:
+            found, told_right = self._probe(at, _HALF * full, told_right)
+            short.append(found)
+        parts = sum(map(len, short)) / len(short)
+
+        return [
             *(
                 (
                     f"'{player}' does not win",
@@ -453,7 +453,7 @@ class Laboratory:
             ),
             (
                 f"'{_WILD}' does not win",
-                earned[_WILD] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS]) < _HALF * full,
+                wild < _HALF * full,
                 f"'{_WILD}' earns {earned[_WILD]:.2f} where a full success is {full:.2f}: compare "
                 "the answer as text, not as a pattern or a part of a query.",
             ),
@@ -475,7 +475,25 @@ class Laboratory:
                 f"a game is won by {parts:.1f} different texts of one or two characters, such as "
                 f"{', '.join(max(short, key=len)[:3])}: compare the whole answer.",
             ),
-            # the row and its seed decide an episode, and nothing else
+        ]
+
+    def _of_repetition(self) -> list[tuple[str, bool, str]]:
+        """Return the checks that the row and its seed decide an episode, and nothing else."""
+        names = sorted({ORACLE, RANDOM} & self.players.keys())
+        first = [self.episodes[name] for name in names]
+
+        # all again in the same order
+        again = [self._all_rows(name, self.players[name][0]) for name in names]
+
+        # and in the reverse, each row in a new instance while an episode of another begins beside
+        alone = [
+            [
+                self.episode(name, self.players[name][0], at, self.guard(), beside=self.guard())
+                for at in reversed(range(len(self.rows)))
+            ][::-1]
+            for name in names
+        ]
+        return [
             (
                 "the same seed gives the same episode",
                 again == first,

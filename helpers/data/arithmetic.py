@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 
 def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working with every column written out, and its result, which is right.
+    """Return the working with every column written out, and its result, which is right.
 
     numbers: 1 to 99, two or more to add, or two to subtract.
 
@@ -29,7 +29,7 @@ def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working without carry or borrow, and its result: wrong where one was needed.
+    """Return the working without carry or borrow, and its result: wrong where one was needed.
 
     Takes what `careful` takes.
 
@@ -42,7 +42,8 @@ def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def is_careful(text: str) -> bool:
-    """Whether a completion writes columns out, as `careful` does: it announces a step with a colon.
+    """Return whether a completion writes columns out, as `careful` does: it announces a step with a
+    colon.
 
     >>> is_careful("<think>6 + 34: 6 + 4 = 10, 0 + 3 + 1 = 4, 40</think><answer>40</answer>")
     True
@@ -51,25 +52,31 @@ def is_careful(text: str) -> bool:
 
 
 def carries(numbers: list[int], operators: list[str]) -> int:
-    """How many steps of a sum or difference need a carry or a borrow of the units; only there is
-    `careless` wrong.
+    """Return how many steps of a sum or difference need a carry or a borrow of the units; only
+    there is `careless` wrong.
 
     >>> carries([46, 75, 28], ["+", "+"]), carries([52, 17], ["-"])
     (1, 1)
     """
-    count, value = 0, numbers[0]
+    count = 0
+    value = numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
-        low, high = sorted((abs(value), number))
-        count += value % 10 + number % 10 >= 10 if operator == "+" else high % 10 < low % 10
-        value = _APPLY[operator](value, number)
+        if operator == "+":
+            count += value % 10 + number % 10 >= 10
+            value += number
+        else:
+            low, high = sorted((value, number))
+            count += high % 10 < low % 10
+            value -= number
     return count
 
 
 def _step_by_step(
     numbers: list[int], operators: list[str], step: Callable[[int, str, int], tuple[str, int]]
 ) -> tuple[str, int]:
-    """The working, read from left to right; `step` works one operator out."""
-    lines, value = [], numbers[0]
+    """Return the working, read from left to right; `step` works one operator out."""
+    lines = []
+    value = numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
         line, value = step(value, operator, number)
         lines.append(line)
@@ -83,7 +90,8 @@ def _in_columns(a: int, operator: str, b: int) -> tuple[str, int]:
         tens = a // 10 + b // 10 + carry
         columns = f"{a % 10} + {b % 10} = {units}, {a // 10} + {b // 10}{' + 1' * carry} = {tens}"
         return f"{a} + {b}: {columns}, {a + b}", a + b
-    high, low = max(a, b), min(a, b)
+    high = max(a, b)
+    low = min(a, b)
     borrow = int(high % 10 < low % 10)
     units = high % 10 + 10 * borrow - low % 10
     tens = high // 10 - low // 10 - borrow
@@ -104,11 +112,6 @@ def _without_carry(a: int, operator: str, b: int) -> tuple[str, int]:
     return f"{a} {operator} {b} = {result}", result
 
 
-def _at_once(a: int, operator: str, b: int) -> tuple[str, int]:
-    result = _APPLY[operator](a, b)
-    return f"{a} {operator} {b} = {result}", result
-
-
 # --- Families -------------------------------------------------------------------------------------
 # A family draws (numbers, operators), read from left to right.
 
@@ -126,65 +129,27 @@ def _differences(rng: random.Random) -> tuple[list[int], list[str]]:
     return [rng.randrange(1, 100), rng.randrange(1, 100)], ["-"]
 
 
-def _products(rng: random.Random) -> tuple[list[int], list[str]]:
-    return [rng.randrange(2, 100), rng.randrange(2, 100)], ["*"]
-
-
-def _chains(rng: random.Random) -> tuple[list[int], list[str]]:
-    count = rng.choice((3, 4))
-    return [rng.randrange(1, 100) for _ in range(count)], [
-        rng.choice("+-") for _ in range(count - 1)
-    ]
-
-
-FAMILIES: dict[str, Callable] = {
-    "sums": _sums,
-    "pairs": _pairs,
-    "differences": _differences,
-    "products": _products,
-    "chains": _chains,
-}
-_APPLY = {"+": lambda a, b: a + b, "-": lambda a, b: a - b, "*": lambda a, b: a * b}
-
-
-def steps(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """The working with one line an operator, and its result.
-
-    >>> steps([12, 34, 5], ["+", "-"])
-    ('12 + 34 = 46, 46 - 5 = 41', 41)
-    """
-    return _step_by_step(numbers, operators, _at_once)
+FAMILIES: dict[str, Callable] = {"sums": _sums, "pairs": _pairs, "differences": _differences}
 
 
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
-    """One row of a family: question, answer, family, difficulty, working, split.
+    """Return one row of a family: question, answer, family, difficulty, working, split.
 
-    The difficulty of sums, pairs and differences is the number of operators plus that of the
-    carries or borrows; of the other families the number of operators, plus one where the answer is
-    negative, plus one for each factor of two digits. A tenth of all problems is reserved for the
-    holdout by a hash of its numbers in any order: `12 + 34` and `34 + 12` stay on one side, in
-    every run and for every seed. The pocket model's own training kept off the same tenth.
+    The difficulty is the number of operators plus that of the carries or borrows. A tenth of all
+    problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and
+    `34 + 12` stay on one side, in every run and for every seed. The pocket model's own training
+    kept off the same tenth.
     """
     expression = str(numbers[0]) + "".join(
         f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)
     )
-    by_columns = family in ("sums", "pairs", "differences")
-    working, answer = careful(numbers, operators) if by_columns else steps(numbers, operators)
-    if by_columns:
-        extra = carries(numbers, operators)
-    else:
-        extra = sum(number >= 10 for number in numbers) if family == "products" else answer < 0
+    working, answer = careful(numbers, operators)
     key = f"{sorted(numbers)}{sorted(operators)}".encode()
     return {
         "question": f"What is {expression}?",
         "answer": str(answer),
         "family": family,
-        "difficulty": len(operators) + extra,
+        "difficulty": len(operators) + carries(numbers, operators),
         "working": working,
         "split": "holdout" if hashlib.sha256(key).digest()[0] < 26 else "train",
     }
-
-
-def row(family: str, rng: random.Random) -> dict:
-    """A random problem of a family."""
-    return problem(family, *FAMILIES[family](rng))

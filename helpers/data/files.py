@@ -27,7 +27,7 @@ class Broken:
 
 
 def shortened(text: object, most: int = 200) -> str:
-    """A text for a message: at most so many characters of it, then how many there are."""
+    """Return a text for a message: at most so many characters of it, then how many there are."""
     text = str(text).encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
@@ -44,7 +44,8 @@ def hub_failure(what: str, error: Exception) -> str:
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
-    """The rows of a file of one of FILE_TYPES; ValueError says what is wrong with its content.
+    """Return the rows of a file of one of FILE_TYPES; ValueError says what is wrong with its
+    content.
 
     wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
     names one of them twice is refused.
@@ -69,8 +70,8 @@ def file_rows(
 
 
 def _json_rows(text: str) -> Iterator[dict | Broken]:
-    """The rows of an array, also of one that is all that an object holds; of an object of columns,
-    which pandas writes; or of JSON lines.
+    """Yield the rows of an array, also of one that is all that an object holds; of an object of
+    columns, which pandas writes; or of JSON lines.
     """
     import pandas as pd
 
@@ -110,8 +111,9 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
 
 
 def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
-    """The rows of a CSV file with the delimiter that finds the most of the wanted columns in the
-    header, or else the most columns; `csv.Sniffer` is often wrong about files of short questions.
+    """Yield the rows of a CSV file with the delimiter that finds the most of the wanted columns in
+    the header, or else the most columns; `csv.Sniffer` is often wrong about files of short
+    questions.
 
     Left out are rows without any text and columns without a name. Of several other columns with one
     name the last counts.
@@ -127,7 +129,8 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
 
     delimiter = max(",;\t|", key=fit)
     names = header(delimiter)
-    if twice := [name for name in wanted if names.count(name) > 1]:
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
         raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
     # strict: a quote that is never closed is an error, not a field that swallows the rest
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)

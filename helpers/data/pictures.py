@@ -15,7 +15,8 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageOps
 from PIL.ExifTags import Base as Exif
 
-GRID, CELL = 2, 16  # cells per side, pixels per side of a cell
+GRID = 2  # cells per side
+CELL = 16  # pixels per side of a cell
 COLORS = {
     "red": (214, 39, 40),
     "green": (34, 139, 34),
@@ -29,29 +30,36 @@ GREY = (128, 128, 128)  # what a blind policy sees
 
 
 def problem(rng: random.Random, kind: str) -> dict:
-    """A picture, a question of this kind and its answer.
+    """Return a picture, a question of this kind and its answer.
 
     Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
     from 0, `named`, the color or shape in the question, and `asked`, the cells where it is.
     """
-    color, shape = rng.choice(list(COLORS)), rng.choice(SHAPES)
-    colors, shapes = [c for c in COLORS if c != color], [s for s in SHAPES if s != shape]
+    color = rng.choice(list(COLORS))
+    shape = rng.choice(SHAPES)
+    colors = [c for c in COLORS if c != color]
+    shapes = [s for s in SHAPES if s != shape]
     cells = [(row, column) for row in range(GRID) for column in range(GRID)]
     rng.shuffle(cells)
     if kind == "left":
-        question, answer = f"Which shape is left of the {color} one?", shape
+        question = f"Which shape is left of the {color} one?"
+        answer = shape
         row, column = next(cell for cell in cells if cell[1])
         scene = {(row, column): (color, rng.choice(SHAPES))}
         scene[row, column - 1] = (rng.choice(colors), shape)
-        asked, others = [(row, column)], (colors, SHAPES)
+        asked = [(row, column)]
+        others = (colors, SHAPES)
     elif kind == "color":
-        question, answer = f"Which color is the {shape}?", color
+        question = f"Which color is the {shape}?"
+        answer = color
         scene = {cells[0]: (color, shape)}
-        asked, others = cells[:1], (list(COLORS), shapes)
+        asked = cells[:1]
+        others = (list(COLORS), shapes)
     else:
         answer = rng.choices(list(COUNTS), COUNTS.values())[0]
         question = f"How many {color} ones are there?"
-        asked, others = cells[: int(answer)], (colors, SHAPES)
+        asked = cells[: int(answer)]
+        others = (colors, SHAPES)
         scene = {cell: (color, rng.choice(SHAPES)) for cell in asked}
     free = [cell for cell in cells if cell not in scene]
     for cell in free[: rng.randint(1, 2)]:
@@ -67,12 +75,15 @@ def problem(rng: random.Random, kind: str) -> dict:
 
 
 def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
-    """The picture of a scene, 32 pixels wide and high."""
+    """Return the picture of a scene, 32 pixels wide and high."""
     picture = Image.new("RGB", (GRID * CELL, GRID * CELL), "white")
     pen = ImageDraw.Draw(picture)
     for (row, column), (color, shape) in scene.items():
-        left, top = CELL * column + 1, CELL * row + 1
-        right, bottom, third = left + CELL - 3, top + CELL - 3, CELL // 3
+        left = CELL * column + 1
+        top = CELL * row + 1
+        right = left + CELL - 3
+        bottom = top + CELL - 3
+        third = CELL // 3
         fill = COLORS[color]
         if shape == "circle":
             pen.ellipse((left, top, right, bottom), fill=fill)
@@ -87,8 +98,8 @@ def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
 
 
 def row(rng: random.Random) -> dict:
-    """A random picture with a question: `question`, `answer`, `family` (the kind of question),
-    `image` (a PNG file's bytes) and `split`.
+    """Return a random picture with a question: `question`, `answer`, `family` (the kind of
+    question), `image` (a PNG file's bytes) and `split`.
 
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
@@ -104,24 +115,24 @@ def row(rng: random.Random) -> dict:
 
 
 def reserved(picture: Image.Image) -> bool:
-    """Whether a picture belongs to the tenth that no training sees."""
+    """Return whether a picture belongs to the tenth that no training sees."""
     return hashlib.sha256(picture.tobytes()).digest()[0] < 26
 
 
 def png(picture: Image.Image) -> bytes:
-    """A picture as the bytes of a PNG file."""
+    """Return a picture as the bytes of a PNG file."""
     file = io.BytesIO()
     picture.save(file, "PNG")
     return file.getvalue()
 
 
 def opened(image: bytes) -> Image.Image:
-    """The picture in a row's column `image`."""
+    """Return the picture in a row's column `image`."""
     return seen(Image.open(io.BytesIO(image)))
 
 
 def seen(picture: Image.Image) -> Image.Image:
-    """A picture as a person sees it, in RGB: upright, and what is transparent on white.
+    """Return a picture as a person sees it, in RGB: upright, and what is transparent on white.
 
     ValueError for more than 8 bits per colour, which Pillow would cut off.
     """
@@ -156,10 +167,6 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
     ratio = math.sqrt(max_pixels / (picture.width * picture.height))
     if ratio < 1:
         picture = picture.resize([max(1, int(side * ratio)) for side in picture.size])
-    if max(picture.size) > 200 * min(picture.size):
-        raise ValueError(
-            "picture is over 200 times as long as wide, which Qwen's processor refuses"
-        )
     if ratio < 1 or changed:
         buffer = io.BytesIO()
         picture.save(buffer, file_format, quality=95)
@@ -169,7 +176,7 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
 
 
 def from_file(path: str) -> Image.Image:
-    """A picture of one's own. ValueError if Pillow does not open it."""
+    """Return a picture of one's own. ValueError if Pillow does not open it."""
     try:
         return seen(Image.open(path))
     except (OSError, ValueError, Image.DecompressionBombError) as error:

@@ -52,7 +52,9 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def parsed(value: object) -> object:
-    """The list or dictionary that a text writes out, as in a cell of a CSV file; else the value."""
+    """Return the list or dictionary that a text writes out, as in a cell of a CSV file; else the
+    value.
+    """
     if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
         for read in (json.loads, ast.literal_eval):
             with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
@@ -88,7 +90,8 @@ def question_in(value: object) -> tuple[object, str]:
         for turn in _TURN.findall(value)[-1:]:
             value = re.sub(r"\s*### Input:\s*", "\n\n", turn)
             where = "a chat template"
-        if mark := _MARK.search(value):
+        mark = _MARK.search(value)
+        if mark:
             raise ValueError(f"question has {mark[0]}, a mark of a chat template")
     return value, where
 
@@ -108,9 +111,11 @@ def answer_in(value: object) -> tuple[object, str]:
         value = parsed(value)
     for field in ("ground_truth", "target"):
         if isinstance(value, dict) and field in value:
-            value, where = value[field], f"the field {field}"
+            value = value[field]
+            where = f"the field {field}"
     if isinstance(value, list) and len({str(one).strip() for one in value}) == 1:
-        value, where = value[0], "a list of one"
+        value = value[0]
+        where = "a list of one"
     if not isinstance(value, str):
         return value, where
     for place, pattern in _PLACES.items():

@@ -33,7 +33,7 @@ def read_source(
     holdout_size: int,
     seed: int,
 ) -> Iterator[dict | Broken]:
-    """The rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
+    """Return the rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
     source = str(source)
     mapping = check_columns(columns)
     kind, _, family = source.partition("/")
@@ -46,7 +46,8 @@ def read_source(
                 f"{source} is not a family of arithmetic. Known: {', '.join(arithmetic.FAMILIES)}."
             )
         rng = random.Random(f"{family}-{seed}")
-        return _generated(lambda: arithmetic.row(family, rng), size, holdout_size)
+        draw = arithmetic.FAMILIES[family]
+        return _generated(lambda: arithmetic.problem(family, *draw(rng)), size, holdout_size)
     if source == "pictures/shapes":
         rng = random.Random(seed)
         return _generated(lambda: pictures.row(rng), size, holdout_size)
@@ -65,7 +66,7 @@ def read_source(
 
 
 def check_source(source: str, columns: dict | str | None = None) -> None:
-    """ValueError for a source that `read_source` would refuse, as far as is known at once.
+    """Raise ValueError for a source that `read_source` would refuse, as far as is known at once.
 
     The first row of a file is read, so that a missing column is named; the family of arithmetic is
     checked; only the hub knows its data sets.
@@ -79,7 +80,7 @@ def check_source(source: str, columns: dict | str | None = None) -> None:
 
 
 def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> Iterator[dict]:
-    """Distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
+    """Yield distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
     wanted = {"train": train_size, "holdout": holdout_size}
     seen = set()
     since_new = 0
@@ -132,11 +133,6 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        if Path(name).is_dir():
-            raise ValueError(
-                f"source={source!r} is a folder whose files are no data set ({error}): name a "
-                f"{', '.join(FILE_TYPES)} file."
-            ) from None
         raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
     # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
     held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
@@ -168,17 +164,7 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
             '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
         ) from None
     mapping = {"question": "question", "answer": "answer"} | given
-    mapping = {
-        name: [named] if isinstance(named, str) else named for name, named in mapping.items()
-    }
-    for column in [column for named in mapping.values() for column in named]:
-        names = [name for name, named in mapping.items() if column in named]
-        if len(names) > 1:
-            raise ValueError(
-                f"columns takes {' and '.join(names)} both from {column!r}: name the column of "
-                "each."
-            )
-    return mapping
+    return {name: [named] if isinstance(named, str) else named for name, named in mapping.items()}
 
 
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
@@ -199,8 +185,8 @@ def mapped_rows(
     mapping: dict[str, list[str]],
     source: str,
 ) -> Iterator[dict | Broken]:
-    """The rows with the mapped columns under the names `question`, `answer` and, if there are any,
-    `image` and `options`; the first row says whether they exist.
+    """Yield the rows with the mapped columns under the names `question`, `answer` and, if there are
+    any, `image` and `options`; the first row says whether they exist.
 
     Of several columns, those of a question are joined. The other columns keep their names, or get
     `source_` in front if the name is in use.
@@ -246,8 +232,8 @@ def mapped_rows(
 
 
 def _field(row: dict, column: str) -> object:
-    """A column of a row, or what is in it: `reward_model.ground_truth`, `messages.0.content`; None
-    if there is no such thing.
+    """Return a column of a row, or what is in it: `reward_model.ground_truth`,
+    `messages.0.content`; None if there is no such thing.
     """
     value = row
     for name in [column] if column in row else column.split("."):
@@ -260,7 +246,7 @@ def _field(row: dict, column: str) -> object:
 
 
 def check_model(model: str) -> None:
-    """ValueError for the folder of an adapter in the place of a model's."""
+    """Raise ValueError for the folder of an adapter in the place of a model's."""
     folder = Path(model)
     by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
     if by_name or (folder / "adapter_config.json").is_file():

@@ -13,7 +13,7 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -78,11 +78,11 @@ class Task:
 
     @property
     def line(self) -> str:
-        """How many rows there are, in one line, and below it notes on how they were read;
+        """Return how many rows there are, in one line, and below it notes on how they were read;
         `python -m helpers run` prints them, too.
         """
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
-        smaller = self.report.get("pictures", {}).get("made_smaller")
+        smaller = self.report.get("pictures_made_smaller")
         notes = ""
         if self.report.get("found"):
             notes += (
@@ -142,8 +142,7 @@ def load_task(
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
         text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
-    max_pixels: a picture with more is made smaller, in its proportions; the report counts these,
-        and the rows whose picture another row has, too.
+    max_pixels: a picture with more is made smaller, in its proportions; the report counts these.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """
@@ -156,7 +155,7 @@ def load_task(
     account = _Account()
 
     def too_long(row: dict) -> str | None:
-        """The limit that a row exceeds; None if it fits."""
+        """Return the limit that a row exceeds; None if it fits."""
         if count_tokens is None:
             return None
         length = count_tokens(chat_prompt(system, row["question"], turns))
@@ -168,7 +167,8 @@ def load_task(
             return f"answer over {max_completion_tokens} tokens"
         return None
 
-    # what is generated must make up for rows that are dropped as worked examples
+    # 1. rows with a question and its one answer; what is generated must make up for rows that are
+    # dropped as worked examples
     most = train_size and train_size + len(worked)
     held_out = (holdout_size or HELD_OUT) + len(worked)
     read = read_source(source, columns, most, held_out, seed)
@@ -179,9 +179,19 @@ def load_task(
         if _same(row["question"]) in shown:
             account.drop("question is a worked example", row["question"])
     rows = [row for row in rows if _same(row["question"]) not in shown]
-    sizes = {"train_size": train_size, "holdout_size": holdout_size, "seed": seed}
-    train, holdout = _drawn(source, rows, too_long, account, **sizes)
-    shown = Counter(row["pixels"] for row in train + holdout if "pixels" in row)
+
+    # 2. the two sides, of rows that fit
+    train, holdout = _drawn(
+        source,
+        rows,
+        too_long,
+        account,
+        train_size=train_size,
+        holdout_size=holdout_size,
+        seed=seed,
+    )
+
+    # 3. their prompts, and the tables
     for row in train + holdout:
         row.pop("split", None)
         row.pop("pixels", None)
@@ -189,6 +199,8 @@ def load_task(
         if kind:
             row["kind"] = kind
     table, columns_dropped = _table(train + holdout)
+
+    # 4. what is told of them; some of it only where there is such a thing
     report = {
         "rows_read": account.read,
         "dropped": dict(account.dropped),
@@ -206,16 +218,14 @@ def load_task(
     }
     if turns:
         report["examples"] = turns
-    if shown:
-        repeated = shown.total() - len(shown)
-        report["pictures"] = {"distinct": len(shown), "repeated": repeated}
-        report["pictures"]["made_smaller"] = account.made_smaller
-    if lengths := account.prompt_lengths:
+    if account.made_smaller:
+        report["pictures_made_smaller"] = account.made_smaller
+    if account.prompt_lengths:
         levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
         report["prompt_tokens"] = {
-            name: int(np.percentile(lengths, level)) for name, level in levels.items()
+            name: int(np.percentile(account.prompt_lengths, level))
+            for name, level in levels.items()
         }
-        report["rows_measured"] = len(lengths)
     if columns_dropped:
         report["columns_dropped"] = columns_dropped
     if columns:
@@ -242,7 +252,9 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
 
 def fingerprint(rows: Iterable[dict]) -> str:
-    """SHA-256 over the questions and answers, in order: the same in two runs on the same data."""
+    """Return the SHA-256 over the questions and answers, in order: the same in two runs on the same
+    data.
+    """
     digest = hashlib.sha256()
     for row in rows:
         digest.update(f"{row['question']}\x1f{row['answer']}\x1e".encode() + row.get("image", b""))
@@ -284,15 +296,16 @@ def prompt_token_counter(
 
 
 def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[dict]:
-    """The messages that ask a question, after the turns of worked examples; an empty system prompt
-    is left out.
+    """Return the messages that ask a question, after the turns of worked examples.
+
+    An empty system prompt is left out.
     """
     said = [*turns, {"role": "user", "content": question}]
     return [{"role": "system", "content": system}, *said] if system else said
 
 
 def example_turns(examples: list[dict] | str | None) -> list[dict]:
-    """The chat turns of worked examples: for each, what the user asks and what the assistant says.
+    """Return the chat turns of worked examples, each a question and what the assistant says to it.
 
     examples: a list of {"question": …, "completion": …}, or the path of a file of such rows, JSON
         lines for example. The completion is what the model should write, tags included. ValueError
@@ -322,14 +335,18 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
     return turns
 
 
+@dataclass
 class _Account:
     """How many rows of a source were read, which were dropped for what, in what their questions and
     answers were found, and how many tokens the prompts have.
     """
 
-    def __init__(self):
-        self.read, self.dropped, self.examples, self.made_smaller = 0, Counter(), {}, 0
-        self.found, self.prompt_lengths = Counter(), []
+    read: int = 0
+    dropped: Counter = field(default_factory=Counter)
+    examples: dict = field(default_factory=dict)
+    found: Counter = field(default_factory=Counter)
+    prompt_lengths: list = field(default_factory=list)
+    made_smaller: int = 0
 
     def drop(self, reason: str, example: object) -> None:
         self.dropped[reason] += 1
@@ -355,7 +372,8 @@ def _drawn(
     holdout_size: int | None,
     seed: int,
 ) -> tuple[list[dict], list[dict]]:
-    """The source's own split, or else one by a seeded hash of the question, or of the picture.
+    """Return the source's own split, or else one by a seeded hash of the question, or of the
+    picture.
 
     A hash rather than a shuffle: the same rows give the same split in any order. Only as many rows
     are measured as are needed; of rows with pictures all, because those are dropped whose picture
@@ -369,14 +387,16 @@ def _drawn(
         one = drawn(row["pixels"]) if "pixels" in row and "split" not in row else b""
         return one, drawn(row["question"].encode() + row.get("image", b""))
 
-    most, held_out = train_size or MOST_TRAINED, holdout_size or HELD_OUT
+    most = train_size or MOST_TRAINED
+    held_out = holdout_size or HELD_OUT
     sizes = {"train": most, "holdout": held_out, None: most + held_out}
     kept = {split: [] for split in sizes}
     for row in sorted(rows, key=order):
         split = row.get("split")
         if len(kept[split]) >= sizes[split] and "pixels" not in row:
             continue
-        if limit := too_long(row):
+        limit = too_long(row)
+        if limit:
             account.drop(limit, f"{row['question']} -> {row['answer']}")
         else:
             kept[split].append(row)
@@ -418,7 +438,7 @@ def _validated(
     folder: Path,
     max_pixels: int,
 ) -> list[dict]:
-    """Rows with a question and its one answer, each once; the account has all the others."""
+    """Return rows with a question and its one answer, each once; the account has all the others."""
     # the rows of each question, by its hash, each with its number in the source
     alike: dict[int, list[tuple[int, dict]]] = {}
     for account.read, row in enumerate(source_rows, 1):
@@ -495,7 +515,7 @@ def _clean(row: dict, kind: str | None) -> None:
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """The rows as a table, and why each column that is not in it was left out.
+    """Return the rows as a table, and why each column that is not in it was left out.
 
     A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
     """

@@ -107,8 +107,10 @@ def _silent(signals: Signals) -> Finding | None:
 
 def _no_gradient(signals: Signals) -> Finding | None:
     """Groups differ, and neither a gradient nor a KL is ever more than 0: the weights stay."""
-    norms, dead = signals.series("grad_norm", SHORTEST), signals.series("frac_reward_zero_std")
-    kl, std = signals.series("kl"), signals.series("reward_std")
+    norms = signals.series("grad_norm", SHORTEST)
+    dead = signals.series("frac_reward_zero_std")
+    kl = signals.series("kl")
+    std = signals.series("reward_std")
     if norms is None or norms.any() or (kl is not None and kl.any()):
         return None
     # without the share of dead groups, the spread of the batch is the only hint
@@ -256,8 +258,10 @@ def _dead_groups(signals: Signals) -> Finding | None:
             f"the total is 0 at all {len(signals.rows)} steps, and single rewards are not",
             "With a teacher as the reference this is meant; otherwise give a reward a weight.",
         )
-    last, right = signals.last(share), signals.share_right
-    start, now = share.iloc[:SHORTEST].mean(), last.mean()
+    last = signals.last(share)
+    right = signals.share_right
+    start = share.iloc[:SHORTEST].mean()
+    now = last.mean()
     if surely(last) < MOST:
         return None
     evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
@@ -356,7 +360,8 @@ def _fallen(signals: Signals) -> Finding | None:
     reward = signals.series("reward", 2 * SHORTEST)
     if reward is None or signals.spread is None:
         return None
-    fall, right = compare(reward, *signals.since_best(reward)), signals.correctness
+    fall = compare(reward, *signals.since_best(reward))
+    right = signals.correctness
     # less than a quarter of the spread is what easier and harder questions make of it
     if not fall.is_fall(CHOSEN, max(0.25 * signals.spread, 1e-9)):
         return None
@@ -377,10 +382,12 @@ def _fallen(signals: Signals) -> Finding | None:
 
 def _flat(signals: Signals) -> Finding | None:
     """The reward has neither fallen nor risen, or moves too much for so few rows to tell."""
-    reward, rate = signals.series("reward", 2 * SHORTEST), signals.series("learning_rate")
+    reward = signals.series("reward", 2 * SHORTEST)
+    rate = signals.series("learning_rate")
     if reward is None or signals.spread is None or signals.unweighted or _fallen(signals):
         return None
-    if np.ptp(reward) < 1e-4 and (names := relative_names(signals.rows)):
+    names = relative_names(signals.rows)
+    if np.ptp(reward) < 1e-4 and names:
         return Finding(
             "info",
             "relative",
@@ -446,10 +453,12 @@ def _format_only(signals: Signals) -> Finding | None:
     """The format was learned and correctness, given as many rows again as a trend takes, has not
     moved.
     """
-    form, right = signals.format, signals.correctness
+    form = signals.format
+    right = signals.correctness
     if form is None or right is None or min(len(form), len(right)) < MIN_ROWS:
         return None
-    gain, change = signals.change(form, SHORTEST), signals.change(right)
+    gain = signals.change(form, SHORTEST)
+    change = signals.change(right)
     learned = form.rolling(SHORTEST).mean() >= FORM_LEARNED
     since = len(form) - int(np.argmax(learned)) if learned.any() else 0
     # a gain of 0.2 is beyond what drifts
@@ -472,7 +481,8 @@ def _length(signals: Signals) -> Finding | None:
     series = signals.series("completions/mean_length", 2 * SHORTEST)
     if series is None or series.min() <= 0:
         return None
-    ratio, change = signals.change(np.log(series), SHORTEST), signals.change(series, SHORTEST)
+    ratio = signals.change(np.log(series), SHORTEST)
+    change = signals.change(series, SHORTEST)
     # doubled or halved: learning a shape changes the pocket model's length by half
     longer = ratio.is_rise(CERTAIN, np.log(2))
     if not longer and not ratio.is_fall(CERTAIN, np.log(2)):
@@ -519,7 +529,8 @@ def _entropy(signals: Signals) -> Finding | None:
 
 def _spikes(signals: Signals) -> Finding | None:
     """The gradient norm has spikes, many times its median."""
-    norms, dead = signals.series("grad_norm"), signals.series("frac_reward_zero_std")
+    norms = signals.series("grad_norm")
+    dead = signals.series("frac_reward_zero_std")
     if norms is None or dead is None or _numbers(signals):  # one finding about the gradient
         return None
     # In a step of dead groups only the KL has a gradient, beside which any other step would be a
@@ -543,7 +554,8 @@ def _spikes(signals: Signals) -> Finding | None:
 
 def _loss(signals: Signals) -> Finding | None:
     """The loss rises and the KL is not high, which is healthy."""
-    loss, drift = signals.series("loss", 2 * SHORTEST), _kl(signals)
+    loss = signals.series("loss", 2 * SHORTEST)
+    drift = _kl(signals)
     if loss is None or (drift and drift.severity != "info"):
         return None
     change = signals.change(loss)
@@ -610,7 +622,8 @@ def _blind(signals: Signals) -> Finding | None:
 
 def _failing(signals: Signals) -> Finding | None:
     """Most calls come back as an error."""
-    share, often = signals.series("tools/failure_frequency"), signals.series("tools/call_frequency")
+    share = signals.series("tools/failure_frequency")
+    often = signals.series("tools/call_frequency")
     # of a few calls a step, all fail by luck
     if share is None or often is None or signals.last(often).mean() < CALLS_LEFT:
         return None
@@ -688,7 +701,8 @@ def _calls(signals: Signals) -> Finding | None:
     often = signals.series("tools/call_frequency", 2 * SHORTEST)
     if often is None:
         return None
-    change, better = signals.change(often, SHORTEST), signals.better
+    change = signals.change(often, SHORTEST)
+    better = signals.better
     highest = max(change, compare(often, *signals.since_best(often)), key=lambda one: one.before)
     if highest.is_fall(CHOSEN, CALLS_USED) and highest.after < CALLS_LEFT:
         return Finding(

@@ -15,7 +15,8 @@ from helpers.metrics.history import reward_names
 # logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
 MIN_ROWS = 20
 # rows in a window: enough to average the noise; not so many that a late fault hides in them
-SHORTEST, LONGEST = 5, 100
+SHORTEST = 5
+LONGEST = 100
 LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
 # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
 CERTAIN = 3.0
@@ -24,7 +25,9 @@ SOLVED = 0.9  # correctness: what is left to gain is less than most groups can s
 # of 1, correctness or another share: a change that matters to a user, however certain a smaller one
 # may be
 MOVE = 0.1
-MOST, NEARLY_ALL = 0.5, 0.9  # of the groups, completions, calls or episodes
+# of the groups, completions, calls or episodes
+MOST = 0.5
+NEARLY_ALL = 0.9
 
 # Words in the names of rewards. One that asks for full marks comes before one that gives partial
 # credit, which may rise while no answer is right.
@@ -77,11 +80,13 @@ class Change:
         return self.after - self.before
 
     def is_rise(self, errors: float, least: float = 0.0) -> bool:
-        """Beyond the noise by so many standard errors, and large enough to matter."""
+        """Return whether it is beyond the noise by so many standard errors, and large enough to
+        matter.
+        """
         return self.difference > errors * self.error and self.difference >= least
 
     def is_fall(self, errors: float, least: float = 0.0) -> bool:
-        """The same, downwards; `least` is positive."""
+        """Return the same, downwards; `least` is positive."""
         return -self.difference > errors * self.error and -self.difference >= least
 
     def __str__(self) -> str:
@@ -90,7 +95,7 @@ class Change:
 
 
 def compare(series: pd.Series, before: slice, after: slice) -> Change:
-    """The change between two slices of a series whose index is the step.
+    """Return the change between two slices of a series whose index is the step.
 
     The noise is taken from the differences of neighbouring rows, which a trend hardly touches:
     variance = mean of the squared differences / 2 (J. von Neumann et al., Annals of Mathematical
@@ -101,20 +106,22 @@ def compare(series: pd.Series, before: slice, after: slice) -> Change:
     >>> print(change, change.is_rise(2.0))
     0.1 at steps 1 to 4, 1.1 at steps 5 to 6 True
     """
-    one, two = series.iloc[before], series.iloc[after]
+    one = series.iloc[before]
+    two = series.iloc[after]
     variance = float(np.mean(np.diff(series.to_numpy()) ** 2)) / 2 if len(series) > 1 else 0.0
     error = (variance * (1 / len(one) + 1 / len(two))) ** 0.5
     return Change(float(one.mean()), float(two.mean()), error, (span(one), span(two)))
 
 
 def span(series: pd.Series) -> str:
-    """The first and the last step of a series, in words."""
-    first, last = int(series.index[0]), int(series.index[-1])
+    """Return the first and the last step of a series, in words."""
+    first = int(series.index[0])
+    last = int(series.index[-1])
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
 def surely(shares: pd.Series) -> float:
-    """The mean less its noise: with two groups a step, half of them are often dead by luck."""
+    """Return the mean less its noise: of two groups a step, half are often dead by luck."""
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
 
 
@@ -162,7 +169,9 @@ class Signals:
         self.spread = None if std is None else max(std.iloc[:SHORTEST].mean(), std.mean())
 
     def series(self, column: str, least: int = 1) -> pd.Series | None:
-        """The column without its gaps, or None if fewer than `least` finite values were logged."""
+        """Return the column without its gaps, or None if fewer than `least` finite values were
+        logged.
+        """
         if column not in self.rows:
             return None
         values = pd.to_numeric(self.rows[column], errors="coerce")
@@ -170,23 +179,25 @@ class Signals:
         return None if len(values) < least else values
 
     def last(self, series: pd.Series) -> pd.Series:
-        """The rows that count as now."""
+        """Return the rows that count as now."""
         return series.iloc[-self.window :]
 
     def change(self, series: pd.Series, first: int | None = None) -> Change:
-        """From the first window to the last; or from fewer first rows, for what is over soon and
-        for series with little noise.
+        """Return the change from the first window to the last; or from fewer first rows, for what
+        is over soon and for series with little noise.
         """
         return compare(series, slice(0, first or self.window), slice(-self.window, None))
 
     def risen(self, series: pd.Series | None) -> bool:
-        """Likely higher than in the first window, or than in fewer first rows if it was quick."""
+        """Return whether it is likely higher than in the first window, or than in fewer first rows
+        if it was quick.
+        """
         if series is None or len(series) < 2 * SHORTEST:
             return False
         firsts = (SHORTEST, MIN_ROWS, self.window)
         return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
 
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
-        """The window in which the series was highest, and the last one."""
+        """Return the window in which the series was highest, and the last one."""
         end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)

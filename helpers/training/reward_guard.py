@@ -126,7 +126,7 @@ class GuardedRewards(TrainerCallback):
             self.dead = []
 
     def on_train_end(self, args, state, control, **kwargs):
-        """RewardError, now that the checkpoint is saved, if a reward failed too often."""
+        """Raise RewardError, now that the checkpoint is saved, if a reward failed too often."""
         for name in self._failing(1):
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(
@@ -171,7 +171,7 @@ class GuardedEpisodes(TrainerCallback):
             control.should_training_stop = True
 
     def on_train_end(self, args, state, control, **kwargs):
-        """RuntimeError, now that the checkpoint is saved."""
+        """Raise RuntimeError, now that the checkpoint is saved."""
         if self.broken:
             raise RuntimeError(self.broken)
 

@@ -4,7 +4,6 @@ a no go that says it.
 
 import fnmatch
 import random
-import re
 from typing import Literal
 
 import pytest
@@ -336,44 +335,13 @@ class Direction(Echo):
         yield "say", {"word": asked.split()[1].removesuffix("wards.")[::-1]}
 
 
-class Doors(Echo):
-    """Each code that opens a door is told by the door before it."""
-
-    def reset(self, seed: int, **columns) -> str:
-        draw = random.Random(seed)
-        self._codes = [str(draw.randrange(10**5, 10**6)) for _ in range(3)]
-        self._open = 0
-        return f"Door 1 opens with {self._codes[0]}."
-
-    def say(self, word: str) -> str:
-        """Say a code.
-
-        Args:
-            word: The code.
-        """
-        if word not in self._codes[self._open : self._open + 1]:
-            raise ToolError("It stays shut.")
-        self._open += 1
-        return f"Now say {self._codes[self._open]}." if self._open < 3 else "All are open."
-
-    @staticmethod
-    def _oracle(asked):
-        reply = asked
-        while found := re.search(r"\d{6}", reply):
-            reply = yield "say", {"word": found[0]}
-
-    def get_reward(self) -> float:
-        return self._open / 3
+# tells the right word after the first try, which alone counts
+Correcting = sick.made(
+    "Correcting", Echo, _reply=lambda self, word: f"The right word was {self._right}."
+)
 
 
-class Correcting(Echo):
-    """Tells the right word after the first try, which alone counts."""
-
-    def _reply(self, word):
-        return f"The right word was {self._right}."
-
-
-@pytest.mark.parametrize("kind", [Echo, Chosen4, Direction, Doors, Correcting])
+@pytest.mark.parametrize("kind", [Echo, Chosen4, Direction, Correcting])
 def test_a_sound_environment_is_a_go(kind):
     lab = Laboratory(Guarded(kind, turns=6))
     assert lab.verdict.go, str(lab.verdict)
@@ -392,22 +360,3 @@ def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():
 
     lab = lab_of(sick.made("Raising", Echo, say=say))
     assert lab.verdict.go and "It is over" in lab.guard.faults["say"]
-
-
-class Maze(Answered):
-    """A tool that takes a few words, told in its docstring alone, and raises at all others."""
-
-    def answer(self, text: str) -> str:
-        """Take a step.
-
-        Args:
-            text: north, south, east or west.
-        """
-        if text not in ("north", "south", "east", "west"):
-            raise ValueError("Which way?")
-        return "A wall."
-
-
-def test_words_that_only_a_docstring_tells_are_tried():
-    lab = lab_of(Maze)
-    assert lab.verdict.go and lab.played.loc["tries all candidates", "failed"] < 0.8

@@ -23,7 +23,6 @@ from helpers.agents.protocol import (
     prepare_template,
     schema_of,
 )
-from helpers.own_code import named
 from helpers.presets import PRESETS
 
 JUDGED = made("Judged", object, get_reward=sick.Healthy.get_reward)
@@ -146,59 +145,6 @@ def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
     assert misfit("look", *nothing, {"at": 1}) == "look takes no 'at'; it takes nothing."
 
 
-# --- Named by a parameter -------------------------------------------------------------------------
-
-GAME = """
-from dataclasses import dataclass
-
-LIMIT = 3
-
-
-@dataclass
-class MyGame:
-    left: int = LIMIT
-
-    def reset(self, **columns):
-        return f"{LIMIT} left"
-
-
-def reward(completions, **columns):
-    return [MyGame().left] * len(completions)
-"""
-
-
-@pytest.fixture(autouse=True)
-def user_files(tmp_path, monkeypatch):
-    (tmp_path / "a game.py").write_text(GAME)
-    (tmp_path / "wrong.py").write_text("def")
-    monkeypatch.chdir(tmp_path)
-
-
-def test_a_class_of_a_file_or_of_a_module_is_found_with_what_it_needs_of_its_file(tmp_path):
-    for where in (tmp_path / "a game.py:MyGame", "a game.py:MyGame"):
-        assert named("environment", where, "my_game.py:MyGame")().reset() == "3 left"
-    assert named("reward", "a game.py:reward", "my_rewards.py:reward")(["", ""]) == [3, 3]
-    assert named("environment", "helpers.agents:Guessing", "my_game.py:MyGame") is Guessing
-
-
-@pytest.mark.parametrize(
-    ("where", "says"),
-    [
-        ("MyGame", "write it as file.py:Class or file.py:function, such as my_game.py:MyGame"),
-        (":MyGame", "write it as file.py:Class"),
-        ("a game.py:My Game", "write it as file.py:Class"),
-        (7, "write it as file.py:Class"),
-        ("absent.py:MyGame", "absent.py cannot be read .FileNotFoundError"),
-        ("no.such.module:MyGame", "no.such.module cannot be read .ModuleNotFoundError"),
-        ("a game.py:LIMIT", "a game.py has no class or function LIMIT"),
-        ("wrong.py:MyGame", "wrong.py cannot be read .SyntaxError"),
-    ],
-)
-def test_a_name_that_leads_nowhere_is_refused_with_the_parameter_and_the_reason(where, says):
-    with pytest.raises(ValueError, match=re.escape(f"environment={where!r}: ") + f".*{says}"):
-        named("environment", where, "my_game.py:MyGame")
-
-
 # --- Rows of a file -------------------------------------------------------------------------------
 
 
@@ -215,7 +161,7 @@ def written(tmp_path):
     return write
 
 
-def test_duplicates_and_unreadable_lines_are_dropped_and_counted(written, tmp_path):
+def test_rows_come_once_in_an_order_drawn_from_the_seed_and_the_rest_is_counted(written, tmp_path):
     row = {"seed": 1, "board": [[1, 2], [3, 4]], "player": {"name": "a"}}
     lines = row, row | {"seed": 2}, "{", row, "[3]", row
     rows, dropped = episode_rows(written(*lines), seed=0)
@@ -223,9 +169,6 @@ def test_duplicates_and_unreadable_lines_are_dropped_and_counted(written, tmp_pa
     assert dropped == {"duplicate": 2, "not a JSON object": 2}
     pd.DataFrame([row]).to_parquet(tmp_path / "rows.parquet")
     assert episode_rows(tmp_path / "rows.parquet", seed=0)[0] == [row]
-
-
-def test_the_order_is_drawn_from_the_seed(written):
     path = written(*({"seed": number} for number in range(100)))
     orders = [[row["seed"] for row in episode_rows(path, seed)[0]] for seed in (0, 0, 1)]
     assert list(range(100)) != orders[0] == orders[1] != orders[2]

@@ -74,7 +74,6 @@ def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
     task = load_task(str(source), columns=columns, holdout_size=2)
     found = dict(zip(both(task)["answer"], seen(both(task)), strict=True))
     assert found == {str(n): noise(n).tobytes() for n in range(5)}
-    assert task.report["pictures"] == {"distinct": 5, "repeated": 0, "made_smaller": 0}
     assert len(task.holdout) == 2 and "pixels" not in task.train
 
 
@@ -92,10 +91,6 @@ def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, way):
         (float("nan"), "is blank"),
         (7, "cannot be opened (TypeError)"),
         (file_of(Image.new("I;16", (4, 4))), "cannot be opened (ValueError)"),
-        (
-            file_of(noise(1, (2, 402))),
-            "is over 200 times as long as wide, which Qwen's processor refuses",
-        ),
     ],
 )
 def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reason):
@@ -136,7 +131,6 @@ def test_a_picture_over_the_limit_is_made_smaller_in_its_proportions_and_counted
     sizes = {"0": (20, 10), "1": (20, 10), "2": (20, 10), "3": (4, 12)}
     assert {answer: file.size for answer, file in files.items()} == sizes
     assert found["2"] == photos[2] and [files[n].format for n in "01"] == ["PNG", "JPEG"]
-    assert task.report["pictures"]["made_smaller"] == 2
     assert task.line.endswith("; 2 pictures made smaller (max_pixels)")
 
 
@@ -147,8 +141,6 @@ def test_no_picture_is_on_both_sides_and_the_sizes_are_those_asked_for(load, hel
     task = load(photos, train_size=100, holdout_size=held_out)
     assert (len(task.train), len(task.holdout)) == (100, held_out)
     assert not set(seen(task.train)) & set(seen(task.holdout))
-    repeated = 100 + held_out - len(set(seen(both(task))))
-    assert task.report["pictures"]["repeated"] == repeated > 60
     assert task.report["dropped"].get("picture is held out, too", 0) == -held_out % 3
 
 

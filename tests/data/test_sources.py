@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from helpers.data.sources import check_source, read_source
+from helpers.data.sources import read_source
 from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
 
@@ -102,8 +102,6 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         ([], {"question": [1]}, "is not a mapping of names to question and answer"),
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),
-        ([], {"question": "answer"}, "takes question and answer both from 'answer'"),
-        ([], {"image": "answer"}, "takes answer and image both from 'answer'"),
         (
             ["question", "answer"],
             {"image": "photo"},
@@ -118,16 +116,6 @@ def test_columns_that_cannot_be_found_are_refused_with_those_there_are(
     with pytest.raises(ValueError) as error:
         read(file_of(tmp_path, dict.fromkeys(names, "x")), columns)
     assert said in str(error.value)
-
-
-def test_a_source_is_checked_before_a_run_as_far_as_a_moment_tells(tmp_path):
-    path = file_of(tmp_path, {"problem": "1 + 1", "solution": "2"})
-    check_source(path, {"question": "problem", "answer": "solution"})
-    check_source("arithmetic/sums")
-    check_source("openai/gsm8k")
-    for source, said in ((path, "no column 'question'"), ("arithmetic/sum", "not a family")):
-        with pytest.raises(ValueError, match=said):
-            check_source(source)
 
 
 # --- A model that is none -------------------------------------------------------------------------

@@ -1,15 +1,11 @@
 """A weight that moves: TRL's next step is computed with it."""
 
 import pytest
-
-from unsloth import FastLanguageModel  # isort: skip
-
 from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
+from trl import GRPOTrainer
 
 from examples.moving_weight import MovingWeight
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS
 
 
 def never_reward(completions, **columns):
@@ -22,28 +18,15 @@ def always_reward(completions, **columns):
 
 @pytest.mark.usefixtures("one_thread")
 @pytest.mark.parametrize("name", ["never_reward", "always_reward"])
-def test_the_next_step_uses_the_moved_weight(tmp_path, name):
+def test_the_next_step_uses_the_moved_weight(fresh, config, tmp_path, name):
     """A reward that nothing earns gains weight, and one that all earn loses it: the other loses as
     much or gains it, because the sum stays 2.
     """
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        PRESETS["pocket"].model_path, max_seq_length=256, load_in_4bit=False
-    )
-    model = FastLanguageModel.get_peft_model(model, r=4, target_modules=["q_proj"])
+    model, tokenizer = fresh(load_in_4bit=False)
     trainer = GRPOTrainer(
         model=model,
         processing_class=tokenizer,
-        args=GRPOConfig(
-            output_dir=str(tmp_path),
-            report_to="none",
-            disable_tqdm=True,
-            logging_steps=1,
-            max_steps=3,
-            num_generations=4,
-            per_device_train_batch_size=8,
-            max_completion_length=8,
-            reward_weights=[1.0, 1.0],
-        ),
+        args=config(tmp_path, max_steps=3, max_completion_length=8, reward_weights=[1.0, 1.0]),
         reward_funcs=[never_reward, always_reward],
         train_dataset=Dataset.from_pandas(
             load_task("arithmetic/sums", train_size=8, holdout_size=1).train

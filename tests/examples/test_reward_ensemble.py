@@ -46,5 +46,3 @@ def test_an_ensemble_joins_what_its_members_give(tmp_path):
     assert judge(prompts=prompts[:1], completions=answers[:1]) == [
         pytest.approx(scores[0], abs=1e-4)
     ]
-    lowest = ensemble([judge, gives(0.0, 1.0)], "min")
-    assert lowest(completions=answers, prompts=prompts) == [0.0, pytest.approx(scores[1])]

@@ -5,14 +5,14 @@ import os
 import random
 import subprocess
 import sys
+from functools import partial
 
-import pandas as pd
 import pytest
 
 from helpers import PROJECT
-from helpers.agents import Guessing
-from helpers.commands.run import run_notebooks
-from helpers.runs import Run
+from helpers.agents import Guarded, Guessing
+from helpers.agents.laboratory import Laboratory
+from helpers.own_code import named
 
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
 NUMBER = random.Random(18).randint(1, 63)
@@ -80,14 +80,10 @@ def test_openenvs_own_client_plays_it(served, openenv):
 
 @pytest.mark.slow
 @pytest.mark.needs("websockets")
-def test_notebook_10_trains_on_it_as_at_home_step_by_step(served, monkeypatch):
+def test_notebook_10s_environment_plays_it_as_at_home(served, monkeypatch):
     monkeypatch.setenv("OPENENV_URL", served)
-    given = ["max_steps=3", "train_size=64", "holdout_size=32"]
-    remote = PROJECT / "examples" / "openenv_environment.py"
-    metrics = []
-    for name, environment in (("served", [f"environment={remote}:RemoteGuessing"]), ("local", [])):
-        assert run_notebooks(name, None, "10", [*given, *environment]) == 0
-        metrics.append(pd.read_csv(Run(name).require("metrics.csv")))
-    assert metrics[0]["reward"].nunique() > 1
-    columns = ["step", "reward", "reward_std", "loss", "kl", "completions/mean_length"]
-    pd.testing.assert_frame_equal(metrics[0][columns], metrics[1][columns], check_exact=True)
+    file = PROJECT / "examples" / "openenv_environment.py"
+    remote = named("environment", f"{file}:RemoteGuessing", "")
+    games = (remote, partial(Guessing, span=63))
+    there, here = (Laboratory(Guarded(game), [{"seed": 1}, {"seed": 2}]) for game in games)
+    assert there.episodes == here.episodes and there.verdict.go

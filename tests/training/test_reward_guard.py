@@ -8,6 +8,7 @@ import json
 import pickle
 from types import SimpleNamespace
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -22,7 +23,7 @@ from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.structure import format_reward
 from helpers.runs import Run
 from helpers.training.checkpoints import History, last_checkpoint
-from helpers.training.reward_guard import GuardedRewards, RewardError
+from helpers.training.reward_guard import GuardedRewards, RewardError, share_of_dead_groups
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 ROWS = load_task("arithmetic/sums", train_size=32, holdout_size=8).train
@@ -97,47 +98,30 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
     guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
     assert guarded.dead == [1.0, last]
     # What no reward has scored is in no group.
-    alone = GuardedRewards(run, [given_reward])
-    alone.functions[0](completions=["1", "none", "1", "1", "0", "none", "1", "1"])
-    alone.on_step_end(
-        SimpleNamespace(reward_weights=None, num_generations=4),
-        SimpleNamespace(global_step=1),
-        SimpleNamespace(),
-    )
-    assert alone.dead == [0.5]
+    scores = np.array([1, np.nan, 1, 1, 0, np.nan, 1, 1])
+    args.reward_weights = None
+    assert share_of_dead_groups({"given": scores}, args) == 0.5
 
 
 # --- Faults ---------------------------------------------------------------------------------------
 
 
-class Once:
-    """Right except for one completion of its first batch, for which it returns this instead."""
-
-    def __init__(self, wrong: object, name: str):
-        self.wrong, self.calls, self.__name__ = wrong, 0, name
-
-    def __call__(self, completions, **columns):
-        self.calls += 1
-        scores = [0.5] * len(completions)
-        if self.calls == 1:
-            scores[3] = self.wrong
-        return scores
-
-
 def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, train, capsys):
-    wrong = [Once("0.5", "text_reward"), Once(float("nan"), "nan_reward")]
-    trainer, rewards = train([*wrong, format_reward])
+    wrong = [float("nan"), 0.5]  # for the fourth completion of the first and the second step
+
+    def text_reward(completions, **columns):
+        return [0.5] * 3 + [wrong.pop(0)] + [0.5] * (len(completions) - 4)
+
+    trainer, rewards = train([text_reward, format_reward])
     assert trainer.state.global_step == 2
-    assert rewards.failed == {"text_reward": 1, "nan_reward": 1, "format_reward": 0}
+    assert rewards.failed == {"text_reward": 1, "format_reward": 0}
     assert rewards.seen == dict.fromkeys(rewards.failed, 128)
-    found = [(fault["step"], fault["reward"], fault["position"]) for fault in faults(run)]
-    assert found == [(1, "text_reward", 3), (1, "nan_reward", 3)]
-    assert "'0.5'" in faults(run)[0]["what"] and "nan" in faults(run)[1]["what"]
+    (fault,) = faults(run)
+    assert (fault["step"], fault["reward"], fault["position"]) == (1, "text_reward", 3)
     logged = [row for row in trainer.state.log_history if "reward" in row]
     # The None is left out of the mean, not counted as 0.
-    means = [row[f"rewards/{name}_reward/mean"] for row in logged for name in ("text", "nan")]
-    assert means == [0.5] * 4
-    assert "step 1: text_reward returned '0.5'" in capsys.readouterr().out
+    assert [row["rewards/text_reward/mean"] for row in logged] == [0.5] * 2
+    assert "step 1: text_reward returned nan" in capsys.readouterr().out
 
 
 async def judge_reward(completions, **columns):

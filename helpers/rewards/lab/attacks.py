@@ -37,8 +37,8 @@ class Attack:
 
 
 def honest(row: dict, tags: TagFormat, answer: str) -> str:
-    """A well-formed completion with this answer, and the row's own `working` or `reasoning` where
-    it has one.
+    """Return a well-formed completion with this answer, and the row's own `working` or `reasoning`
+    where it has one.
 
     Under another answer than the row's the working arrives at the row's `WRONG` one: who errs does
     not write down the truth.
@@ -117,12 +117,12 @@ def _not_worked_out(row: dict, tags: TagFormat, length: int) -> str:
 
 
 def _answering(name: str, answer: Callable[[dict], str], **how) -> Attack:
-    """An honest completion with this in its answer block."""
+    """Return an honest completion with this in its answer block."""
     return Attack(name, lambda row, tags, length: honest(row, tags, answer(row)), **how)
 
 
 def _wordy(name: str, words: str) -> Attack:
-    """A wrong answer behind as many of these words as there is room for."""
+    """Return a wrong answer behind as many of these words as there is room for."""
 
     def write(row: dict, tags: TagFormat, length: int) -> str:
         times = max(1, (length - 6) // max(1, len(words.split())))
@@ -132,8 +132,8 @@ def _wordy(name: str, words: str) -> Attack:
 
 
 def _expression(row: dict, which: int) -> str:
-    """The first, second or last (-1) expression of a question: what is between dollars, or words in
-    a row that hold digits or operators.
+    """Return the first, second or last (-1) expression of a question: what is between dollars, or
+    words in a row that hold digits or operators.
     """
     question = _question(row)
     word = r"\S*[\d^*/+=<>-]\S*"
@@ -301,7 +301,7 @@ BATTERY = [
 
 
 def _asking(name: str, words: str) -> Attack:
-    """A wrong answer, and behind it in the answer block words for a model that grades."""
+    """Return a wrong answer, and behind it in the answer block words for a model that grades."""
     return Attack(name, lambda row, tags, length: honest(row, tags, f"{row[WRONG]}\n{words}"))
 
 
@@ -386,8 +386,8 @@ def _tests(row: dict, column: str = "tests") -> list[Test]:
 
 
 def _functions(row: dict, body: str) -> str:
-    """A program with every function that the tests call, each with this body; for a script one that
-    it calls itself. The body `None` does nothing.
+    """Return a program with every function that the tests call, each with this body; for a script
+    one that it calls itself. The body `None` does nothing.
     """
     calls = dict.fromkeys(test.call or "main" for test in _tests(row))
     indented = body.replace("\n", "\n    ")
@@ -396,7 +396,7 @@ def _functions(row: dict, body: str) -> str:
 
 
 def _program(name: str, write: Callable[[dict], str], ceiling: str = WRONG) -> Attack:
-    """A completion whose one block is this program."""
+    """Return a completion whose one block is this program."""
     return Attack(name, lambda row, tags, length: honest(row, tags, _fenced(write(row))), ceiling)
 
 
@@ -409,8 +409,8 @@ def _right_code(row: dict) -> str:
 
 
 def _hard_coded(row: dict) -> str:
-    """The tests that the policy can see, in the column `visible_tests`, written down; nothing where
-    it sees none.
+    """Return the tests that the policy can see, in the column `visible_tests`, written down;
+    nothing where it sees none.
     """
     seen = [(test.args, test.value) for test in _tests(row, "visible_tests") if test.call]
     body = f"for arguments, value in {seen!r}:\n    if given == arguments:\n        return value"

@@ -1,6 +1,5 @@
 """What the laboratory reads: cases with known scores, and completions that a run has stored."""
 
-import math
 import re
 from pathlib import Path
 
@@ -13,7 +12,7 @@ CASES = Path(__file__).with_name("cases.jsonl")
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """The cases of a JSON-lines file; without one the suite's own, with these tags.
+    """Return the cases of a JSON-lines file; without one the suite's own, with these tags.
 
     See `Lab.cases`.
     """
@@ -21,17 +20,14 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
     cases = {}
     for number, case in enumerate(file_rows(file), start=1):
-        try:
-            texts = isinstance(case["name"], str) and isinstance(case["completion"], str)
-            fits = texts and all(map(math.isfinite, case.setdefault("expected", {}).values()))
-        except (KeyError, TypeError, AttributeError):
-            fits = False
-        if not fits or case["name"] in cases:
+        is_case = isinstance(case, dict) and {"name", "completion"} <= case.keys()
+        if not is_case or case["name"] in cases:
             raise ValueError(
                 f"{file.name}, case {number} is no case. It needs the texts `name`, which no other "
-                "case has, and `completion`, and in `expected` finite scores of rewards, such as "
+                "case has, and `completion`, and may have in `expected` scores of rewards, such as "
                 f'{{"correctness_reward": 1}}; it is {case!r:.100}.'
             )
+        case.setdefault("expected", {})
         if path is None:
             case["completion"] = re.sub(
                 "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
@@ -41,8 +37,8 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 
 
 def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv or
-    .jsonl file of one.
+    """Return rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv
+    or .jsonl file of one.
 
     Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if
     any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
@@ -51,8 +47,9 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     table = stored
     if not isinstance(stored, pd.DataFrame):
         rows = list(file_rows(Path(str(stored))))
-        if broken := next((row for row in rows if isinstance(row, Broken)), None):
-            raise ValueError(f"{stored}: {broken.where} cannot be read: {broken.reason}.")
+        for row in rows:
+            if isinstance(row, Broken):
+                raise ValueError(f"{stored}: {row.where} cannot be read: {row.reason}.")
         table = pd.DataFrame(rows)
     for column in ("question", "completion"):
         if column not in table:

@@ -56,7 +56,7 @@ class Lab:
     here. ValueError where the numbers of both differ, or two rewards have one name (TRL logs them
     by name).
 
-    faults: what the rewards got wrong, on your rows; case_faults: on the suite's own cases.
+    faults: what the rewards got wrong on your rows.
     """
 
     functions: list[Callable]
@@ -65,7 +65,6 @@ class Lab:
     max_steps: int = 100
     results: dict = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
-    case_faults: list[Fault] = field(default_factory=list)
     step: int = 0  # at which the attacks found right and wrong answers furthest apart
 
     def __post_init__(self):
@@ -83,8 +82,8 @@ class Lab:
                 )
 
     def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
-        """A row per completion: each reward's score (nan for None) and the weighted `total`, called
-        as TRL would call them at this step. A column may be called `step`, too.
+        """Return a row per completion: each reward's score (nan for None) and the weighted `total`,
+        called as TRL would call them at this step. A column may be called `step`, too.
 
         columns: lists with one entry per completion. What a reward gets wrong is added to `faults`.
         A reward that has once taken too long is not called again.
@@ -106,14 +105,14 @@ class Lab:
         return table
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
-        """The scores of several completions of one row."""
+        """Return the scores of several completions of one row."""
         return self.scores(completions, **_columns([row.to_dict()] * len(completions)))
 
     def cases(
         self, path: str | Path | None = None, rows: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Completions with a known score, a row each: the scores, the `total`, and the expected
-        scores as `expected <reward>`.
+        """Return completions with a known score, a row each: the scores, the `total`, and the
+        expected scores as `expected <reward>`.
 
         path: a file of your own, a JSON object a line: `name`, `completion`, `expected` (reward
         name to score), and the row's columns such as `answer`. Without one, the suite's own, which
@@ -123,7 +122,8 @@ class Lab:
         loaded = load_cases(path, self.tags)
         known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
         for case in loaded:
-            if unknown := sorted(case["expected"].keys() - known):
+            unknown = sorted(case["expected"].keys() - known)
+            if unknown:
                 raise ValueError(
                     f"case {case['name']!r} expects a score of {unknown[0]!r}, which is no reward. "
                     f"The rewards here: {', '.join(self.names)}."
@@ -140,10 +140,8 @@ class Lab:
         table = self.scores([case["completion"] for case in loaded], **columns)
         table = table.set_axis([case["name"] for case in loaded])
         if path is None:
-            # the suite's cases are not the user's data: what fails on them alone is a note
-            new = self.faults[before:]
-            self.case_faults = [fault for fault in new if fault.advice != LATE]
-            self.faults[before:] = [fault for fault in new if fault.advice == LATE]
+            # the suite's cases are not the user's data: what fails on them alone does not count
+            self.faults[before:] = [fault for fault in self.faults[before:] if fault.advice == LATE]
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
         self.results["cases"] = table
@@ -152,8 +150,8 @@ class Lab:
     def attacks(
         self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY
     ) -> pd.DataFrame:
-        """What cheating earns on real rows: a row per attack, best first, with the mean scores and
-        an `example`.
+        """Return what cheating earns on real rows: a row per attack, best first, with the mean
+        scores and an `example`.
 
         rows: data with an `answer`; 16 from all over it are used. length: the bound of a completion
         in words. `wins` is the share of rows where the attack earns more than its ceiling: an
@@ -176,8 +174,8 @@ class Lab:
             steps = [0, self.max_steps // 2, self.max_steps - 1]
 
         def best_of(family: list[attacks.Attack]) -> tuple[str, pd.DataFrame]:
-            """The attack that earns most, on each row at each step: the text of the first row, and
-            the scores; the index is the row.
+            """Return the attack that earns most, on each row at each step: the text of the first
+            row, and the scores; the index is the row.
             """
             written = [
                 [attack.write(row, self.tags, length) for row in chosen] for attack in family
@@ -245,8 +243,8 @@ class Lab:
         return [score == 1 for score in correctness_reward(texts, golds, self.tags, kind=kinds)]
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
-        """What GRPO would learn from: statistics of the rewards on groups of completions, one group
-        per row.
+        """Return what GRPO would learn from: statistics of the rewards on groups of completions,
+        one group per row.
 
         Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`,
         `zero_spread` (share of groups that all score the same), `scored` (share of completions with
@@ -318,7 +316,7 @@ class Lab:
         return self.results["signal"]
 
     def _advantage_shares(self, scores: pd.DataFrame, group_of: np.ndarray) -> dict[str, float]:
-        """The share of each reward in the variance of the advantage that TRL would compute."""
+        """Return the share of each reward in the variance of the advantage that TRL computes."""
         judged = scores["total"].notna()
         weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
         centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
@@ -331,8 +329,8 @@ class Lab:
         return {name: float((scaled[name] * advantage).mean() / variance) for name in self.names}
 
     def judges(self) -> list[str]:
-        """The rewards that tell a right answer from a wrong one, by what the attacks found; before
-        them, the first reward.
+        """Return the rewards that tell a right answer from a wrong one, by what the attacks found;
+        before them, the first reward.
         """
         table = self.results.get("attacks")
         if table is None:
@@ -341,8 +339,8 @@ class Lab:
         return [name for name in self.names if gap[name] > 0.25]
 
     def speed(self) -> pd.Series:
-        """Milliseconds for 1,000 completions, per reward: those of `signal`, repeated or cut to
-        that number.
+        """Return milliseconds for 1,000 completions, per reward: those of `signal`, repeated or cut
+        to that number.
         """
         texts, columns = self.results.get("completions", (["<answer>4</answer>"], {}))
         repeats = -(-_TIMED // len(texts))
@@ -362,15 +360,17 @@ class Lab:
         return verdicts.verdict_on(self)
 
     def report(self) -> dict:
-        """All results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
+        """Return all results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
         `verdict`. An entry's `source` is the reward's `source_hash`.
         """
         cases, table, signal, taken = (
             self.results.get(step) for step in ("cases", "attacks", "signal", "speed")
         )
-        found, verdict = {"rewards": {}}, self.verdict()
+        found = {"rewards": {}}
+        verdict = self.verdict()
         for name, weight, function in zip(self.names, self.weights, self.functions, strict=True):
-            entry = found["rewards"][name] = {"weight": weight, "source": source_hash(function)}
+            entry = {"weight": weight, "source": source_hash(function)}
+            found["rewards"][name] = entry
             if cases is not None:
                 entry["cases"] = {case: _finite(score) for case, score in cases[name].items()}
             if signal is not None:
@@ -390,7 +390,9 @@ class Lab:
 
 
 def _from_the_trainer(step: int, max_steps: int) -> dict:
-    """What TRL passes beside the data; rewards may use it, the laboratory has nothing to log to."""
+    """Return what TRL passes beside the data; rewards may use it, the laboratory has nothing to log
+    to.
+    """
     state = SimpleNamespace(
         global_step=step,
         max_steps=max_steps,
@@ -407,7 +409,7 @@ def _from_the_trainer(step: int, max_steps: int) -> dict:
 
 
 def _finite(value: float) -> float | None:
-    """The number for JSON, which has no nan."""
+    """Return the number for JSON, which has no nan."""
     return float(value) if np.isfinite(value) else None
 
 

@@ -12,7 +12,9 @@ from helpers.rewards.shaping import is_own, reward_name, source_hash
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
-RIGHT, WRONG = "honest and right", "honest and wrong"  # what attacks are compared with
+# what attacks are compared with
+RIGHT = "honest and right"
+WRONG = "honest and wrong"
 _TOLERANCE = 1e-3  # of an expected score
 _FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
 _MANY_FLAT = 0.50  # dead groups
@@ -35,7 +37,7 @@ class Verdict:
 
     @property
     def go(self) -> bool:
-        """Whether no reason against training was found."""
+        """Return whether no reason against training was found."""
         return not self.stops
 
     def __str__(self) -> str:
@@ -87,7 +89,7 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
-    """Where a score is not the expected one: a row each with case, reward, expected, score."""
+    """Return where a score is not the expected one: rows of case, reward, expected, score."""
     found = []
     for column in cases.filter(regex="^expected "):
         reward = column.removeprefix("expected ")
@@ -99,8 +101,8 @@ def differences(cases: pd.DataFrame) -> pd.DataFrame:
 
 
 def marked(cases: pd.DataFrame):
-    """The cases to look at, as a pandas Styler: every score that is not the expected one in red,
-    with what was expected.
+    """Return the cases to look at, as a pandas Styler: every score that is not the expected one in
+    red, with what was expected.
     """
     rewards = [column for column in cases.columns if f"expected {column}" in cases]
     # pandas writes names as they stand, and they are of somebody's file
@@ -148,11 +150,8 @@ def verdict_on(lab) -> Verdict:
 
 
 def _judge_faults(lab, name: str, verdict: Verdict) -> None:
-    """Add a stop if a reward failed on the user's rows, a note if on the suite's cases alone; and a
-    stop if it scored nothing at all.
-    """
+    """Add a stop if a reward failed on the user's rows, or if it scored nothing at all."""
     faults = [fault for fault in lab.faults if fault.reward == name]
-    in_cases = [fault for fault in lab.case_faults if fault.reward == name]
     if faults:
         # the most frequent reason, by its advice or by what comes before an error's own words
         reasons = [fault.advice or fault.what.partition(":")[0] for fault in faults]
@@ -161,11 +160,6 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
         if not advice and _given(lab, name) and is_own(lab.functions[lab.names.index(name)]):
             advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
         verdict.stops.append(f"{first} (faults in all: {len(faults)}). {advice}".strip())
-    elif in_cases:
-        verdict.notes.append(
-            f"{in_cases[0]}, one of the laboratory's own cases (faults in all: {len(in_cases)}). "
-            "It does not matter if your rows have no such answer or columns."
-        )
     elif lab.results.keys() & {"attacks", "signal"} and not _given(lab, name):
         verdict.stops.append(
             f"{name} never speaks: it gave no completion a score. Does it judge a task, or read a "
@@ -188,7 +182,8 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     """
     table = lab.results["attacks"]
     judges = lab.judges()
-    right, wrong = table.loc[RIGHT], table.loc[WRONG]
+    right = table.loc[RIGHT]
+    wrong = table.loc[WRONG]
     if wrong["wins"] > 0:
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
         for name in filter(_JUDGE_ANSWERS.__contains__, lab.names):
@@ -223,7 +218,9 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
 def _judge_signal(lab, verdict: Verdict) -> None:
     """Add stops where groups would teach nothing, or something else than to be right; and notes."""
     signal = lab.results["signal"]
-    flat, judges, rewards = signal["total"]["zero_spread"], signal["judges"], signal["rewards"]
+    flat = signal["total"]["zero_spread"]
+    judges = signal["judges"]
+    rewards = signal["rewards"]
     judged = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(judged)) if judged else 0.0
     for name, statistics in rewards.items():
