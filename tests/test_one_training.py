@@ -75,11 +75,9 @@ def test_only_what_would_not_replace_its_data_or_training_is_run(
     run, training, cli, executions, only
 ):
     before = contents(run)
-    for fresh in ([], ["--fresh"]):
-        code, out, err = cli("run", "--run", "told", "--only", only, *fresh)
-        said = f"the training of run 'told' is being executed by process {training.pid}"
-        assert said in err
-        assert (code, out, contents(run)) == (2, "", before)
+    code, out, err = cli("run", "--run", "told", "--only", only)
+    assert f"the training of run 'told' is being executed by process {training.pid}" in err
+    assert (code, out, contents(run)) == (2, "", before)
     assert not executions and cli("run", "--run", "told", "--only", "04,06")[0] == 0
 
 
@@ -102,7 +100,6 @@ def test_no_kernel_takes_its_place(run, training):
     [
         *(("01", f"run --run told --only {only}", "notebook 01 made") for only in LESSONS),
         ("07", "run --run told --only 01", "notebook 07 made"),
-        ("07", "run --run told --only 01,03 --fresh", "notebook 07 made"),
         ("07", "train told", "notebook 07 made"),
         ("01", "run --run told --only 01,07", "over one another"),
         ("01", "run --run told --only 07,10", "over one another"),

@@ -25,7 +25,7 @@ COMMANDS = [
     (["run", "--preset", "h200"], "needs an NVIDIA GPU"),
     *(
         (["run", "--resume", *more], "--resume takes up what was asked for last time")
-        for more in (["--fresh"], ["-p", "seed=1"], ["--preset", "pocket"], ["--only", "03"])
+        for more in (["--once"], ["-p", "seed=1"], ["--preset", "pocket"], ["--only", "03"])
     ),
     (["run", "--run", "never", "--resume"], "there is nothing to resume"),
     *(
