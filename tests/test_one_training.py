@@ -203,7 +203,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     assert "told/evaluation.json is of an earlier" in out
 
 
-def test_report_run_and_generate_say_it(run, cli, executions, tmp_path):
+def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
     text = card.markdown(card.read_facts(run), {})
     assert "Whether training helped is not known" in text and "95.7 %" not in text

@@ -1,5 +1,4 @@
-"""What a run folder says about its model, as Markdown: the model card, README.md beside a merged
-model, and the first part of the page that `python -m helpers report` writes.
+"""What a run folder says about its model: the model card, README.md beside a merged model.
 
 The text is `card.md.j2`.
 """
@@ -12,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 import jinja2
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import ModelCardData
 
 from helpers.data.files import FILE_TYPES
 from helpers.metrics.diagnosis import diagnose
@@ -168,7 +167,11 @@ def write(run: Run) -> Path:
     """
     folder = run.require("merged")
     facts = read_facts(run)
-    figures = figures_of(run)
+    figures = {
+        name: caption
+        for name, caption in FIGURES.items()
+        if (run.folder / f"figures/{name}.png").exists()
+    }
     for name in figures:
         shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
     with atomic_write(folder / "README.md") as temporary:
@@ -177,46 +180,19 @@ def write(run: Run) -> Path:
     return folder / "README.md"
 
 
-def figures_of(run: Run) -> dict[str, str]:
-    """Return those of FIGURES that the run has, with their captions."""
-    return {
-        name: caption
-        for name, caption in FIGURES.items()
-        if (run.folder / f"figures/{name}.png").exists()
-    }
-
-
 def metadata(facts: Facts) -> ModelCardData:
-    """Return the card's header for the hub, with the accuracies of the merged model.
+    """Return the card's header for the hub.
 
     What is not known is left out: the licence of any base but the pocket model, and the names of a
     local model or file, which the hub would take for its own.
     """
     settings = facts.manifest["training"]["settings"]
     source = facts.manifest["data"]["source"]
-    data_set, _, configuration = source.partition(":")
+    data_set = source.partition(":")[0]
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
     tags = ["grpo", "trl", "lora"]
     if settings.get("backend") != "transformers":
         tags.append("unsloth")
-    results = []
-    sampled = facts.evaluation.get("merged", {})
-    for decoding, entry in (("sampled", sampled), ("greedy", sampled.get("greedy"))):
-        if entry:
-            result = EvalResult(
-                task_type="text-generation",
-                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else "own-data",
-                dataset_name=f"{source}, held-out questions",
-                dataset_config=configuration or None,
-                metric_type="accuracy",
-                metric_name=f"accuracy, {decoding}",
-                metric_value=round(entry["accuracy"], 4),
-                metric_args={
-                    "ci95": [round(bound, 4) for bound in entry["ci95"]],
-                    "questions": entry["n"],
-                },
-            )
-            results.append(result)
     on_hub = _HUB_ID.fullmatch(data_set) and not generated and not _is_file(source)
     model = settings["model"]
     return ModelCardData(
@@ -226,9 +202,6 @@ def metadata(facts: Facts) -> ModelCardData:
         base_model=model if _HUB_ID.fullmatch(model) and not Path(model).exists() else None,
         datasets=[data_set] if on_hub else None,
         license="apache-2.0" if model in EMBEDDED else None,
-        metrics=["accuracy"] if results else None,
-        model_name=facts.name,
-        eval_results=results or None,
     )
 
 
@@ -239,12 +212,8 @@ def _is_file(source: str) -> bool:
 # --- The text -------------------------------------------------------------------------------------
 
 
-def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -> str:
-    """Return the facts as Markdown.
-
-    figures: the figures to show, with their captions. beside_model: with how to use the model and
-    how to make it again, as in the card; False for a page about the run.
-    """
+def markdown(facts: Facts, figures: dict[str, str]) -> str:
+    """Return the facts as Markdown. figures: those to show, with their captions."""
     data = facts.manifest["data"]
     training = facts.manifest["training"]
     settings = training["settings"]
@@ -253,13 +222,9 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
-    # What makes the same run again: what the notebooks were given, if they were executed by `run`;
-    # else the settings above have to be compared with the preset's.
-    given = {"tags": data["tags"], "columns": facts.data.get("columns")}
-    calls = facts.manifest.get("call", {}).get("given", {})
-    for number in ("01", "03", training.get("notebook")):
-        given |= calls.get(number, {})
-    given |= {"seed": training["seed"], "rewards": training.get("own_rewards"), "preset": None}
+    # what makes the same run again, beside the settings
+    given = {"tags": data["tags"], "columns": facts.data.get("columns"), "seed": training["seed"]}
+    given["rewards"] = training.get("own_rewards")
     texts = [
         f"{name}={value if isinstance(value, str) else json.dumps(value)}"
         for name, value in given.items()
@@ -283,9 +248,7 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
         is_file=_is_file(data["source"]),
         parameters="".join(f" -p {shlex.quote(text)}" for text in texts),
         own_rewards=training.get("own_rewards"),
-        as_called=bool(calls),
         options=template_options(settings.get("thinking")),
-        beside_model=beside_model,
         text=_escaped,
         plain=plain,
         percent=percent,
