@@ -6,7 +6,6 @@ Standard library only: it runs before the install.
 `python -m helpers install` all call it. tools/optional.py adds what no notebook needs.
 """
 
-import contextlib
 import importlib
 import logging
 import os
@@ -258,14 +257,12 @@ def install(machine: Machine) -> None:
 
 
 def set_up_hosted() -> None:
-    """The first cell in Colab and Kaggle: take tokens from the host's secrets, and install.
+    """The first cell in Colab and Kaggle: install.
 
     What the runtime ships stays if it has the pinned version, and so do its own tools. RuntimeError
     if a package that this process has imported was replaced: the old one is still in its memory, so
     the cells that follow must not run before a restart. After that, a call changes nothing.
     """
-    if tokens := tokens_from_secrets():
-        print(f"set from the secrets of this account: {', '.join(tokens)}")
     # The packages, by their own names, of which this process has imported a module.
     packages = metadata.packages_distributions()
     for module in list(sys.modules):
@@ -279,30 +276,6 @@ def set_up_hosted() -> None:
             "Restart the session (Colab: Runtime > Restart session; Kaggle: Run > Restart session) "
             "and run all cells again; nothing more will be installed."
         )
-
-
-def tokens_from_secrets() -> list[str]:
-    """Put HF_TOKEN and WANDB_API_KEY from the secrets of Colab or Kaggle into the environment.
-
-    Returns the names that were set. A token that is set already stays; one that is not among the
-    secrets, or not open to this notebook, is left out. No value is printed.
-    """
-    found = []
-    for name in ("HF_TOKEN", "WANDB_API_KEY"):
-        # Each host has a module and exceptions of its own; no other machine has either module.
-        with contextlib.suppress(Exception):
-            if "COLAB_RELEASE_TAG" in os.environ:
-                from google.colab import userdata
-
-                get = userdata.get
-            else:
-                from kaggle_secrets import UserSecretsClient
-
-                get = UserSecretsClient().get_secret
-            if not os.environ.get(name) and (secret := get(name)):
-                os.environ[name] = secret
-                found.append(name)
-    return found
 
 
 def quiet() -> None:

@@ -8,7 +8,6 @@ import re
 import subprocess
 import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
@@ -26,7 +25,6 @@ from helpers.environment import (
     requirements_file,
     set_up_hosted,
     this_machine,
-    tokens_from_secrets,
     vllm_obstacle,
 )
 from tools import optional
@@ -329,42 +327,18 @@ def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, sai
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------
 
-SECRETS = {"HF_TOKEN": "hf_secret", "WANDB_API_KEY": "wandb_secret"}
+HOSTS = {"colab": "COLAB_RELEASE_TAG", "kaggle": "KAGGLE_KERNEL_RUN_TYPE"}
 
 
 @pytest.fixture
-def secrets(monkeypatch):
-    """A host with these secrets, under the modules that Colab and Kaggle provide."""
-    for name in (*SECRETS, "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
-        monkeypatch.setenv(name, "")  # put back after the test
-        monkeypatch.delenv(name)
-
-    def host(name: str, kept: dict[str, str]) -> None:
-        colab, kaggle = ModuleType("google.colab"), ModuleType("kaggle_secrets")
-        colab.userdata = SimpleNamespace(get=kept.__getitem__)  # what is not open raises there, too
-        kaggle.UserSecretsClient = lambda: SimpleNamespace(get_secret=kept.__getitem__)
-        for module in (ModuleType("google"), colab, kaggle):
-            monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setenv(
-            {"colab": "COLAB_RELEASE_TAG", "kaggle": "KAGGLE_KERNEL_RUN_TYPE"}[name], "x"
-        )
-
-    return host
+def hosted(monkeypatch):
+    """Says that this is Colab or Kaggle, by the variable that it sets; until then, neither is."""
+    for name in HOSTS.values():
+        monkeypatch.delenv(name, raising=False)
+    return lambda host: monkeypatch.setenv(HOSTS[host], "x")
 
 
-@pytest.mark.parametrize("host", ["colab", "kaggle"])
-def test_tokens_come_from_the_secrets_of_the_host(secrets, monkeypatch, host):
-    assert tokens_from_secrets() == [], "elsewhere"
-    secrets(host, {"WANDB_API_KEY": "k"})
-    assert tokens_from_secrets() == ["WANDB_API_KEY"] and "HF_TOKEN" not in os.environ
-    monkeypatch.setenv("WANDB_API_KEY", "mine")
-    secrets(host, SECRETS)
-    assert tokens_from_secrets() == ["HF_TOKEN"] and os.environ["HF_TOKEN"] == "hf_secret"
-    assert os.environ["WANDB_API_KEY"] == "mine", "what is set stays"
-
-
-def test_the_first_cell_stops_where_a_loaded_package_was_replaced(secrets, monkeypatch, capsys):
-    secrets("colab", SECRETS)
+def test_the_first_cell_stops_where_a_loaded_package_was_replaced(monkeypatch):
     monkeypatch.setattr(environment, "_loaded", {})
     installed = {"numpy": "1.0", "ruff": "1.0"}
     monkeypatch.setattr(environment, "installed_version", installed.get)
@@ -373,8 +347,6 @@ def test_the_first_cell_stops_where_a_loaded_package_was_replaced(secrets, monke
     stops = r"^RESTART NEEDED: numpy had been .*Restart session"  # ruff had not been imported
     with pytest.raises(RuntimeError, match=stops):
         set_up_hosted()
-    out = capsys.readouterr().out
-    assert "secrets of this account: HF_TOKEN, WANDB_API_KEY" in out and "hf_" not in out
     monkeypatch.setattr(environment, "_loaded", {})  # as after a restart
     set_up_hosted()
 
@@ -384,12 +356,12 @@ TOOLS = ("jupyterlab", "ipykernel", "ipywidgets", "pytest", "ruff", "psutil")
 
 @pytest.mark.parametrize("host", ["colab", "kaggle", None])
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_a_host_keeps_its_own_tools_and_all_is_well(secrets, versions, pip, machine, host):
+def test_a_host_keeps_its_own_tools_and_all_is_well(hosted, versions, pip, machine, host):
     """Older ones, or none: neither the install nor the doctor minds. What results depend on is
     replaced there as elsewhere.
     """
     if host:
-        secrets(host, {})
+        hosted(host)
     tools = dict.fromkeys(TOOLS, "1.0") | {"ruff": None}
     versions(cuda=bool(machine.gpu), **tools)
     assert {name for name, *_ in mismatches(machine)} == (set() if host else set(TOOLS))
