@@ -45,16 +45,6 @@ _TOOLS = (
 # the version of each package that this process had imported when set_up_hosted first saw it
 _loaded: dict[str, str | None] = {}
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
-# What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled parts fit
-# this torch and driver, and that Triton finds a C compiler and Python.h for its first program.
-_TRIAL = "import torch, bitsandbytes, unsloth"
-_TRIAL_ON_A_GPU = """
-import torch; torch.ones(1, device="cuda") + 1
-from triton.runtime import driver; driver.active.get_current_target()
-from bitsandbytes.cextension import lib
-assert lib.compiled_with_cuda, "bitsandbytes cannot load its library for CUDA"
-import unsloth
-"""
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
 
@@ -305,30 +295,6 @@ def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(
         ("Both `max_new_tokens`", "Passing `generation_config`")
     )
-
-
-def broken_imports(machine: Machine) -> list[str]:
-    """What is installed as pinned and cannot be imported all the same, as a sentence.
-
-    It is tried in a process of its own, so that a crash is reported like any other error.
-    subprocess.TimeoutExpired if an import hangs.
-    """
-    if mismatches(machine):
-        return []
-    trial = _TRIAL_ON_A_GPU if machine.gpu else _TRIAL
-    if vllm_obstacle(machine) is None:
-        trial += "\nfrom vllm import LLM"
-    tried = subprocess.run(
-        [sys.executable, "-c", trial], capture_output=True, text=True, errors="replace", timeout=600
-    )
-    if not tried.returncode:
-        return []
-    # a crash says nothing: -11 is a segmentation fault
-    said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-    hint = ""
-    if machine.gpu and re.search("compiler|Python.h|gcc", tried.stderr):
-        hint = " Triton compiles its kernels. On Ubuntu: sudo apt install gcc python3-dev"
-    return [f"the packages are installed and cannot be imported: {said[-1][:300]}{hint}"]
 
 
 def unsloth_switches() -> dict[str, str]:

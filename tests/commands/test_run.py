@@ -5,15 +5,13 @@ refused, and how a run goes on.
 import json
 import re
 import subprocess
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import nbformat
 import pytest
 from filelock import FileLock
 
-from helpers import PROJECT, commands, presets
-from helpers.commands import run
-from helpers.environment import this_machine
+from helpers import PROJECT, commands
 from helpers.presets import PRESETS
 from helpers.runs import Run
 
@@ -223,17 +221,3 @@ def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, exec
     assert executions == [] and Run("a").manifest == before
     executions.outcomes.clear()
     assert cli(*call, "--run", "a")[0] == 0 and executions, "and once that has ended, it runs"
-
-
-def test_the_memory_is_estimated_for_the_engine_that_the_model_gets(
-    cli, executions, tmp_path, monkeypatch
-):
-    """Unsloth gives gpt-oss no vLLM, whose cache would take most of the card."""
-    config = json.loads((PROJECT / "helpers/pocket/model/config.json").read_text("utf-8"))
-    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "gpt_oss"}))
-    card = {"gpu": "NVIDIA L4", "gpu_memory_gb": 24.2, "compute_capability": 8.9}
-    monkeypatch.setattr(run, "this_machine", lambda: replace(this_machine(), **card))
-    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
-    given = ["--preset", "l4", "-p", f"model={tmp_path}"]
-    code, out, err = cli("run", "--run", "a", "--only", "01,03", *given)
-    assert (code, err) == (0, "") and "Unsloth starts no vLLM for gpt_oss" in out

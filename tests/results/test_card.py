@@ -196,13 +196,6 @@ def test_the_figures_that_it_shows_lie_beside_it_and_no_other_is_shown(run):
     assert len(list((run.folder / "merged/figures").iterdir())) == 2
 
 
-def test_a_name_that_is_markdown_stays_a_name(run):
-    name = "<b>a|b</b> *c* `d`\n# e"
-    change(run, "manifest.json", lambda m: m["training"].update(rewards=[name, "format_reward"]))
-    text = written(run).text
-    assert r"| \<b\>a\|b\</b\> \*c\* \`d\` \# e | 1 |" in text
-
-
 def test_no_path_of_a_machine_is_told(machine):
     run = finished_run(source="/home/beatrix/my sums.csv", model="/home/beatrix/models/Qwen3-4B")
     text = card.write(run).read_text(encoding="utf-8")

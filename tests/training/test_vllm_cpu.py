@@ -14,7 +14,6 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
-from helpers.agents import Guessing, episodes
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.training import policy, vision, vllm_cpu
@@ -135,19 +134,6 @@ def test_a_prompt_with_its_completion_must_fit_the_context(trained):
     said = r"a prompt of \d+ tokens and a completion of 40 do not fit .* context of 104: raise"
     with pytest.raises(ValueError, match=said):
         texts(*trained, long)
-
-
-def test_an_episode_ends_at_the_context_of_the_engine():
-    """The model's own context is longer: 1,024 tokens."""
-    games = replace(SETTINGS, model="pocket-games")
-    model, tokenizer = policy.load(games)
-    row = {"prompt": [{"role": "user", "content": "Game " * 80}], "seed": 1}
-    (one,) = episodes.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
-    left = games.context - len(one.prompt_ids)
-    assert 0 < len(one.ids) <= left < 10
-    row["prompt"][0]["content"] = "Game " * 200
-    with pytest.raises(ValueError, match=r"a prompt of 2.. tokens .* context of 104"):
-        episodes.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
 
 
 def test_long_prompts_are_read_again_when_the_weights_have_changed():
