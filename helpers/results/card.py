@@ -3,9 +3,7 @@
 The text is `card.md.j2`.
 """
 
-import json
 import re
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
@@ -222,14 +220,6 @@ def markdown(facts: Facts, figures: dict[str, str]) -> str:
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
-    # what makes the same run again, beside the settings
-    given = {"tags": data["tags"], "columns": facts.data.get("columns"), "seed": training["seed"]}
-    given["rewards"] = training.get("own_rewards")
-    texts = [
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in given.items()
-        if value not in (None, THINK_ANSWER.spec)
-    ]
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
     return environment.get_template("card.md.j2").render(
         facts=facts,
@@ -246,7 +236,7 @@ def markdown(facts: Facts, figures: dict[str, str]) -> str:
         figures=figures,
         models=MODELS,
         is_file=_is_file(data["source"]),
-        parameters="".join(f" -p {shlex.quote(text)}" for text in texts),
+        usual_tags=data["tags"] == THINK_ANSWER.spec,
         own_rewards=training.get("own_rewards"),
         options=template_options(settings.get("thinking")),
         text=_escaped,

@@ -51,7 +51,7 @@ def test_no_secret_is_written(machine, cli, monkeypatch):
     card.write(run)
     written = [path for path in run.folder.rglob("*") if path.is_file()]
     holding = [path.name for path in written if secret.encode() in path.read_bytes()]
-    assert len(written) > 8 and holding == []
+    assert len(written) > 6 and holding == []
     code, out, err = cli("run", "--run", "b", "-p", f"HF_TOKEN={secret}")
     assert code == 2 and "no chosen notebook has a parameter 'HF_TOKEN'" in err
     assert secret not in out + err and not Run("b").folder.exists()

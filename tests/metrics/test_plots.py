@@ -134,15 +134,6 @@ def test_the_lines_are_the_data_and_its_running_mean(figure, panel, columns):
         assert raw.get_color() == mean.get_color() and raw.get_alpha() < 1
 
 
-def test_the_band_is_one_reward_std_to_each_side():
-    table = history()
-    (band,) = plots.reward(table).axes[0].collections
-    mean, std = smoothed(table["reward"]), smoothed(table["reward_std"])
-    corners = {(x, round(y, 9)) for x, y in band.get_paths()[0].vertices}
-    for side in (mean - std, mean + std):
-        assert {(x, round(y, 9)) for x, y in zip(table["step"], side, strict=True)} <= corners
-
-
 @pytest.mark.parametrize(
     ("figure", "labels"),
     [

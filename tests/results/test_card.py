@@ -3,7 +3,6 @@ that is not known, and how such a model is made again.
 """
 
 import re
-import shlex
 import shutil
 
 import pytest
@@ -132,7 +131,8 @@ def test_only_what_is_known_is_claimed(machine, recorded, known):
 
 def test_the_card_tells_data_rewards_settings_evaluation_merge_and_how_to_repeat_it(run):
     git = {"revision": "a" * 40, "dirty": True}
-    change(run, "manifest.json", lambda m: m["training"].update(seed=7, git=git))
+    own = "rewards/mine.py:brevity*0.5"
+    change(run, "manifest.json", lambda m: m["training"].update(seed=7, git=git, own_rewards=own))
     text = written(run).text
     for part in (
         "LoRA adapter of rank 16 on 4-bit weights, trained for 32 steps and merged.",
@@ -152,6 +152,7 @@ def test_the_card_tells_data_rewards_settings_evaluation_merge_and_how_to_repeat
         "logits of its base.",
         f"git checkout {'a' * 40}\n",
         "python -m helpers run --run told --preset pocket -p seed=7\n",
+        f'each as `-p NAME=VALUE`, and `-p "rewards={own}"`, whose files',
         "`39d12b00ee4c3ef5`",
         "changes that were not committed",
         "prepared with seed 3407",
@@ -215,20 +216,6 @@ def test_what_is_missing_or_outdated_is_named(run):
     shutil.rmtree(run.folder / "merged")
     with pytest.raises(FileNotFoundError, match="Run notebook 05_merge_and_inference first"):
         card.write(run)
-
-
-def test_the_command_repeats_what_the_settings_do_not_say(run):
-    own = "rewards/mine.py:brevity*0.5"
-    change(run, "manifest.json", lambda m: m["data"].update(tags="a/b"))
-    change(run, "data_report.json", lambda d: d.update(columns={"question": "it's asked"}))
-    change(run, "manifest.json", lambda m: m["training"].update(own_rewards=own, seed=7))
-    text = written(run).text
-    (command,) = re.findall(r"^python -m helpers run (.*)$", text, re.MULTILINE)
-    words = shlex.split(command)
-    assert words[:4] == ["--run", "told", "--preset", "pocket"]
-    told = ["tags=a/b", 'columns={"question": "it\'s asked"}', "seed=7", f"rewards={own}"]
-    assert [word for word in words[4:] if word != "-p"] == told
-    assert "kept in the run's folder" in text
 
 
 def test_an_address_in_a_text_is_no_link_and_a_model_that_may_think_is_told_not_to(machine):
