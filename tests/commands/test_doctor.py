@@ -66,14 +66,6 @@ def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
     assert "at 96 tokens a sequence" in out and "all well" in out
 
 
-def test_before_the_install_settings_are_taken_too(cli, lists, monkeypatch):
-    for name in ("papermill", "huggingface_hub"):
-        monkeypatch.setitem(sys.modules, name, None)
-    assert cli("doctor", "-p", "max_completion_length=32")[0] == 0
-    code, _, err = cli("doctor", "--model", "me/mine")
-    assert code == 2 and "huggingface_hub is not installed" in err and "helpers install" in err
-
-
 def test_it_starts_without_any_package():
     command = [sys.executable, "-S", "-m", "helpers", "doctor", "--preset", "pocket"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)

@@ -531,11 +531,6 @@ def test_each_cause_has_its_own_advice(cause):
         assert other == cause or not any(says in one for one in advice), other
 
 
-def test_where_no_answer_is_right_nothing_is_earned_whatever_the_form_pays():
-    rows = history(**DEAD | {"reward": 0.2, RIGHT: 0.0})
-    assert "partial credit" in found(rows, "zero_spread").advice
-
-
 @pytest.mark.parametrize(
     "columns",
     [

@@ -6,6 +6,7 @@ import pytest
 from finished import proportion
 from matplotlib.colors import to_hex
 
+from helpers.figures import group_advantages
 from helpers.metrics import plots
 from helpers.metrics.history import joined, smoothed
 
@@ -251,6 +252,7 @@ SHOWN = {draw.__name__: draw(ONE) for draw in CURVES} | {
     "gallery": GALLERY,
     "reasoning": REASONING,
     "reward_signal": plots.reward_signal(SIGNAL),
+    "group_advantages": group_advantages([1.3, 0.3, 0.0], ["a", "b", "c"]),
 }
 
 
