@@ -314,14 +314,6 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
         memory.check(settings, machine)
 
 
-def _check_environment(value: object) -> None:
-    from helpers.agents import check_environment
-    from helpers.own_code import named
-
-    if problems := check_environment(named("environment", value, "my_game.py:MyGame")):
-        raise ValueError(f"environment={value!r}: {' '.join(problems)}")
-
-
 # What a parameter's value alone shows, and its notebook would refuse, perhaps after hours.
 _RULES = {
     "seed": check_seed,
@@ -331,7 +323,6 @@ _RULES = {
     "kind": kinds.checked,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
-    "environment": _check_environment,
     "columns": check_columns,
     "model": check_model,
 }
@@ -344,7 +335,7 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
-    02's `cases` and 10's `rows_file`, is that notebook's. backend: what it trains with.
+    02's `cases` and 10's `environment`, is that notebook's. backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name in _RULES.keys() & given:

@@ -40,10 +40,6 @@ COMMANDS = [
     ([*RUN, "-p", "merge=typo"], "merge='typo' is not known"),
     ([*RUN, "-p", "judge=mine"], "judge='mine' is not a reward of the library: "),
     ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is not a reward of the"),
-    (
-        ["run", "--only", "10", "-p", "environment=/etc/passwd:X"],
-        "environment='/etc/passwd:X': write it as file.py:Class",
-    ),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     ([*RUN, "-p", "kind=words"], "kind='words' is not a kind of answer"),
@@ -143,9 +139,6 @@ PARAMETERS = [
     ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),
     ({"judge": 5}, "file.py:function, such as my_rewards.py"),
-    ({"environment": "Game"}, "file.py:function, such as my_game.py:MyGame"),
-    ({"environment": "helpers.agents:ToolError"}, "ToolError has no method `get_reward`"),
-    ({"environment": "helpers.agents:Guarded"}, "an environment is made without arguments"),
 ]
 
 
@@ -171,7 +164,6 @@ def test_good_parameters_pass(monkeypatch):
         "cases": None,
         "source": "arithmetic/sums",
         "judge": "helpers.rewards.structure:format_reward",
-        "environment": "helpers.agents:Guessing",
     }
     check_parameters(good)
     check_parameters({"merge": "dequantised"})
