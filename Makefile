@@ -52,8 +52,8 @@ notebooks: $(READY)
 
 # The finished run that comes with the project, notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)
-	@rm -rf runs/demo/evaluation
-	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo --fresh
+	@rm -rf runs/demo/evaluation runs/demo/checkpoints
+	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m helpers run --run demo
 	@$(BIN)/python -m tools.demo
 
 # The pages of docs/ and the notebooks as committed, as a site: build/book/index.html. Only the first call needs a network.

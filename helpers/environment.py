@@ -6,7 +6,6 @@ Standard library only: it runs before the install.
 `python -m helpers install` all call it. tools/optional.py adds what no notebook needs.
 """
 
-import contextlib
 import importlib
 import logging
 import os
@@ -46,16 +45,6 @@ _TOOLS = (
 # the version of each package that this process had imported when set_up_hosted first saw it
 _loaded: dict[str, str | None] = {}
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
-# What `doctor --import` tries: on a CPU; and on a GPU, where it shows that the compiled parts fit
-# this torch and driver, and that Triton finds a C compiler and Python.h for its first program.
-_TRIAL = "import torch, bitsandbytes, unsloth"
-_TRIAL_ON_A_GPU = """
-import torch; torch.ones(1, device="cuda") + 1
-from triton.runtime import driver; driver.active.get_current_target()
-from bitsandbytes.cextension import lib
-assert lib.compiled_with_cuda, "bitsandbytes cannot load its library for CUDA"
-import unsloth
-"""
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
 
@@ -278,14 +267,12 @@ def install_optional(names: list[str]) -> None:
 
 
 def set_up_hosted() -> None:
-    """The first cell in Colab and Kaggle: take tokens from the host's secrets, and install.
+    """The first cell in Colab and Kaggle: install.
 
     What the runtime ships stays if it has the pinned version, and so do its own tools. RuntimeError
     if a package that this process has imported was replaced: the old one is still in its memory, so
     the cells that follow must not run before a restart. After that, a call changes nothing.
     """
-    if tokens := tokens_from_secrets():
-        print(f"set from the secrets of this account: {', '.join(tokens)}")
     # The packages, by their own names, of which this process has imported a module.
     packages = metadata.packages_distributions()
     for module in list(sys.modules):
@@ -299,30 +286,6 @@ def set_up_hosted() -> None:
             "Restart the session (Colab: Runtime > Restart session; Kaggle: Run > Restart session) "
             "and run all cells again; nothing more will be installed."
         )
-
-
-def tokens_from_secrets() -> list[str]:
-    """Put HF_TOKEN and WANDB_API_KEY from the secrets of Colab or Kaggle into the environment.
-
-    Returns the names that were set. A token that is set already stays; one that is not among the
-    secrets, or not open to this notebook, is left out. No value is printed.
-    """
-    found = []
-    for name in ("HF_TOKEN", "WANDB_API_KEY"):
-        # Each host has a module and exceptions of its own; no other machine has either module.
-        with contextlib.suppress(Exception):
-            if "COLAB_RELEASE_TAG" in os.environ:
-                from google.colab import userdata
-
-                get = userdata.get
-            else:
-                from kaggle_secrets import UserSecretsClient
-
-                get = UserSecretsClient().get_secret
-            if not os.environ.get(name) and (secret := get(name)):
-                os.environ[name] = secret
-                found.append(name)
-    return found
 
 
 def quiet() -> None:
@@ -352,30 +315,6 @@ def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
     return not record.getMessage().startswith(
         ("Both `max_new_tokens`", "Passing `generation_config`")
     )
-
-
-def broken_imports(machine: Machine) -> list[str]:
-    """What is installed as pinned and cannot be imported all the same, as a sentence.
-
-    It is tried in a process of its own, so that a crash is reported like any other error.
-    subprocess.TimeoutExpired if an import hangs.
-    """
-    if mismatches(machine):
-        return []
-    trial = _TRIAL_ON_A_GPU if machine.gpu else _TRIAL
-    if vllm_obstacle(machine) is None:
-        trial += "\nfrom vllm import LLM"
-    tried = subprocess.run(
-        [sys.executable, "-c", trial], capture_output=True, text=True, errors="replace", timeout=600
-    )
-    if not tried.returncode:
-        return []
-    # a crash says nothing: -11 is a segmentation fault
-    said = tried.stderr.strip().splitlines() or [f"exit code {tried.returncode}"]
-    hint = ""
-    if machine.gpu and re.search("compiler|Python.h|gcc", tried.stderr):
-        hint = " Triton compiles its kernels. On Ubuntu: sudo apt install gcc python3-dev"
-    return [f"the packages are installed and cannot be imported: {said[-1][:300]}{hint}"]
 
 
 def unsloth_switches() -> dict[str, str]:

@@ -32,23 +32,6 @@ def entry(correct: int, n: int = 512) -> dict:
     }
 
 
-def with_samples(found: dict, of_sixteen: int) -> dict:
-    """An entry with pass@k, majority vote, difficulties and another family, as notebook 05 measures
-    two of the models.
-    """
-    return found | {
-        "pass_at_k": {
-            str(k): {"value": min(1.0, k / of_sixteen), "ci95": [0.1, 0.9]} for k in range(1, 17)
-        },
-        "pass_at_k_questions": 128,
-        "samples": 16,
-        "majority": proportion(70, 128),
-        "mean_length": 21.5,
-        "by_difficulty": {"2": proportion(50, 412), "10": proportion(3, 100)},
-        "other": {"source": "arithmetic/differences"} | proportion(40, 128),
-    }
-
-
 def compared(
     won: int = 326, lost: int = 3, both: int = 164, n: int = 512, p: float = 1e-90
 ) -> dict:
@@ -91,18 +74,6 @@ def history(steps: int = 50) -> pd.DataFrame:
     )
 
 
-def completions() -> pd.DataFrame:
-    rows = [
-        {"step": step, "question": row.question, "answer": row.answer, "completion": text}
-        for step, text in ((1, "it is {}"), (50, THINK_ANSWER.render("so", "{}")))
-        for row in ROWS.itertuples()
-        for text in [text.format(row.answer)] * 4
-    ]
-    return pd.DataFrame(rows).assign(
-        correctness_reward=1.0, format_reward=[0.0] * 32 + [1.0] * 32, advantage=0.0
-    )
-
-
 def finished_run(**settings) -> Run:
     """The run `told`, under GRPO_RUNS_DIR; settings: fields of the pocket preset to record
     otherwise.
@@ -133,7 +104,6 @@ def finished_run(**settings) -> Run:
     write_json(run.path("reward_report.json"), lab.report())
     run.record("rewards", data=about["fingerprint"], functions=REWARDS, weights=[1.0, 0.5], go=True)
     history().to_csv(run.path("metrics.csv"), index=False)
-    completions().to_parquet(run.path("completions.parquet"))
     run.record(
         "training",
         settings=settings,
@@ -143,8 +113,8 @@ def finished_run(**settings) -> Run:
         weights=[1.0, 0.5],
     )
     run.path("merged/config.json").write_text("{}")
-    some = {"baseline": with_samples(entry(167), 16), "trained": with_samples(entry(490), 2)}
-    evaluation = some | {"unmerged": entry(488), "merged": entry(488)}
+    right = {"baseline": 167, "trained": 490, "unmerged": 488, "merged": 488}
+    evaluation = {name: entry(count) for name, count in right.items()}
     comparison = {"sampled": compared(), "greedy": compared(won=300, lost=2)}
     run.record_evaluation(run.section("training"), evaluation, comparison)
     proof = {"kept": 1.0, "unexplained": 1e-6, "logit_difference": 1.7e-5}

@@ -3,8 +3,6 @@
 A test names it in a mark: `needs("reasoning_gym")`, `needs("chromium")`, `needs("shared/data/gsm8k")`.
 conftest.py skips the test if it is missing, and gives the reason. `pytest -m needs` selects these
 tests.
-
-Standard library only at the top: tests/bare/sitecustomize.py reads the two tables.
 """
 
 import importlib.util

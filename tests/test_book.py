@@ -1,6 +1,4 @@
-"""The book: every link in it leads somewhere, nothing on a page is fetched, and it can be
-searched.
-"""
+"""The book: every link in it leads somewhere, and nothing on a page is fetched."""
 
 import doctest
 import json
@@ -10,7 +8,6 @@ import sys
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from browser import browse
 from bs4 import BeautifulSoup
 from needed import BOOK
 
@@ -68,12 +65,3 @@ def test_a_docstring_becomes_paragraphs_code_and_examples(monkeypatch):
     import pages
 
     assert doctest.testmod(pages).attempted and doctest.testmod(pages).failed == 0
-
-
-@pytest.mark.needs("chromium")
-def test_the_search_finds_the_pages_of_a_word_from_the_disk(book, tmp_path):
-    where = (book / "search.html").as_uri() + "?q=advantage"
-    options = ("--dump-dom", "--virtual-time-budget=20000")
-    dumped, console = browse(where, tmp_path / "profile", *options)
-    hits = re.search(r'<div id="search-results">(.*)', dumped, re.DOTALL)[1]
-    assert console == [] and "notebooks/GLOSSARY.html" in hits

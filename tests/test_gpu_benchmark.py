@@ -82,57 +82,6 @@ def test_the_rehearsal_passes_and_four_parts_need_nothing_but_transformers_and_p
     assert found["sampling"]["found"]["greedy texts that are the CPU's"] == "16 of 16"
 
 
-@pytest.fixture
-def called(tmp_path, monkeypatch, capsys):
-    """Call the runner with parts that are only programs; returns the exit code, the page and what
-    was printed.
-    """
-
-    def called(*arguments, seconds=60, **programs):
-        def start(part, options, output):
-            command = [sys.executable, "-c", programs[part], *options]
-            return subprocess.Popen(command, stderr=output, start_new_session=True)
-
-        monkeypatch.setattr(runner, "start", start)
-        monkeypatch.setattr(runner, "PARTS", dict.fromkeys(programs, seconds))
-        monkeypatch.setattr(sys, "argv", ["gpu", *arguments, "--to", str(tmp_path / "gpu")])
-        code = runner.main()
-        return code, (tmp_path / "gpu.md").read_text(encoding="utf-8"), capsys.readouterr().out
-
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
-    return called
-
-
-GOOD = """
-import json, pathlib, sys
-found = {"outcome": "passed", "seconds": 1, "on": "a card", "found": {"loss": 0.25}}
-found |= {"problems": [], "left_out": ["memory: needs a GPU"]}
-file = pathlib.Path(sys.argv[2], "nf4.json")
-file.parent.mkdir(exist_ok=True)
-file.write_text(json.dumps(found))
-file.with_suffix(".count").open("a").write("x")
-"""
-
-
-def test_what_has_passed_is_kept_and_what_failed_is_explained_and_done_again(called, tmp_path):
-    code, text, _ = called(nf4=GOOD, decode="import json; json.loads('no')")
-    assert code == 1 and "json.decoder.JSONDecodeError: Expecting value" in text
-    assert "| passed, 1 s | loss: 0.25<br>not measured: memory: needs a GPU | a card |" in text
-    code, text, said = called(nf4=GOOD, decode=GOOD.replace("nf4", "decode"))
-    assert code == 0 and text.count("| passed, 1 s |") == 2 and "nf4            has passed" in said
-    count = tmp_path / "gpu" / "nf4.count"
-    assert count.read_text() == "x"
-    called("nf4", nf4=GOOD, decode="never")  # named: again
-    assert count.read_text() == "xx"
-
-
-def test_a_part_is_ended_at_its_budget_and_none_begins_that_may_take_longer_than_the_call(called):
-    code, text, _ = called(nf4="import time; time.sleep(600)", seconds=1)
-    assert code == 1 and "It was ended after 1 s, its budget." in text
-    code, _, said = called("--minutes", "0", nf4=GOOD)
-    assert code == 1 and "left for the next call" in said
-
-
 def test_the_page_of_results_is_that_of_its_folder():
     committed = common.RESULTS.with_suffix(".md").read_text(encoding="utf-8")
     assert committed == runner.page(common.RESULTS, rehearse=False)

@@ -16,7 +16,7 @@ from helpers.data.tasks import load_task, save
 from helpers.metrics import comparing
 from helpers.presets import PRESETS
 from helpers.results import card
-from helpers.runs import FILES, LESSONS, PARTS, TRAINING_LOCK, Run, held
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -75,11 +75,9 @@ def test_only_what_would_not_replace_its_data_or_training_is_run(
     run, training, cli, executions, only
 ):
     before = contents(run)
-    for fresh in ([], ["--fresh"]):
-        code, out, err = cli("run", "--run", "told", "--only", only, *fresh)
-        said = f"the training of run 'told' is being executed by process {training.pid}"
-        assert said in err
-        assert (code, out, contents(run)) == (2, "", before)
+    code, out, err = cli("run", "--run", "told", "--only", only)
+    assert f"the training of run 'told' is being executed by process {training.pid}" in err
+    assert (code, out, contents(run)) == (2, "", before)
     assert not executions and cli("run", "--run", "told", "--only", "04,06")[0] == 0
 
 
@@ -102,11 +100,9 @@ def test_no_kernel_takes_its_place(run, training):
     [
         *(("01", f"run --run told --only {only}", "notebook 01 made") for only in LESSONS),
         ("07", "run --run told --only 01", "notebook 07 made"),
-        ("07", "run --run told --only 01,03 --fresh", "notebook 07 made"),
         ("07", "train told", "notebook 07 made"),
         ("01", "run --run told --only 01,07", "over one another"),
         ("01", "run --run told --only 07,10", "over one another"),
-        ("01", "run --only 06,07", "06: demo, 07: your-own-task"),
     ],
 )
 def test_a_lesson_and_the_pipeline_leave_each_others_run_alone(run, cli, maker, command, said):
@@ -167,33 +163,6 @@ def test_what_was_made_of_an_earlier_training_or_data_is_told(run, part, replace
     assert why is None if said is None else re.search(f"{part} {said}", why)
 
 
-@pytest.mark.parametrize(
-    ("maker", "part", "maker_of_it"),
-    [
-        *(("01", part, PARTS[section].notebooks[0]) for part, section in FILES.items()),
-        *((maker, "metrics.csv", maker) for maker in LESSONS),
-        ("00", "evaluation.json", "05"),
-        ("07", "reward_report.json", "07"),
-        ("07", "evaluation.json", "05"),
-        ("09", "merged", "05"),
-        ("10", "evaluation.json", "10"),
-        ("11", "merged", "11"),
-    ],
-)
-def test_a_file_is_made_again_by_the_notebook_that_writes_it_in_such_a_run(
-    run, maker, part, maker_of_it
-):
-    record(run, "data", notebook=maker)
-    for replaced in NEWER:
-        record(run, replaced, **NEWER[replaced])
-    assert run.notebook_of(part)[:2] == maker_of_it
-    if why := run.outdated(part):
-        assert why.endswith(f"--only {maker_of_it}`.")
-    again = maker if maker in LESSONS else "03,04,05"
-    with pytest.raises(ValueError, match=f"notebook {maker} has since .* --only {again}`"):
-        run.section("training")
-
-
 def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     record(run, "training", written=LATER)
     told = comparing.outcomes([run]).loc["told", ["baseline", "trained", "merged"]]
@@ -206,7 +175,7 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     assert "told/evaluation.json is of an earlier" in out
 
 
-def test_report_run_and_generate_say_it(run, cli, executions, tmp_path):
+def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
     text = card.markdown(card.read_facts(run), {})
     assert "Whether training helped is not known" in text and "95.7 %" not in text

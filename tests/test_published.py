@@ -24,15 +24,6 @@ def test_a_recipe_resolves_fits_its_card_and_leaves_no_setting_to_a_preset(name)
     assert left == {"max_pixels"}, "a preset may change, and the file must not"
 
 
-def test_a_folder_without_a_test_file_is_refused(tmp_path):
-    one = RECIPES["rasbt-math500-no-kl"]
-    (tmp_path / "train.jsonl").touch()
-    with pytest.raises(ValueError, match="a train and a test file"):
-        one.with_data(str(tmp_path))
-    (tmp_path / "test.jsonl").touch()
-    assert one.with_data(str(tmp_path)).parameters["source"] == str(tmp_path)
-
-
 def test_the_environment_of_alphabet_sort_is_one():
     one = RECIPES["alphabet-sort-4b"].parameters["environment"]
     game = named("environment", PROJECT / one, "…")()

@@ -1,11 +1,8 @@
 """The numbers on the pages are those of the data."""
 
-import io
 import json
-import re
 import tarfile
 
-import pandas as pd
 import pytest
 
 from helpers import PROJECT
@@ -33,32 +30,3 @@ def test_the_accuracies_are_those_of_the_committed_run(committed):
     told = "31 % of 256 held-out questions\ncorrectly before training and 94 % after it"
     assert told in read("README.md") and (before["n"], after["n"]) == (256, 256)
     assert (round(100 * before["accuracy"]), round(100 * after["accuracy"])) == (31, 94)
-
-
-def test_a_notebook_says_the_time_that_the_readme_says():
-    rows = re.findall(
-        r"^\| \[\d\d .*?\]\((notebooks/\S+)\) .*\| (.+?) \|$", read("README.md"), re.M
-    )
-    told = "\\*\\*Time and hardware:\\*\\* about (\\d+ (?:s|min)) on two CPU cores"
-    said = {path: re.search(told, read(path)) for path, _ in rows}
-    assert {path: time[1] for path, time in said.items() if time}.items() <= dict(rows).items()
-    assert sum(map(bool, said.values())) >= 9
-
-
-def test_what_was_forgotten_is_what_the_committed_run_forgot(committed):
-    """The last number of a completion counts, wherever it stands."""
-    right = {}
-    for name in ("baseline", "trained"):
-        kept = pd.read_parquet(io.BytesIO(committed(f"evaluation/{name}-other.parquet")))
-        kept = kept.set_index("question")["completions"].str[0]
-        right[name] = pd.Series(
-            {
-                question: re.findall(r"-?\d+", text)[-1:] == [str(eval(question[8:-1]))]
-                for question, text in kept.items()
-            }
-        )
-    before, after = right["baseline"], right["trained"]
-    won, lost = (~before & after).sum(), (before & ~after).sum()
-    page = read("docs/results.md").replace("\n", " ")
-    assert f"in {100 * after.mean():.0f} % of the {len(after)} differences" in page
-    assert f"down from {100 * before.mean():.0f} % ({won} won, {lost} lost" in page

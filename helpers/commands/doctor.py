@@ -17,12 +17,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--model", metavar="NAME", help="a hub name or a folder, to estimate the memory for"
     )
-    parser.add_argument(
-        "--import",
-        action="store_true",
-        dest="imports",
-        help="import what is installed, too; with a GPU that is always done",
-    )
     commands.add_parameters(
         parser,
         "a setting to estimate the memory with, e.g. -p max_completion_length=2048; may be "
@@ -66,8 +60,6 @@ def main(parsed: argparse.Namespace) -> int:
         presets.check_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
-    if parsed.imports or machine.gpu:
-        problems += environment.broken_imports(machine)
     print("\n".join(["", *estimate, ""]))
     if problems:
         print("\n".join(problems))

@@ -62,14 +62,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="if the same was asked for before, only what is left of it",
     )
-    parser.add_argument(
-        "--fresh", action="store_true", help="start anew where a training would be given up"
-    )
 
 
 def main(parsed: argparse.Namespace) -> int:
     """Execute the notebooks, or go on with them; return the exit code."""
-    asked = (parsed.preset, parsed.only, parsed.parameters, parsed.fresh, parsed.once)
+    asked = (parsed.preset, parsed.only, parsed.parameters, parsed.once)
     if not parsed.resume:
         return run_notebooks(parsed.run, *asked)
     if any(asked):
@@ -84,31 +81,23 @@ def run_notebooks(
     preset: str | None,
     only: str | None,
     parameters: list[str],
-    fresh: bool = False,
     once: bool = False,
 ) -> int:
     """Execute the notebooks that were asked for on the command line; return the exit code, as
     `execute`.
 
-    name: None is the notebooks' own run. once: if the same was asked for last time, what is done of
-    it is not done again, as with `resume`.
+    name: None is the first notebook's own run. once: if the same was asked for last time, what is
+    done of it is not done again, as with `resume`.
     """
     numbers = list(PIPELINE) if only is None else commands.numbers(only)
     given = commands.parameters(parameters)
     if name is None:
-        names = {number: defaults([number])["run"] for number in numbers}
-        if len(set(names.values())) > 1:
-            named = ", ".join(f"{number}: {default}" for number, default in names.items())
-            raise ValueError(
-                f"these notebooks have runs of their own ({named}). Call them one at a time, or "
-                "give --run NAME."
-            )
-        name = names[numbers[0]]
+        name = defaults(numbers[:1])["run"]
     if preset is not None:
         given["preset"] = preset
     if once and is_last_call(name, numbers, given):
         return resume(name)
-    return execute(name, numbers, given, fresh)
+    return execute(name, numbers, given)
 
 
 def resume(name: str) -> int:
@@ -135,29 +124,16 @@ def resume(name: str) -> int:
         return 0
 
     # what is done took parameters that these need not know
-    given = taken(call["parameters"], left)
-    # rewards as they were
-    if given.get("rewards"):
-        for file in own.edited(given["rewards"], folder):
-            print(
-                f"note: {file} has changed since this run began, which goes on with its copy, "
-                f"{folder.show(f'rewards/{file.name}')}. To train with the file as it is now, "
-                "call without --resume and --once."
-            )
-        given["rewards"] = own.copies_of(given["rewards"], folder)
-    return execute(name, left, given, resumed=True)
+    return execute(name, left, taken(call["parameters"], left), resumed=True)
 
 
-def execute(
-    name: str, numbers: list[str], given: dict, fresh: bool = False, resumed: bool = False
-) -> int:
+def execute(name: str, numbers: list[str], given: dict, resumed: bool = False) -> int:
     """Execute notebooks in order into runs/<name>/notebooks/ and print what came out; return the
     exit code.
 
     Everything that can be refused is refused before the first notebook starts and before anything
-    is written: what `check` refuses, a run that another process holds, and, unless `fresh`, a call
-    that would give up an interrupted training. resumed: these notebooks are what is left of the
-    last call.
+    is written: what `check` refuses, and a run that another process holds. resumed: these notebooks
+    are what is left of the last call.
     """
     folder = Run(name)
     check(name, numbers, given)
@@ -168,26 +144,11 @@ def execute(
             with held(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
 
-        # what the call replaces
+        # the call, for --resume, before the first notebook starts
         call = last_call(folder)
         if resumed:
             print(f"resuming run {name!r} with {', '.join(numbers)}, {given or 'no parameters'}")
-        elif is_interrupted(folder):
-            same = is_last_call(name, numbers, given)
-            if not fresh and "03" in notebooks_left(call) and not same:
-                raise ValueError(
-                    f"run {name!r} has a training that was interrupted, which this call would give "
-                    f"up. Go on with it by `python -m helpers run --run {name} --resume`, take "
-                    "another run name, or give --fresh as well to start anew."
-                )
-            if fresh and "03" in numbers:
-                # notebook 03 then sets it aside, in checkpoints_previous/, and begins anew
-                folder.path("checkpoints/finished").touch()
-
-        # the call, for --resume, before the first notebook starts; with rewards as they are now
-        if not resumed:
-            if given.get("rewards"):
-                own.copy_files(folder, given["rewards"])
+        else:
             call |= {"parameters": given, "notebooks": numbers, "done": []}
         folder.record("call", **call)
 
@@ -243,16 +204,6 @@ def is_last_call(name: str, numbers: list[str], given: dict) -> bool:
     call = last_call(Run(name))
     before = [call["notebooks"], call["parameters"]]
     return json.dumps(before, sort_keys=True) == json.dumps([numbers, given], sort_keys=True)
-
-
-def is_interrupted(run: Run) -> bool:
-    """Return whether a run has a checkpoint of a training that has not finished.
-
-    The folder and its names are those of `training.checkpoints`, which would import torch.
-    """
-    folder = run.folder / "checkpoints"
-    saved = folder.glob("checkpoint-*/trainer_state.json")
-    return not (folder / "finished").exists() and any(saved)
 
 
 # --- The notebooks --------------------------------------------------------------------------------
@@ -364,14 +315,6 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
         memory.check(settings, machine)
 
 
-def _check_environment(value: object) -> None:
-    from helpers.agents import check_environment
-    from helpers.own_code import named
-
-    if problems := check_environment(named("environment", value, "my_game.py:MyGame")):
-        raise ValueError(f"environment={value!r}: {' '.join(problems)}")
-
-
 # What a parameter's value alone shows, and its notebook would refuse, perhaps after hours.
 _RULES = {
     "seed": check_seed,
@@ -381,7 +324,6 @@ _RULES = {
     "kind": kinds.checked,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
-    "environment": _check_environment,
     "columns": check_columns,
     "examples": example_turns,
     "model": check_model,
@@ -395,7 +337,7 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 
     given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
-    02's `cases` and 10's `rows_file`, is that notebook's. backend: what it trains with.
+    02's `cases` and 10's `environment`, is that notebook's. backend: what it trains with.
     """
     given = {name: value for name, value in given.items() if value is not None}
     for name in _RULES.keys() & given:

@@ -9,7 +9,7 @@ beta no KL). With few rows, only what cannot be a matter of luck is judged.
 import numpy as np
 import pandas as pd
 
-from helpers.metrics.history import in_trl_names, relative_names, reward_names
+from helpers.metrics.history import reward_names
 from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
@@ -46,12 +46,11 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
     """What a training history shows, most severe first.
 
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
-    `DataFrame(trainer.state.log_history)`, or under names that `in_trl_names` knows; columns and
-    values may be absent. Which rewards judge
+    `DataFrame(trainer.state.log_history)`; columns and values may be absent. Which rewards judge
     the answer and which the form is read from their names, as in `accuracy_reward` and
     `format_reward`. A history in which all is well gives findings of severity "info", or none.
     """
-    signals = Signals(in_trl_names(history))
+    signals = Signals(history)
     rules = _RULES if signals.enough else _AT_ONCE
     found = [finding for rule in rules if (finding := rule(signals))]
     if not signals.enough:
@@ -386,15 +385,6 @@ def _flat(signals: Signals) -> Finding | None:
     rate = signals.series("learning_rate")
     if reward is None or signals.spread is None or signals.unweighted or _fallen(signals):
         return None
-    names = relative_names(signals.rows)
-    if np.ptp(reward) < 1e-4 and names:
-        return Finding(
-            "info",
-            "relative",
-            "The reward compares the completions of a group, and says nothing of progress.",
-            f"the mean of {' and '.join(names)} is 0.5 at every step, whatever the policy writes",
-            "Log a second reward with weight 0, and measure the holdout in notebook 05.",
-        )
     # past its height for fewer rows than a trend takes, or not logged
     warming_up = rate is None or len(rate) - int(np.argmax(rate)) <= MIN_ROWS
     risen = signals.risen(reward) or signals.risen(signals.correctness)

@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
-from helpers.metrics.history import relative_names, reward_names, smoothed
+from helpers.metrics.history import reward_names, smoothed
 
 # Color and stroke of the first line, the second, and so on.
 LOOKS = (
@@ -158,9 +158,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     title = "Each reward by itself, unweighted"
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
-    rankings = dict.fromkeys(relative_names(history), " (a ranking: always 0.5)")
-    labels = {f"rewards/{name}/mean": name + rankings.get(name, "") for name in names}
-    _lines(axes, history, labels)
+    _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
     if names:
         # room below all curves, for the legend
         low, high = axes.get_ylim()

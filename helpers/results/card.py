@@ -1,18 +1,15 @@
-"""What a run folder says about its model, as Markdown: the model card, README.md beside a merged
-model, and the first part of the page that `python -m helpers report` writes.
+"""What a run folder says about its model: the model card, README.md beside a merged model.
 
 The text is `card.md.j2`.
 """
 
-import json
 import re
-import shlex
 import shutil
 from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 
 import jinja2
-from huggingface_hub import EvalResult, ModelCardData
+from huggingface_hub import ModelCardData
 
 from helpers.data.files import FILE_TYPES
 from helpers.metrics.diagnosis import diagnose
@@ -169,7 +166,11 @@ def write(run: Run) -> Path:
     """
     folder = run.require("merged")
     facts = read_facts(run)
-    figures = figures_of(run)
+    figures = {
+        name: caption
+        for name, caption in FIGURES.items()
+        if (run.folder / f"figures/{name}.png").exists()
+    }
     for name in figures:
         shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
     with atomic_write(folder / "README.md") as temporary:
@@ -178,46 +179,19 @@ def write(run: Run) -> Path:
     return folder / "README.md"
 
 
-def figures_of(run: Run) -> dict[str, str]:
-    """Return those of FIGURES that the run has, with their captions."""
-    return {
-        name: caption
-        for name, caption in FIGURES.items()
-        if (run.folder / f"figures/{name}.png").exists()
-    }
-
-
 def metadata(facts: Facts) -> ModelCardData:
-    """Return the card's header for the hub, with the accuracies of the merged model.
+    """Return the card's header for the hub.
 
     What is not known is left out: the licence of any base but the pocket model, and the names of a
     local model or file, which the hub would take for its own.
     """
     settings = facts.manifest["training"]["settings"]
     source = facts.manifest["data"]["source"]
-    data_set, _, configuration = source.partition(":")
+    data_set = source.partition(":")[0]
     generated = source.startswith(("arithmetic/", "reasoning-gym/"))
     tags = ["grpo", "trl", "lora"]
     if settings.get("backend") != "transformers":
         tags.append("unsloth")
-    results = []
-    sampled = facts.evaluation.get("merged", {})
-    for decoding, entry in (("sampled", sampled), ("greedy", sampled.get("greedy"))):
-        if entry:
-            result = EvalResult(
-                task_type="text-generation",
-                dataset_type=data_set if _HUB_ID.fullmatch(data_set) else "own-data",
-                dataset_name=f"{source}, held-out questions",
-                dataset_config=configuration or None,
-                metric_type="accuracy",
-                metric_name=f"accuracy, {decoding}",
-                metric_value=round(entry["accuracy"], 4),
-                metric_args={
-                    "ci95": [round(bound, 4) for bound in entry["ci95"]],
-                    "questions": entry["n"],
-                },
-            )
-            results.append(result)
     on_hub = _HUB_ID.fullmatch(data_set) and not generated and not _is_file(source)
     model = settings["model"]
     return ModelCardData(
@@ -227,9 +201,6 @@ def metadata(facts: Facts) -> ModelCardData:
         base_model=model if _HUB_ID.fullmatch(model) and not Path(model).exists() else None,
         datasets=[data_set] if on_hub else None,
         license="apache-2.0" if model in EMBEDDED else None,
-        metrics=["accuracy"] if results else None,
-        model_name=facts.name,
-        eval_results=results or None,
     )
 
 
@@ -240,12 +211,8 @@ def _is_file(source: str) -> bool:
 # --- The text -------------------------------------------------------------------------------------
 
 
-def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -> str:
-    """Return the facts as Markdown.
-
-    figures: the figures to show, with their captions. beside_model: with how to use the model and
-    how to make it again, as in the card; False for a page about the run.
-    """
+def markdown(facts: Facts, figures: dict[str, str]) -> str:
+    """Return the facts as Markdown. figures: those to show, with their captions."""
     data = facts.manifest["data"]
     training = facts.manifest["training"]
     settings = training["settings"]
@@ -254,18 +221,6 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
-    # What makes the same run again: what the notebooks were given, if they were executed by `run`;
-    # else the settings above have to be compared with the preset's.
-    given = {"tags": data["tags"], "columns": facts.data.get("columns")}
-    calls = facts.manifest.get("call", {}).get("given", {})
-    for number in ("01", "03", training.get("notebook")):
-        given |= calls.get(number, {})
-    given |= {"seed": training["seed"], "rewards": training.get("own_rewards"), "preset": None}
-    texts = [
-        f"{name}={value if isinstance(value, str) else json.dumps(value)}"
-        for name, value in given.items()
-        if value not in (None, THINK_ANSWER.spec)
-    ]
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
     return environment.get_template("card.md.j2").render(
         facts=facts,
@@ -282,11 +237,9 @@ def markdown(facts: Facts, figures: dict[str, str], beside_model: bool = True) -
         figures=figures,
         models=MODELS,
         is_file=_is_file(data["source"]),
-        parameters="".join(f" -p {shlex.quote(text)}" for text in texts),
+        usual_tags=data["tags"] == THINK_ANSWER.spec,
         own_rewards=training.get("own_rewards"),
-        as_called=bool(calls),
         options=template_options(settings.get("thinking")),
-        beside_model=beside_model,
         text=_escaped,
         plain=plain,
         percent=percent,

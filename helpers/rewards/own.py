@@ -139,16 +139,6 @@ def copies_of(rewards: str, run: Run | None = None, parameter: str = "rewards") 
     return _with_files(rewards, copy_of)
 
 
-def edited(rewards: str, run: Run) -> list[Path]:
-    """Return the files of a list that are no longer equal to their copies in the run."""
-    pairs = [(file, run.folder / "rewards" / file.name) for file in _files(rewards)]
-    return [
-        file
-        for file, copy in pairs
-        if file.is_file() and copy.is_file() and file.read_bytes() != copy.read_bytes()
-    ]
-
-
 def _files(rewards: str) -> list[Path]:
     """Return the files of a list, each once."""
     files = [Path(name.rpartition(":")[0]) for name, _ in parsed(rewards)]

@@ -186,6 +186,11 @@ def _begin(
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
         os.replace(folder, previous)
+        if not (previous / _FINISHED).exists():
+            print(
+                "note: an interrupted training, with other settings, data or rewards, is now in "
+                f"{run.show(previous.name)}/"
+            )
     else:
         shutil.rmtree(folder / "completions", ignore_errors=True)
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)

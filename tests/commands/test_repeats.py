@@ -1,38 +1,11 @@
-"""The same seed gives the same numbers, and the page's lines find one that is not the same."""
-
-import re
-import subprocess
+"""The same seed gives the same numbers."""
 
 import pandas as pd
 import pytest
 from executions import SMALL
 
-from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.runs import Run
-
-BLOCK = re.compile(r"^## The same run again.*?^python -c '\n(.*?)'\n```", re.MULTILINE | re.DOTALL)
-
-
-def told(python: str, folder) -> str:
-    """What the lines of docs/batches.md print of the runs `demo` and `again` in a folder."""
-    (program,) = BLOCK.findall((PROJECT / "docs" / "batches.md").read_text(encoding="utf-8"))
-    done = subprocess.run([python, "-c", program], cwd=folder, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
-def test_a_digit_that_differs_is_named_and_a_time_is_none(python, tmp_path):
-    rows = "step,loss,reward,step_time\n1,0.1,0.5,9\n2,0.0,0.625,9\n"
-    for run in ("demo", "again"):
-        (tmp_path / "runs" / run).mkdir(parents=True)
-        (tmp_path / "runs" / run / "metrics.csv").write_text(rows)
-    other = tmp_path / "runs" / "again" / "metrics.csv"
-    other.write_text(rows.replace(",9", ",8"))
-    assert told(python, tmp_path).startswith("Empty DataFrame")
-    other.write_text(rows.replace("0.625", "0.6250000000000001"))
-    said = told(python, tmp_path)
-    assert "reward" in said and "0.6250000000000001" in said and "loss" not in said
 
 
 @pytest.mark.slow

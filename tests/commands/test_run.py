@@ -5,21 +5,15 @@ refused, and how a run goes on.
 import json
 import re
 import subprocess
-from dataclasses import asdict, replace
+from dataclasses import asdict
 
 import nbformat
 import pytest
 from filelock import FileLock
 
-from helpers import PROJECT, commands, presets
-from helpers.commands import run
-from helpers.commands.run import is_interrupted
-from helpers.environment import this_machine
+from helpers import PROJECT, commands
 from helpers.presets import PRESETS
-from helpers.rewards.own import own_rewards
-from helpers.runs import Run, write_json
-from helpers.tags import THINK_ANSWER
-from helpers.training import checkpoints
+from helpers.runs import Run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -111,28 +105,8 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert code == 0 and executions == [] and "run 'a' is finished" in out
 
 
-def test_a_resumed_run_goes_on_with_its_copy_of_an_edited_reward_and_says_so(
-    cli, executions, tmp_path
-):
-    file, run = tmp_path / "mine.py", Run("a")
-    reward = "def brevity(completions, **columns):\n    return [1.0 for _ in completions]\n"
-    file.write_text(reward, encoding="utf-8")
-    executions.outcomes["03"] = False
-    listed = f"{file}:brevity*0.5,correctness"
-    assert cli("run", "--run", "a", "--preset", "pocket", "-p", f"rewards={listed}")[0] == 1
-    own_rewards(run, listed, THINK_ANSWER)  # as notebook 02 does
-    del executions.outcomes["03"]
-    executions.clear()
-    file.write_text(reward.replace("1.0", "0.0"), encoding="utf-8")
-    code, out, _ = cli("run", "--run", "a", "--resume")
-    copy = run.folder / "rewards" / "mine.py"
-    assert code == 0 and f"note: {file} has changed since this run began" in out
-    assert dict(executions)["03"]["rewards"] == f"{copy}:brevity*0.5,correctness*1"
-    assert copy.read_text("utf-8") == reward
-
-
 def test_what_is_asked_for_once_is_done_once(cli, executions):
-    call = ("run", "--once", "--fresh", "--run", "a", "--only", "01,03", "-p", "seed=1")
+    call = ("run", "--once", "--run", "a", "--only", "01,03", "-p", "seed=1")
     executions.outcomes["03"] = False
     assert cli(*call)[0] == 1
     executions.clear()
@@ -233,63 +207,8 @@ def test_a_failed_notebook_keeps_its_traceback(notebook, python):
     assert [path.name for path in copy.parent.iterdir()] == ["01_tiny.ipynb"]
 
 
-# --- What a call may not give up ------------------------------------------------------------------
-
-
-@pytest.fixture
-def interrupted(cli, executions):
-    """A run that stopped in notebook 03, whose training has a checkpoint."""
-    run = Run("a")
-    executions.outcomes["03"] = KeyboardInterrupt
-    assert cli("run", "--run", "a", *SAME)[0] == 130
-    run.record("data", settings=asdict(PRESETS["pocket"]), fingerprint="f")
-    for step in (9, 20):
-        write_json(run.path(f"checkpoints/checkpoint-{step}/trainer_state.json"), {})
-    wanted = {"settings": asdict(PRESETS["pocket"]), "seed": 3407, "data": "f"}
-    write_json(run.path("checkpoints/settings.json"), wanted)
-    executions.outcomes.clear()
-    executions.clear()
-    return run
-
-
-SAME = ["--preset", "pocket", "-p", "tags=reasoning/answer"]
-CALLS = {  # after an interrupted training: the call, and whether it is executed without --fresh
-    "resumed": (["--resume"], True),
-    "the same again": (SAME, True),
-    "the same, once": ([*SAME, "--once"], True),
-    "a plain call": ([], False),
-    "other settings": ([*SAME, "-p", "beta=0"], False),
-    "the training alone": (["--only", "03"], False),
-    "what comes after it": (["--only", "04"], False),
-}
-
-
-@pytest.mark.parametrize(("call", "executed"), CALLS.values(), ids=CALLS)
-def test_a_call_that_would_give_up_an_interrupted_training_needs_fresh(
-    cli, executions, interrupted, call, executed
-):
-    before = interrupted.manifest
-    code, _, err = cli("run", "--run", "a", *call)
-    assert (code == 0) == executed == bool(executions)
-    goes_on = checkpoints.last_checkpoint(interrupted.folder / "checkpoints")
-    assert goes_on.name == "checkpoint-20" and is_interrupted(interrupted)
-    if not executed:
-        assert "has a training that was interrupted, which this call would give up" in err
-        assert "--run a --resume`" in err and "--fresh" in err and interrupted.manifest == before
-        assert cli("run", "--run", "a", *call, "--fresh")[0] == 0 and executions
-        assert is_interrupted(interrupted) == ("03" not in dict(executions))
-
-
-def test_a_training_that_is_given_up_is_set_aside_by_notebook_03(cli, executions, interrupted):
-    pocket = PRESETS["pocket"]
-    assert checkpoints.begin(interrupted, pocket, 3407).name == "checkpoint-20"
-    assert cli("run", "--run", "a", *SAME, "--fresh")[0] == 0
-    assert checkpoints.begin(interrupted, pocket, 3407) is None
-    assert (interrupted.folder / "checkpoints_previous/checkpoint-20").exists()
-
-
 @pytest.mark.parametrize(
-    "call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04", "--fresh"]]
+    "call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04"]]
 )
 def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executions, call):
     executions.outcomes["03"] = False
@@ -302,17 +221,3 @@ def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, exec
     assert executions == [] and Run("a").manifest == before
     executions.outcomes.clear()
     assert cli(*call, "--run", "a")[0] == 0 and executions, "and once that has ended, it runs"
-
-
-def test_the_memory_is_estimated_for_the_engine_that_the_model_gets(
-    cli, executions, tmp_path, monkeypatch
-):
-    """Unsloth gives gpt-oss no vLLM, whose cache would take most of the card."""
-    config = json.loads((PROJECT / "helpers/pocket/model/config.json").read_text("utf-8"))
-    (tmp_path / "config.json").write_text(json.dumps(config | {"model_type": "gpt_oss"}))
-    card = {"gpu": "NVIDIA L4", "gpu_memory_gb": 24.2, "compute_capability": 8.9}
-    monkeypatch.setattr(run, "this_machine", lambda: replace(this_machine(), **card))
-    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine: None)
-    given = ["--preset", "l4", "-p", f"model={tmp_path}"]
-    code, out, err = cli("run", "--run", "a", "--only", "01,03", *given)
-    assert (code, err) == (0, "") and "Unsloth starts no vLLM for gpt_oss" in out

@@ -11,16 +11,20 @@ import yaml
 
 from helpers import PROJECT
 from helpers.commands import sweep
-from helpers.commands.sweep import read_grid
+from helpers.commands.sweep import Grid, tasks_of
 from helpers.runs import Run, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
 GOOD = {
     "name": "tiny",
-    "preset": "pocket",
     "seeds": [1, 2],
-    "one_at_a_time": {"beta": [0, 0.1], "lora_rank": [8, 16]},
+    "fixed": {"preset": "pocket"},
+    "points": [{}, {"beta": 0}, {"beta": "1e-1"}, {"lora_rank": 8}],
 }
+
+
+def tasks(**changes) -> list[sweep.Task]:
+    return tasks_of(Grid(**GOOD | changes), elsewhere=False)
 
 
 @pytest.fixture
@@ -31,9 +35,8 @@ def grid_file(tmp_path):
 
     def write(text: str | None = None, **changes):
         content = {key: value for key, value in (GOOD | changes).items() if value is not None}
-        (tmp_path / "grid.yaml").write_text(
-            yaml.safe_dump(content, sort_keys=False) if text is None else text
-        )
+        text = yaml.safe_dump(content, sort_keys=False) if text is None else text
+        (tmp_path / "grid.yaml").write_text(text)
         return tmp_path / "grid.yaml"
 
     return write
@@ -42,59 +45,24 @@ def grid_file(tmp_path):
 # --- The grid -------------------------------------------------------------------------------------
 
 
-def test_each_knob_alone_shares_one_base_point(grid_file, cli):
-    path = grid_file(fixed={"max_steps": 5}, notebooks=[3, "01", 1])
-    _, tasks = read_grid(path)
-    assert [(task.run, task.knobs) for task in tasks[::2]] == [
-        ("tiny-base-seed-1", {"beta": 0.01, "lora_rank": 16}),
-        ("tiny-beta-0-seed-1", {"beta": 0, "lora_rank": 16}),
-        ("tiny-beta-0.1-seed-1", {"beta": 0.1, "lora_rank": 16}),
-        ("tiny-lora_rank-8-seed-1", {"beta": 0.01, "lora_rank": 8}),
+def test_each_point_is_a_run_for_each_seed(grid_file, cli):
+    found = tasks(notebooks=[3, "01", 1])
+    assert [(task.run, task.row["beta"], task.row["lora_rank"]) for task in found[::2]] == [
+        ("tiny-base-seed-1", 0.01, 16),
+        ("tiny-beta-0-seed-1", 0, 16),
+        ("tiny-beta-0.1-seed-1", 0.1, 16),
+        ("tiny-lora_rank-8-seed-1", 0.01, 8),
     ]
-    assert tasks[-1].parameters == {"max_steps": 5, "preset": "pocket", "lora_rank": 8, "seed": 2}
-    _, out, _ = cli("sweep", "--grid", str(path), "--emit", "commands")
-    command = "python -m helpers run --once --fresh --run tiny-lora_rank-8-seed-2 --only 01,03"
-    command += " -p max_steps=5 -p 'preset=\"pocket\"' -p lora_rank=8 -p seed=2"
-    assert len(out.splitlines()) == len(tasks) and out.splitlines()[-1] == command
+    assert found[-1].parameters == {"preset": "pocket", "lora_rank": 8, "seed": 2}
+    _, out, _ = cli("sweep", "--grid", str(grid_file()), "--emit", "commands")
+    command = "python -m helpers run --once --run tiny-lora_rank-8-seed-2 --only 01,03"
+    command += " -p 'preset=\"pocket\"' -p lora_rank=8 -p seed=2"
+    assert len(out.splitlines()) == len(found) and out.splitlines()[-1] == command
 
 
-PRODUCT = {"beta": [0, 0.02], "lora_rank": [8, 16]}
-POINTS = {
-    "product": (
-        {"one_at_a_time": None, "product": PRODUCT},
-        [f"beta-{beta}-lora_rank-{rank}" for beta in (0, 0.02) for rank in (8, 16)],
-    ),
-    "shared base": (
-        {"one_at_a_time": {"beta": [0.01, 0.1], "lora_rank": [8, 16], "loss_type": ["dapo"]}},
-        ["base", "beta-0.1", "lora_rank-8"],
-    ),
-    "moved": (
-        {"fixed": {"loss_type": "grpo"}, "one_at_a_time": {"beta": [0.01, 0.1]}},
-        ["base", "beta-0.1"],
-    ),
-    "an exponent, which YAML 1.1 reads as a text": (
-        {"one_at_a_time": {"learning_rate": ["1e-3", "2e-3"]}, "seeds": [0]},
-        ["base", "learning_rate-0.002"],
-    ),
-}
-
-
-@pytest.mark.parametrize(("changes", "points"), POINTS.values(), ids=POINTS)
-def test_points_are_every_combination_or_each_value_that_is_not_the_base(
-    grid_file, changes, points
-):
-    grid, tasks = read_grid(grid_file(**changes))
-    assert [task.point for task in tasks if task.seed == grid.seeds[0]] == points
-
-
-def test_names_stay_run_names_and_tell_points_apart(grid_file):
-    changes = {"name": "x" * 32, "one_at_a_time": None, "seeds": [2**32 - 1]}
-    long = {
-        "temperature": [0.123456789012, 0.123456789013],
-        "per_device_train_batch_size": [32, 64],
-    }
-    _, tasks = read_grid(grid_file(**changes, product=long))
-    assert len({Run(task.run).name for task in tasks}) == 4
+def test_names_stay_run_names_and_tell_points_apart():
+    long = [{"temperature": heat, "top_p": 0.987654321} for heat in (0.123456789, 0.123456788)]
+    assert len({Run(task.run).name for task in tasks(name="x" * 32, points=long)}) == 4
 
 
 REFUSED = {
@@ -102,24 +70,23 @@ REFUSED = {
     "key": ({"seed": [1]}, "seed\n.*Extra inputs are not permitted"),
     "no name": ({"name": None}, "name\n.*Field required"),
     "name": ({"name": "../x"}, "'../x.*' is not a run name"),
-    "preset": ({"preset": "poket"}, "preset 'poket' is not known.*Known: auto, pocket"),
-    "gpu": ({"preset": "h200"}, "preset 'h200' needs an NVIDIA GPU"),
+    "preset": ({"fixed": {"preset": "poket"}}, "preset 'poket' is not known.*Known: auto, pocket"),
+    "gpu": ({"fixed": {"preset": "h200"}}, "preset 'h200' needs an NVIDIA GPU"),
     "notebook": ({"notebooks": [1, 3, 99]}, "there is no notebook 99. There are: 00, 01, 02"),
     "repeated seeds": ({"seeds": [1, 2, 1]}, "two runs are called tiny-base-seed-1"),
-    "no knobs": ({"one_at_a_time": None}, "under one_at_a_time or under product: one of the two"),
-    "both": ({"product": {"beta": [0]}}, "one of the two"),
-    "one value": ({"one_at_a_time": {"beta": 0.1}}, "beta\n.*Input should be a valid list"),
+    "no point": ({"points": {"beta": 0.1}}, "points\n.*Input should be a valid list"),
     "parameter": (
-        {"one_at_a_time": {"num_generation": [4]}},
+        {"points": [{"num_generation": 4}]},
         "point num_generation-4: .*Did you mean 'num_generations'",
     ),
-    "fixed parameter": ({"fixed": {"steps": 4}}, "no chosen notebook has a parameter 'steps'"),
-    "seeds as a knob": ({"one_at_a_time": {"seed": [1, 2]}}, "give the seeds under seeds"),
     "a value": (
-        {"one_at_a_time": {"num_generations": [8, 7]}},
+        {"points": [{"num_generations": 7}]},
         "point num_generations-7: .*not whole groups of num_gen",
     ),
-    "a source": ({"fixed": {"source": "missing.csv"}}, "point base: .*No such file.*missing.csv"),
+    "a source": (
+        {"fixed": {"preset": "pocket", "source": "missing.csv"}},
+        "point base: .*No such file.*missing.csv",
+    ),
 }
 
 
@@ -139,9 +106,9 @@ def test_the_grid_that_is_shipped_is_accepted(cli):
 
 
 def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
-    gpu = {"preset": "h200", "seeds": [1, 2], "one_at_a_time": {"beta": [0.1]}}
-    code, out, _ = cli("sweep", "--grid", str(grid_file(**gpu)), "--emit", "commands")
-    assert code == 0 and out.count('preset="h200"') == out.count("\n") == 4
+    path = grid_file(fixed={"preset": "h200"})
+    code, out, _ = cli("sweep", "--grid", str(path), "--emit", "commands")
+    assert code == 0 and out.count('preset="h200"') == out.count("\n") == 8
 
 
 # --- Running --------------------------------------------------------------------------------------
@@ -155,9 +122,9 @@ def two_sources(tmp_path, grid_file):
     for name, rows in (("enough", 40), ("few", 4)):
         lines = [f"What is {n} + {n + 1}?,{2 * n + 1}" for n in range(rows)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["question,answer", *lines]))
-    sources = [str(tmp_path / "enough.csv"), str(tmp_path / "few.csv")]
-    fixed = {"max_steps": 2, "holdout_size": 8, "num_generations": 4}
-    return grid_file(seeds=[1], fixed=fixed, one_at_a_time=None, product={"source": sources})
+    points = [{"source": str(tmp_path / f"{name}.csv")} for name in ("enough", "few")]
+    fixed = {"preset": "pocket", "max_steps": 2, "holdout_size": 8, "num_generations": 4}
+    return grid_file(seeds=[1], fixed=fixed, points=points)
 
 
 def table_of(name: str) -> pd.DataFrame:
@@ -166,14 +133,15 @@ def table_of(name: str) -> pd.DataFrame:
 
 @pytest.mark.slow
 def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_sources):
-    good, bad = (task.run for task in read_grid(two_sources)[1])
+    grid = yaml.safe_load(two_sources.read_text())
+    good, bad = (task.run for task in tasks(**grid))
     command = ["sweep", "--grid", str(two_sources)]
     code, out, err = cli(*command)
     assert code == 1 and f"1/2  {good}" in out and f"not finished: {bad}" in out
     assert re.search(r"01_data_preparation.ipynb, In \[\d+\]: ValueError: .*few.csv", err)
-    assert list(table_of("tiny")["seeds"]) == [1, 0]
+    assert list(table_of("tiny")["seeds"]) == [1]
     code, out, _ = cli(*command)
-    assert code == 1 and "1 runs done, 1 to run" in out and f"1/1  {bad}" in out
+    assert code == 1 and good not in out and f"2/2  {bad}" in out
 
 
 # --- The table ------------------------------------------------------------------------------------
@@ -181,7 +149,8 @@ def test_what_failed_stops_nothing_else_and_alone_is_tried_again(cli, two_source
 
 def finish(task: sweep.Task, accuracy: float, **asked) -> None:
     """A finished run as the notebooks leave one; asked: other parameters than the grid's."""
-    run, seed = Run(task.run), task.seed
+    run = Run(task.run)
+    seed = task.row["seed"]
     done = {"notebooks": task.notebooks, "done": task.notebooks}
     run.record("call", parameters=task.parameters | asked, **done)
     history = pd.DataFrame({"step": range(1, 11), "reward_std": 0.5, "loss": 0.0, "step_time": 0.5})
@@ -193,48 +162,22 @@ def finish(task: sweep.Task, accuracy: float, **asked) -> None:
 
 
 @pytest.fixture
-def finished(grid_file):
+def finished():
     """A sweep of four points: the base with three seeds, beta=0 with one, beta=0.1 with two,
     lora_rank=8 with none.
     """
-    _, tasks = read_grid(grid_file(seeds=[1, 2, 3], notebooks=[1, 3, 5]))
-    base, none, some = tasks[:3], tasks[3:6], tasks[6:9]
-    for task, accuracy in zip(base, (0.8, 0.9, 1.0), strict=True):
+    grid = {"seeds": [1, 2, 3], "notebooks": [1, 3, 5]}
+    found = tasks(**grid)
+    for task, accuracy in zip(found[:3], (0.8, 0.9, 1.0), strict=True):
         finish(task, accuracy)
-    finish(none[1], 0.9)
-    finish(none[2], 0.5, max_steps=7)  # asked for otherwise, so not of this sweep
-    finish(some[0], 0.75)
-    finish(some[1], 0.75)
-    return tasks
+    finish(found[4], 0.9)
+    finish(found[5], 0.5, max_steps=7)  # asked for otherwise, so not of this sweep
+    finish(found[6], 0.75)
+    finish(found[7], 0.75)
+    return grid
 
 
-@pytest.fixture
-def table(finished):
-    return sweep.means(finished, sweep.measured(finished)).set_index("point")
-
-
-def test_the_table_has_means_and_intervals_worked_out_by_hand(table):
-    assert list(table["seeds"]) == [3, 1, 2, 0]
-    base = table.loc["base"]
-    # Mean 0.9, standard deviation 0.1, t(2) = 4.303: 0.9 ± 4.303 * 0.1 / sqrt(3) = 0.9 ± 0.24843.
-    assert base[["accuracy", "accuracy_low", "accuracy_high"]].tolist() == pytest.approx(
-        [0.9, 0.65157, 1.14843], abs=1e-5
-    )
-    # The last fifth are two steps, 1 and 1 + seed: 1.5, 2, 2.5; standard deviation 0.5.
-    assert base[
-        ["final_reward", "final_reward_low", "final_reward_high"]
-    ].tolist() == pytest.approx([2, 0.75785, 3.24215], abs=1e-4)
-    assert base["kl"] == pytest.approx(0.02) and base["training_seconds"] == 5.0
-    assert base["training_seconds_low"] == base["training_seconds_high"] == 5.0
-    # One seed says nothing of the others.
-    one = table.loc["beta-0"]
-    assert (one["accuracy"], one["final_reward"]) == (0.9, 2.0)
-    assert math.isnan(one["accuracy_low"]) and math.isnan(one["final_reward_high"])
-    assert table.loc["beta-0.1"]["accuracy"] == 0.75
-    assert math.isnan(table.loc["lora_rank-8"]["accuracy"])
-
-
-def test_the_table_is_written_and_shown_whatever_fails(cli, finished, table, tmp_path, monkeypatch):
+def test_the_table_is_written_and_shown_whatever_fails(cli, finished, grid_file, monkeypatch):
     first = "tiny-beta-0-seed-1"
 
     def quick(name, *asked, **how):
@@ -243,12 +186,10 @@ def test_the_table_is_written_and_shown_whatever_fails(cli, finished, table, tmp
         return 0
 
     monkeypatch.setattr(sweep.notebooks, "run_notebooks", quick)
-    code, out, err = cli("sweep", "--grid", str(tmp_path / "grid.yaml"))
-    assert (code, err) == (1, "") and "6 runs done, 6 to run" in out
-    assert f"1/6  {first}\nerror: preset 'x' is not known" in out and "6/6" in out
-    written = table_of("tiny").set_index("point")
-    pd.testing.assert_frame_equal(written, table, check_dtype=False)
-    code, shown, _ = cli("sweep", "--grid", str(tmp_path / "grid.yaml"), "--collect")
+    command = ["sweep", "--grid", str(grid_file(**finished))]
+    code, out, err = cli(*command)
+    assert (code, err) == (1, "") and f"4/12  {first}\nerror: preset 'x' is not known" in out
+    code, shown, _ = cli(*command, "--collect")
     assert code == 0 and re.search(r"base .* 0.9 +0.6516 +1.148 ", shown)
     left = "beta-0-seed-1, tiny-beta-0-seed-3, tiny-beta-0.1-seed-3, tiny-lora_rank-8-seed-1"
     assert f"not finished: tiny-{left}" in shown
@@ -256,3 +197,19 @@ def test_the_table_is_written_and_shown_whatever_fails(cli, finished, table, tmp
     assert list(runs["seed"]) == [1, 2, 3, 2, 1, 2]
     assert list(runs["accuracy"]) == [0.8, 0.9, 1.0, 0.9, 0.75, 0.75]
     assert list(runs["final_reward"][:3]) == [1.5, 2.0, 2.5]
+
+    table = table_of("tiny").set_index("point")
+    assert list(table["seeds"]) == [3, 1, 2] and list(table["beta"]) == [0.01, 0, 0.1]
+    base = table.loc["base"]
+    # Mean 0.9, standard deviation 0.1, t(2) = 4.303: 0.9 ± 4.303 * 0.1 / sqrt(3) = 0.9 ± 0.24843.
+    interval = base[["accuracy", "accuracy_low", "accuracy_high"]].tolist()
+    assert interval == pytest.approx([0.9, 0.65157, 1.14843], abs=1e-5)
+    # The last fifth are two steps, 1 and 1 + seed: 1.5, 2, 2.5; standard deviation 0.5.
+    interval = base[["final_reward", "final_reward_low", "final_reward_high"]].tolist()
+    assert interval == pytest.approx([2, 0.75785, 3.24215], abs=1e-4)
+    assert base["kl"] == pytest.approx(0.02) and base["training_seconds"] == 5.0
+    assert base["training_seconds_low"] == base["training_seconds_high"] == 5.0
+    # One seed says nothing of the others.
+    one = table.loc["beta-0"]
+    assert (one["accuracy"], one["final_reward"]) == (0.9, 2.0)
+    assert math.isnan(one["accuracy_low"]) and math.isnan(one["final_reward_high"])

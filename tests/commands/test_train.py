@@ -45,14 +45,6 @@ def test_cells_share_names_take_parameters_and_leave_exercises_out(tiny, tmp_pat
     assert lines[3].count("column") == 30, "a wide table is printed whole"
 
 
-def test_what_a_cell_raises_is_shown_with_its_line_of_the_script(tiny, runs, python):
-    tiny("def fails(x):\n    return 1 / x", "fails(0)")
-    with pytest.raises(ZeroDivisionError) as error:
-        main(["train", "a"])
-    places = [(Path(entry.path).name, str(entry.statement).strip()) for entry in error.traceback]
-    assert places[-2:] == [("03_tiny.py", "fails(0)"), ("03_tiny.py", "return 1 / x")]
-
-
 def prepared(executed: Run, folder: Path) -> None:
     """Put a run `a` that 01 and 02 have prepared into a runs folder."""
     (folder / "a").mkdir(parents=True)

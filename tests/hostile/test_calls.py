@@ -25,7 +25,7 @@ COMMANDS = [
     (["run", "--preset", "h200"], "needs an NVIDIA GPU"),
     *(
         (["run", "--resume", *more], "--resume takes up what was asked for last time")
-        for more in (["--fresh"], ["-p", "seed=1"], ["--preset", "pocket"], ["--only", "03"])
+        for more in (["--once"], ["-p", "seed=1"], ["--preset", "pocket"], ["--only", "03"])
     ),
     (["run", "--run", "never", "--resume"], "there is nothing to resume"),
     *(
@@ -40,10 +40,6 @@ COMMANDS = [
     ([*RUN, "-p", "merge=typo"], "merge='typo' is not known"),
     ([*RUN, "-p", "judge=mine"], "judge='mine' is not a reward of the library: "),
     ([*RUN, "-p", "judge=format,correctness"], "judge='format,correctness' is not a reward of the"),
-    (
-        ["run", "--only", "10", "-p", "environment=/etc/passwd:X"],
-        "environment='/etc/passwd:X': write it as file.py:Class",
-    ),
     ([*RUN, "-p", "seed=-1"], "seed=-1 is not a seed"),
     ([*RUN, "-p", "num_generations=7"], "not whole groups of num_generations=7"),
     ([*RUN, "-p", "kind=words"], "kind='words' is not a kind of answer"),
@@ -67,7 +63,6 @@ COMMANDS = [
     (["compare", "a"], "name two or more different runs"),
     (["compare", "a", "a"], "name two or more different runs"),
     (["compare", "never", "neither"], "never/metrics.csv is not there"),
-    (["report", "--run", "never"], "never"),
     (
         ["generate", "--run", "never", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl"],
         "never/merged is not there",
@@ -135,9 +130,6 @@ PARAMETERS = [
     ({"judge": "nothing"}, "file.py:function, such as my_rewards.py"),
     ({"judge": "{here}/none.py:f"}, "cannot be read"),
     ({"judge": 5}, "file.py:function, such as my_rewards.py"),
-    ({"environment": "Game"}, "file.py:function, such as my_game.py:MyGame"),
-    ({"environment": "helpers.agents:ToolError"}, "ToolError has no method `get_reward`"),
-    ({"environment": "helpers.agents:Guarded"}, "an environment is made without arguments"),
 ]
 
 
@@ -163,7 +155,6 @@ def test_good_parameters_pass(monkeypatch):
         "cases": None,
         "source": "arithmetic/sums",
         "judge": "helpers.rewards.structure:format_reward",
-        "environment": "helpers.agents:Guessing",
     }
     check_parameters(good)
     check_parameters({"merge": "dequantised", "source": "openai/gsm8k"})

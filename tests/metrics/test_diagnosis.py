@@ -294,7 +294,6 @@ AGREE = collapsed() | {"zero": until(40, 0.4, shaken(0.75, 0.05))}
 LATE = until(75, np.nan, 0.4)  # too few rows of entropy to compare
 FELL = {"reward_fall": "critical", "format_only": "warning"}
 FEW = {"too_few_steps": "info"}
-RANKED = {"rewards/rank/mean": 0.5, "rewards/rank/std": 0.3}
 # The columns of a history, how many of its rows, and all that is found in them.
 TOLD_APART = {
     "groups that agree because they are right": (SOLVED, N, {"solved": "info"}),
@@ -305,13 +304,6 @@ TOLD_APART = {
         N,
         {"mode_collapse": "critical", "no_learning": "warning", "entropy": "warning"},
     ),
-    # a ranking has a mean of 0.5, which is neither progress nor a lack of it
-    "a ranking alone": (
-        {RIGHT: None, FORM: None, "reward": 0.5, **RANKED},
-        N,
-        {"relative": "info"},
-    ),
-    "a ranking beside a reward that rises": ({"reward": line(0.8, 1.2), **RANKED}, N, {}),
     # with a teacher the rewards weigh nothing, and are still measured
     "rewards that weigh 0": (
         {"reward": 0.0, "reward_std": 0.0, "zero": 1.0, "right": line(0.3, 0.9)},
@@ -491,39 +483,6 @@ def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column)
 
 # --- Logs of other trainers ------------------------------------------------------------------------
 
-EARLY = {
-    RIGHT: "rewards/accuracy_reward",
-    FORM: "rewards/format_reward",
-    LENGTH: "completion_length",
-}
-TABLE = {"step": "Step", "loss": "Training Loss", RIGHT: "rewards / accuracy_reward"}
-VERL = {
-    "step": "training/global_step",
-    "loss": "actor/pg_loss",
-    "grad_norm": "actor/grad_norm",
-    "reward": "critic/rewards/mean",
-    "kl": "actor/kl_loss",
-    "entropy": "actor/entropy",
-    LENGTH: "response_length/mean",
-    CLIPPED: "response_length/clip_ratio",
-}
-
-
-@pytest.mark.parametrize(
-    "names",
-    [
-        EARLY,
-        TABLE,
-        VERL,
-        {name: f"train/{name}" for name in history()},
-        {name: f"run-7 - train/{name}" for name in history()},
-    ],
-    ids=["early TRL", "a progress table", "verl", "a tracker", "a tracker's export"],
-)
-def test_a_log_under_other_names_is_judged_as_under_trls(names):
-    rows = history(**EVERYTHING_WRONG)
-    assert diagnose(rows.rename(columns=names)) == diagnose(rows)
-
 
 def test_what_is_not_read_is_named_and_never_healthy():
     (told,) = diagnose(history()[["step", "kl"]].rename(columns={"kl": "divergence"}))
@@ -570,11 +529,6 @@ def test_each_cause_has_its_own_advice(cause):
     for other, (columns, _, _) in ADVICE.items():
         advice = [finding.advice for finding in diagnose(history(**columns))]
         assert other == cause or not any(says in one for one in advice), other
-
-
-def test_where_no_answer_is_right_nothing_is_earned_whatever_the_form_pays():
-    rows = history(**DEAD | {"reward": 0.2, RIGHT: 0.0})
-    assert "partial credit" in found(rows, "zero_spread").advice
 
 
 @pytest.mark.parametrize(

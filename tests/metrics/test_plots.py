@@ -6,6 +6,7 @@ import pytest
 from finished import proportion
 from matplotlib.colors import to_hex
 
+from helpers.figures import group_advantages
 from helpers.metrics import plots
 from helpers.metrics.history import joined, smoothed
 
@@ -134,15 +135,6 @@ def test_the_lines_are_the_data_and_its_running_mean(figure, panel, columns):
         assert raw.get_color() == mean.get_color() and raw.get_alpha() < 1
 
 
-def test_the_band_is_one_reward_std_to_each_side():
-    table = history()
-    (band,) = plots.reward(table).axes[0].collections
-    mean, std = smoothed(table["reward"]), smoothed(table["reward_std"])
-    corners = {(x, round(y, 9)) for x, y in band.get_paths()[0].vertices}
-    for side in (mean - std, mean + std):
-        assert {(x, round(y, 9)) for x, y in zip(table["step"], side, strict=True)} <= corners
-
-
 @pytest.mark.parametrize(
     ("figure", "labels"),
     [
@@ -260,6 +252,7 @@ SHOWN = {draw.__name__: draw(ONE) for draw in CURVES} | {
     "gallery": GALLERY,
     "reasoning": REASONING,
     "reward_signal": plots.reward_signal(SIGNAL),
+    "group_advantages": group_advantages([1.3, 0.3, 0.0], ["a", "b", "c"]),
 }
 
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from helpers.rewards.own import copies_of, edited, located, own_rewards, read_rewards
+from helpers.rewards.own import copies_of, located, own_rewards, read_rewards
 from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
@@ -70,20 +70,18 @@ def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there
     assert listed == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
     own_rewards(run, listed, FMT)
     assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE
-    assert edited(listed, run) == []
     (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
-    assert edited(listed, run) == [typed / "my_rewards.py"]
 
     # as the manifest has it, the copy is read; by its own name, the file that was edited
     assert copies_of(listed) == "rewards/my_rewards.py:brevity*0.5,correctness*1"
     (brevity, _), weights = own_rewards(run, copies_of(listed), FMT)
     assert brevity(completions=[RIGHT]) == [1.0] and weights == [0.5, 1.0]
     (brevity, _), _ = own_rewards(run, listed, FMT)
-    assert brevity(completions=[RIGHT]) == [7.0] and edited(listed, run) == []
+    assert brevity(completions=[RIGHT]) == [7.0]
 
     (typed / "my_rewards.py").unlink()
     (brevity, _), _ = own_rewards(run, listed, FMT)
-    assert brevity(completions=[RIGHT]) == [7.0] and edited(listed, run) == []
+    assert brevity(completions=[RIGHT]) == [7.0]
 
 
 def test_a_judge_of_the_same_file_name_leaves_the_copy_of_the_rewards_alone(typed, monkeypatch):

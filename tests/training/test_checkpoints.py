@@ -210,15 +210,17 @@ CHANGES = {
     ],
 )
 def test_any_other_training_starts_anew_with_the_last_one_set_aside_whole(
-    run, changed, settings, seed
+    run, capsys, changed, settings, seed
 ):
     for folder in ("checkpoints", "checkpoints_previous"):
         run.path(f"{folder}/checkpoint-2/trainer_state.json").write_text("{}")  # of one before
     interrupted(run)
     CHANGES[changed](run)
     before = contents(run.folder / "checkpoints")
+    capsys.readouterr()
     assert begin(run, settings, seed) is None
     assert contents(run.folder / "checkpoints_previous") == before
+    assert ("note: an interrupted" in capsys.readouterr().out) == (changed != "finished")
     assert list(contents(run.folder / "checkpoints")) == ["settings.json"]
     checkpoint(run, 1)
     assert checkpoint_step(begin(run, settings, seed)) == 1, "and the new one can be continued"

@@ -1,10 +1,5 @@
-"""A teacher, in a real training of the pocket model, and through the trainer that Unsloth writes for
-a GPU.
-"""
+"""A teacher, in a real training of the pocket model."""
 
-import json
-import os
-import subprocess
 from types import SimpleNamespace
 
 import pytest
@@ -65,61 +60,3 @@ def test_a_teacher_with_other_tokens_is_refused_by_name():
     trainer = SimpleNamespace(model=models[0], processing_class=tokens[0])
     with pytest.raises(ValueError, match=r"games_model and the policy .*different tokenizers"):
         learn_from(trainer, models[1], tokens[1])
-
-
-# Unsloth's own scoring, on the teacher and on the policy of a trainer, against their logits.
-ON_A_GPU = """
-import json
-from types import SimpleNamespace
-import unsloth, torch, trl
-from unsloth.models import rl
-rl._patch_trl_rl_trainers("grpo_trainer")
-from transformers import AutoModelForCausalLM
-from helpers.presets import PRESETS
-
-score = trl.GRPOTrainer._get_per_token_logps_and_entropies
-load = lambda: AutoModelForCausalLM.from_pretrained(PRESETS["pocket"].model_path, dtype=torch.float32)
-policy, teacher = load().eval(), load().eval()
-torch.manual_seed(0)
-for weight in teacher.parameters():
-    weight.data += 0.02 * torch.randn_like(weight)
-ids, keep = torch.randint(20, 90, (3, 12)), 5
-trainer = SimpleNamespace(
-    accelerator=SimpleNamespace(unwrap_model=lambda model, **_: model),
-    processing_class=SimpleNamespace(pad_token_id=policy.config.pad_token_id),
-    temperature=1.0, model=policy, use_vllm=False,
-    args=SimpleNamespace(unsloth_grpo_mini_batch=1, unsloth_logit_chunk_multiplier=1,
-                         bf16=False, fp16=False),
-    _autocast_dtype=torch.float32, _autocast_enabled=False,
-)
-found = {}
-for name, model in (("policy", policy), ("teacher", teacher)):
-    with torch.no_grad():
-        logits = model(ids).logits[:, :-1].log_softmax(-1)
-    wanted = logits.gather(-1, ids[:, 1:, None])[:, -keep:, 0]
-    scored = score(trainer, model, ids, torch.ones_like(ids), keep)[0][:, -keep:]
-    found[name] = (scored - wanted).abs().max().item()
-found["apart"] = (load()(ids).logits - teacher(ids).logits).abs().max().item()
-print("\\n" + json.dumps(found))
-"""
-
-
-@pytest.mark.slow
-def test_unsloths_trainer_for_a_gpu_scores_the_reference_that_it_is_given(python, tmp_path):
-    """`ref_model` if there is one, through its own head, though Unsloth did not load it."""
-    done = subprocess.run(
-        [python, "-c", ON_A_GPU],
-        cwd=tmp_path,  # Unsloth writes the trainer there
-        env=os.environ
-        | {"PYTHONPATH": str(PROJECT), "CUDA_VISIBLE_DEVICES": "", "UNSLOTH_ALLOW_CPU": "1"}
-        | {"TORCHDYNAMO_DISABLE": "1"},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["policy"] < 1e-3 and found["teacher"] < 1e-3 and found["apart"] > 0.5
-    (written,) = tmp_path.rglob("UnslothGRPOTrainer.py")
-    source = written.read_text("utf-8")
-    given = "if self.ref_model is not None:\n" + " " * 20
-    assert source.count(f"{given}ref_per_token_logps, _, _ = self._get_per_token_logps") == 1

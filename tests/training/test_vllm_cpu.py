@@ -14,7 +14,6 @@ from datasets import Dataset
 from transformers import AutoModelForCausalLM, TrainerCallback
 from trl import GRPOTrainer
 
-from helpers.agents import Guessing, episodes
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.training import policy, vision, vllm_cpu
@@ -98,28 +97,13 @@ def test_a_seed_gives_the_same_completions_and_leaves_the_random_state_alone(tra
     assert texts(model, tokenizer, seed=2, **options) != first
 
 
-def test_the_token_of_a_picture_is_not_sampled_by_vllm_which_does_not_know_transformers_keyword(
-    trained,
-):
+def test_the_token_of_a_picture_is_suppressed_in_the_words_of_the_engine():
     from vllm import SamplingParams
 
-    model, tokenizer = trained
-    prompt = tokenizer.apply_chat_template(
-        PROMPTS[0], add_generation_prompt=True, return_dict=True
-    )["input_ids"]
-
-    def first(**more) -> int:
-        (answer,) = model.fast_generate(
-            [{"prompt_token_ids": prompt}], SamplingParams(temperature=0, max_tokens=1, **more)
-        )
-        return answer.outputs[0].token_ids[0]
-
-    liked = first()
-    processor = SimpleNamespace(image_token_id=liked, video_token_id=7)
-    assert first(**vision.not_sampled(processor, "vllm")) not in (liked, 7)
-    assert vision.not_sampled(processor) == {"suppress_tokens": [liked, 7]}
-    with pytest.raises(TypeError, match="suppress_tokens"):
-        SamplingParams(**vision.not_sampled(processor))
+    processor = SimpleNamespace(image_token_id=5, video_token_id=7)
+    sampled = SamplingParams(**vision.not_sampled(processor, "vllm"))
+    assert sampled.logit_bias == {5: -100.0, 7: -100.0}
+    assert vision.not_sampled(processor) == {"suppress_tokens": [5, 7]}
 
 
 def test_no_two_completions_share_random_numbers(trained):
@@ -135,19 +119,6 @@ def test_a_prompt_with_its_completion_must_fit_the_context(trained):
     said = r"a prompt of \d+ tokens and a completion of 40 do not fit .* context of 104: raise"
     with pytest.raises(ValueError, match=said):
         texts(*trained, long)
-
-
-def test_an_episode_ends_at_the_context_of_the_engine():
-    """The model's own context is longer: 1,024 tokens."""
-    games = replace(SETTINGS, model="pocket-games")
-    model, tokenizer = policy.load(games)
-    row = {"prompt": [{"role": "user", "content": "Game " * 80}], "seed": 1}
-    (one,) = episodes.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
-    left = games.context - len(one.prompt_ids)
-    assert 0 < len(one.ids) <= left < 10
-    row["prompt"][0]["content"] = "Game " * 200
-    with pytest.raises(ValueError, match=r"a prompt of 2.. tokens .* context of 104"):
-        episodes.play(model, tokenizer, Guessing, [row], max_completion_length=400, turns=5)
 
 
 def test_long_prompts_are_read_again_when_the_weights_have_changed():
