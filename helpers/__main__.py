@@ -18,6 +18,7 @@ COMMANDS = {
     "sweep": "run a grid of settings and seeds; a table with intervals",
     "compare": "two or more trained runs: what differs, accuracies, curves over one another",
     "generate": "answer a file of questions with a run's merged model",
+    "report": "one page of HTML about a run, to send to somebody",
 }
 
 

@@ -9,7 +9,7 @@ beta no KL). With few rows, only what cannot be a matter of luck is judged.
 import numpy as np
 import pandas as pd
 
-from helpers.metrics.history import reward_names
+from helpers.metrics.history import in_trl_names, reward_names
 from helpers.metrics.signals import (
     CERTAIN,
     CHOSEN,
@@ -46,11 +46,12 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
     """What a training history shows, most severe first.
 
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
-    `DataFrame(trainer.state.log_history)`; columns and values may be absent. Which rewards judge
+    `DataFrame(trainer.state.log_history)`, or under names that `in_trl_names` knows; columns and
+    values may be absent. Which rewards judge
     the answer and which the form is read from their names, as in `accuracy_reward` and
     `format_reward`. A history in which all is well gives findings of severity "info", or none.
     """
-    signals = Signals(history)
+    signals = Signals(in_trl_names(history))
     rules = _RULES if signals.enough else _AT_ONCE
     found = [finding for rule in rules if (finding := rule(signals))]
     if not signals.enough:

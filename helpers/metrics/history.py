@@ -1,8 +1,47 @@
 """The training history as a table, one row a logged step, under TRL's own names."""
 
+import re
 from pathlib import Path
 
 import pandas as pd
+
+
+# What others call a column, in lower case: TRL before the spring of 2025, its progress table, verl,
+# OpenRLHF.
+_NAMES = {
+    "step": ("global_step", "training/global_step", "_step"),
+    "loss": ("training loss", "train_loss", "actor/pg_loss", "actor/loss", "policy_loss"),
+    "grad_norm": ("actor/grad_norm", "grad norm", "gradient_norm"),
+    "learning_rate": ("actor/lr", "lr", "learning rate"),
+    "kl": ("actor/kl_loss", "actor/kl", "kl_loss", "objective/kl"),
+    "entropy": ("actor/entropy", "actor/entropy_loss"),
+    "reward": ("critic/rewards/mean", "critic/score/mean", "reward/mean", "mean_reward"),
+    "reward_std": ("reward/std", "critic/rewards/std", "critic/score/std"),
+    "completions/mean_length": ("completion_length", "response_length/mean", "response_length"),
+    "completions/clipped_ratio": ("response_length/clip_ratio",),
+}
+
+
+def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
+    """Return the history with its columns under the names of TRL 1.15, as far as they are known.
+
+    >>> list(in_trl_names(pd.DataFrame(columns=["Step", "Training Loss", "rewards / right"])))
+    ['step', 'loss', 'rewards/right/mean']
+    >>> list(in_trl_names(pd.DataFrame(columns=["critic/score/mean", "reward"])))
+    ['critic/score/mean', 'reward']
+    """
+    known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
+    names = {}
+    for column in history:
+        # a progress table spaces its slashes; trackers put `train/` or `RUN - train/` before a name
+        name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
+        name = name.strip().removeprefix("train/")
+        name = known.get(name.lower(), name)
+        if name.startswith("rewards/") and not name.endswith(("/mean", "/std")):
+            name += "/mean"
+        if name not in history and name not in names.values():
+            names[column] = name
+    return history.rename(columns=names)
 
 
 def read_metrics(path: Path) -> pd.DataFrame:

@@ -166,17 +166,22 @@ def write(run: Run) -> Path:
     """
     folder = run.require("merged")
     facts = read_facts(run)
-    figures = {
-        name: caption
-        for name, caption in FIGURES.items()
-        if (run.folder / f"figures/{name}.png").exists()
-    }
+    figures = figures_of(run)
     for name in figures:
         shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
     with atomic_write(folder / "README.md") as temporary:
         text = f"---\n{metadata(facts)}\n---\n\n{markdown(facts, figures)}"
         temporary.write_text(text, encoding="utf-8", newline="")
     return folder / "README.md"
+
+
+def figures_of(run: Run) -> dict[str, str]:
+    """Return the captions of the figures that a run has."""
+    return {
+        name: caption
+        for name, caption in FIGURES.items()
+        if (run.folder / f"figures/{name}.png").exists()
+    }
 
 
 def metadata(facts: Facts) -> ModelCardData:

@@ -63,6 +63,7 @@ COMMANDS = [
     (["compare", "a"], "name two or more different runs"),
     (["compare", "a", "a"], "name two or more different runs"),
     (["compare", "never", "neither"], "never/metrics.csv is not there"),
+    (["report", "--run", "never"], "never"),
     (
         ["generate", "--run", "never", "--input", "{here}/q.jsonl", "--output", "{here}/a.jsonl"],
         "never/merged is not there",

@@ -2,10 +2,10 @@
 
 import json
 
+import nbformat
 import pytest
 from bs4 import BeautifulSoup
 from finished import change, finished_run
-from nbconvert.filters import markdown2html
 
 from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
@@ -25,13 +25,18 @@ EVIL += (
 )
 
 
-def test_hostile_text_is_shown_as_it_is(machine, tmp_path):
+def test_hostile_text_is_shown_as_it_is(machine, cli, tmp_path):
     run = finished_run()
     change(run, "manifest.json", lambda m: m["training"].update(rewards=[EVIL, "format_reward"]))
     case = {"name": EVIL, "completion": EVIL, "answer": "4", "expected": {"correctness_reward": 1}}
     (tmp_path / "cases.jsonl").write_text(json.dumps(case) + "\n")
+    output = nbformat.v4.new_output("stream", name="stdout", text=EVIL)
+    copy = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(outputs=[output])])
+    copy.metadata["papermill"] = {"end_time": "2100-01-01T00:00:00"}
+    nbformat.write(copy, run.path("notebooks/05_merge_and_inference.ipynb"))
+    assert cli("report", "--run", run.name)[0] == 0
     pages = {
-        "card": markdown2html(card.write(run).read_text(encoding="utf-8").partition("\n---\n")[2]),
+        "report": (run.folder / "report.html").read_text(encoding="utf-8"),
         "marked": marked(
             Lab([correctness_reward], [1.0]).cases(tmp_path / "cases.jsonl")
         ).to_html(),
@@ -48,6 +53,7 @@ def test_no_secret_is_written(machine, cli, monkeypatch):
     for name in ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN", "WANDB_API_KEY", "OPENAI_API_KEY"):
         monkeypatch.setenv(name, secret)
     run = finished_run()
+    assert cli("report", "--run", run.name)[0] == 0
     card.write(run)
     written = [path for path in run.folder.rglob("*") if path.is_file()]
     holding = [path.name for path in written if secret.encode() in path.read_bytes()]

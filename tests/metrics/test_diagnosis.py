@@ -484,6 +484,40 @@ def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column)
 # --- Logs of other trainers ------------------------------------------------------------------------
 
 
+EARLY = {
+    RIGHT: "rewards/accuracy_reward",
+    FORM: "rewards/format_reward",
+    LENGTH: "completion_length",
+}
+TABLE = {"step": "Step", "loss": "Training Loss", RIGHT: "rewards / accuracy_reward"}
+VERL = {
+    "step": "training/global_step",
+    "loss": "actor/pg_loss",
+    "grad_norm": "actor/grad_norm",
+    "reward": "critic/rewards/mean",
+    "kl": "actor/kl_loss",
+    "entropy": "actor/entropy",
+    LENGTH: "response_length/mean",
+    CLIPPED: "response_length/clip_ratio",
+}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        EARLY,
+        TABLE,
+        VERL,
+        {name: f"train/{name}" for name in history()},
+        {name: f"run-7 - train/{name}" for name in history()},
+    ],
+    ids=["early TRL", "a progress table", "verl", "a tracker", "a tracker's export"],
+)
+def test_a_log_under_other_names_is_judged_as_under_trls(names):
+    rows = history(**EVERYTHING_WRONG)
+    assert diagnose(rows.rename(columns=names)) == diagnose(rows)
+
+
 def test_what_is_not_read_is_named_and_never_healthy():
     (told,) = diagnose(history()[["step", "kl"]].rename(columns={"kl": "divergence"}))
     assert told.rule == "unread" and told.severity == "warning"

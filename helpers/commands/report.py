@@ -1,0 +1,89 @@
+"""`python -m helpers report`: one page of HTML about a run, to send to a colleague.
+
+The page begins with the facts of the model card. What the executed notebooks show follows, without
+their code. It needs no network: figures are part of it.
+"""
+
+import argparse
+import html
+
+import nbformat
+from nbconvert import HTMLExporter
+
+from helpers.results import card
+from helpers.runs import Run
+
+# The notebooks that show results: 04 and 05, and the lessons that do their work.
+_RESULTS = ("00", "04", "05", "07", "09", "10", "11")
+# A policy writes some of what is shown. It is escaped; and the browser is told to run no script and
+# to load nothing.
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{name}: GRPO run</title>
+<style>
+body {{ max-width: 60rem; margin: auto; padding: 1rem; font-family: sans-serif; line-height: 1.5 }}
+table, pre {{ display: block; overflow-x: auto; font-size: 0.85rem }}
+td, th {{ padding: 0 0.5rem }}
+img {{ max-width: 100% }}
+.anchor-link {{ display: none }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what `report` takes."""
+    parser.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Write report.html into the run folder and print where it is; return 0."""
+    run = Run(parsed.run)
+    facts = card.read_facts(run)
+
+    # Take the notebooks that were executed since the training; exercises tell a colleague nothing.
+    shown = []
+    for path in sorted(run.folder.glob("notebooks/*.ipynb")):
+        copy = nbformat.read(path, as_version=4)
+        ended = copy.metadata.get("papermill", {}).get("end_time") or ""
+        failed = any(
+            one.output_type == "error" for cell in copy.cells for one in cell.get("outputs", [])
+        )
+        current = ended[:19] >= facts.manifest["training"]["written"][:19] and not failed
+        if path.name[:2] in _RESULTS and current:
+            for cell in copy.cells:
+                exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
+                if not exercise and not cell.source.startswith("### Exercise"):
+                    shown.append(cell)
+
+    # The notebooks show their figures; without them, the facts do.
+    figures = {} if shown else card.figures_of(run)
+    first = nbformat.v4.new_markdown_cell(card.markdown(facts, figures))
+    exporter = HTMLExporter(
+        template_name="basic",
+        exclude_input=True,
+        exclude_output_prompt=True,
+        embed_images=True,
+    )
+    whole = nbformat.v4.new_notebook(cells=[first, *shown])
+    body, _ = exporter.from_notebook_node(whole, {"metadata": {"path": str(run.folder)}})
+    page = _PAGE.format(name=html.escape(run.name), body=body)
+    # a completion may hold half a surrogate pair
+    run.path("report.html").write_text(page, encoding="utf-8", errors="replace")
+
+    print(run.show("report.html"))
+    if not shown:
+        print(
+            "note: only the facts and the figures. To add what notebooks 04 and 05 show, execute "
+            f"them as a batch: python -m helpers run --run {run.name} --only 04,05"
+        )
+    return 0
