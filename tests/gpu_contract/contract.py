@@ -108,13 +108,25 @@ def _source(where: str) -> str:
 
 def passed(where: str, settings: Preset) -> dict:
     """The keywords that a place gives to `GRPOConfig` with these settings."""
-    names = {"presets": presets, "settings": settings, "seed": 1, "only_fp16": False}
-    names |= {"folder": SimpleNamespace(path=str, name="a"), "report_to": "none"}
-    names |= {"unsloths_vllm": settings.engine == "vllm", "changes": {}}
-    names |= {"reward_weights": [1.0, 0.25], "weights": [1.0, 0.25, 0.0]}
-    names |= {"steps": settings.max_steps, "fast": settings.engine == "vllm"}
-    names |= {"run": names["folder"], "chosen": settings, "machine": SimpleNamespace(gpu="a GPU")}
-    names |= {"differs": {}}
+    run = SimpleNamespace(path=str, name="a")
+    names = {
+        "presets": presets,
+        "settings": settings,
+        "chosen": settings,
+        "steps": settings.max_steps,
+        "fast": settings.engine == "vllm",
+        "unsloths_vllm": settings.engine == "vllm",
+        "machine": SimpleNamespace(gpu="a GPU"),
+        "run": run,
+        "folder": run,
+        "seed": 1,
+        "only_fp16": False,
+        "report_to": "none",
+        "changes": {},
+        "differs": {},
+        "reward_weights": [1.0, 0.25],
+        "weights": [1.0, 0.25, 0.0],
+    }
     tree = ast.parse(_source(where))
     for node in tree.body:  # the dictionaries that are written out before it
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
