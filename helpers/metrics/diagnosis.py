@@ -572,7 +572,7 @@ def _unjudged(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "unjudged",
-        "Many programs were not judged: they score None, or 0 beside others of their row.",
+        "Many programs were not judged, and score None, or 0 beside others of their row.",
         f"{worst} is {most[worst]:.0%} of the batch at step {shares[worst].idxmax()}",
         'Judge with backend="sandlock"; if they were not started, give the batch more '
         "time or each program less.",
