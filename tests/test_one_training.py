@@ -11,9 +11,9 @@ import pytest
 from finished import change, finished_run
 
 from helpers import PROJECT
+from helpers.commands import compare
 from helpers.commands.run import NOTEBOOKS
 from helpers.data.tasks import load_task, save
-from helpers.metrics import comparing
 from helpers.presets import PRESETS
 from helpers.results import card
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
@@ -165,7 +165,7 @@ def test_what_was_made_of_an_earlier_training_or_data_is_told(run, part, replace
 
 def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     record(run, "training", written=LATER)
-    told = comparing.outcomes([run]).loc["told", ["baseline", "trained", "merged"]]
+    told = compare.outcomes([run]).loc["told", ["baseline", "trained", "merged"]]
     assert told.tolist() == ["not measured"] * 3
     other = Run("other")
     other.path("metrics.csv").write_text((run.folder / "metrics.csv").read_text())

@@ -1,8 +1,14 @@
-"""`python -m helpers compare`: trained runs side by side. See `metrics/comparing.py`."""
+"""`python -m helpers compare`: trained runs side by side: the settings that differ, the accuracies
+with their intervals, the curves over one another.
+"""
 
 import argparse
 
-from helpers.metrics import comparing, plots
+import pandas as pd
+
+from helpers.metrics import plots
+from helpers.metrics.history import read_metrics
+from helpers.runs import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -11,14 +17,70 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Print the settings that differ and the accuracies, and draw the curves; return 0."""
-    runs = comparing.chosen(parsed.runs)
-    differ = comparing.settings_that_differ(runs)
+    """Print the settings that differ and the accuracies, and draw the curves; return 0.
+
+    ValueError for fewer than two runs, or for one given twice; FileNotFoundError for one not
+    trained.
+    """
+    if len(parsed.runs) < 2 or len(set(parsed.runs)) < len(parsed.runs):
+        raise ValueError(f"{', '.join(parsed.runs)}: name two or more different runs to compare.")
+    runs = [Run(name) for name in parsed.runs]
+    histories = {run.name: read_metrics(run.require("metrics.csv")) for run in runs}
+    differ = settings_that_differ(runs)
     print(f"settings that differ\n{'nothing differs' if differ.empty else differ.to_string()}\n")
-    print(f"holdout accuracy\n{comparing.outcomes(runs).to_string()}\n")
+    print(f"holdout accuracy\n{outcomes(runs).to_string()}\n")
     for run in runs:
         if why := run.outdated("evaluation.json"):
             print(f"note: {why}")
     name = f"compare-{'-'.join(parsed.runs)}"[:100]
-    print("curves:", runs[0].save_figure(plots.overlay(comparing.histories(runs)), name))
+    print("curves:", runs[0].save_figure(plots.overlay(histories), name))
     return 0
+
+
+def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
+    """Return a row for each setting, seed, reward weight or kind of data that is not the same in
+    all runs; a column for each run.
+    """
+    columns = {}
+    for run in runs:
+        training = run.section("training")
+        data = run.manifest.get("data", {})
+        settings = training["settings"]
+        weights = zip(training.get("rewards", []), training.get("weights", []), strict=False)
+        columns[run.name] = settings | {
+            "seed": training["seed"],
+            "source": data.get("source", settings.get("source")),
+            "tags": data.get("tags"),
+            "data": training.get("data", "")[:12],
+            "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
+        }
+    names = dict.fromkeys(name for settings in columns.values() for name in settings)
+    table = pd.DataFrame(
+        {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
+        index=list(names),
+    )
+    return table[table.astype(str).nunique(axis=1) > 1]
+
+
+def outcomes(runs: list[Run]) -> pd.DataFrame:
+    """Return a row for each run: steps, the reward over the last ten, and the holdout accuracies
+    with their 95 % intervals as text.
+
+    An evaluation of an earlier training than the run's present one counts as none; see
+    `Run.outdated`.
+    """
+    rows = {}
+    for run in runs:
+        history = read_metrics(run.require("metrics.csv"))
+        evaluation = {} if run.outdated("evaluation.json") else run.evaluation
+        rows[run.name] = {
+            "steps": int(history["step"].max()),
+            "reward, last 10": round(history["reward"].tail(10).mean(), 3),
+        }
+        for model in ("baseline", "trained", "merged"):
+            rows[run.name][model] = "not measured"
+            if entry := evaluation.get(model):
+                low, high = entry["ci95"]
+                how = ", greedy" if entry.get("temperature") == 0 else ""
+                rows[run.name][model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%}){how}"
+    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")

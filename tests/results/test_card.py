@@ -10,8 +10,8 @@ import pytest
 from finished import change, compared, entry, finished_run, proportion
 from huggingface_hub import ModelCard
 
+from helpers.commands import compare
 from helpers.data.tasks import example_turns
-from helpers.metrics import comparing
 from helpers.metrics.signals import Finding
 from helpers.results import card
 from helpers.results.card import Facts, portable, read_facts, verdict
@@ -251,5 +251,5 @@ def test_what_was_measured_greedily_alone_is_called_so(run, cli):
     text = written(run).text
     assert "Training raised greedy accuracy on 512 held-out questions from 19.5 %" in text
     assert "| – | 78.1 % (74.3 to 81.5) |" in text
-    assert "78.1% (74.3% to 81.5%), greedy" in comparing.outcomes([run]).to_string()
+    assert "78.1% (74.3% to 81.5%), greedy" in compare.outcomes([run]).to_string()
     assert [line.split()[1] for line in summary(run.evaluation)[1:]] == ["16.3%", "74.3%"]
