@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pandas as pd
 
-
 # What others call a column, in lower case: TRL before the spring of 2025, its progress table, verl,
 # OpenRLHF.
 _NAMES = {
