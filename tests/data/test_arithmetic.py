@@ -9,7 +9,7 @@ import pytest
 from helpers.data import arithmetic
 from helpers.data.sources import read_source
 
-by_columns = pytest.mark.parametrize("family", ["sums", "differences"])
+by_columns = pytest.mark.parametrize("family", ["sums", "pairs", "differences"])
 
 
 def read(source, train_size=None, holdout_size=1, seed=1) -> list:
@@ -99,5 +99,5 @@ def test_difficulty_counts_operators_and_what_makes_them_hard(family, question, 
 
 
 def test_an_unknown_family_names_those_there_are():
-    with pytest.raises(ValueError, match=r"arithmetic/sum .* sums, differences, products, chains"):
+    with pytest.raises(ValueError, match=r"arithmetic/sum .* sums, pairs, differences, products"):
         read("arithmetic/sum")
