@@ -301,6 +301,7 @@ def _constant(lab, name: str, given: float) -> str:
     if given == 0 and lab.results["signal"]["unopened"]:
         return (
             f"{said}. Each closes the reasoning and none opens it: the chat template opens it in "
-            "the prompt. Take one that leaves it to the model, or leave this reward out."
+            "the prompt. Prepare the data again with notebook 01, which looks for that, or leave "
+            "this reward out."
         )
     return f"{said}, so it teaches nothing here."
