@@ -12,8 +12,6 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from helpers.tags import TagFormat
-
 _PROBE = [{"role": "user", "content": "?"}]
 _OPENED = re.compile(r"<([A-Za-z][\w-]*)>\s*\Z")  # a prompt that ends so has opened a block
 
@@ -88,8 +86,8 @@ def length(tokenizer, messages: list[dict] | str) -> int:
     return len(encode(tokenizer, messages))
 
 
-def as_prompted(tags: TagFormat, tokenizer) -> TagFormat:
-    """Return the format as a completion has it after this model's prompt: without the opening
+def as_prompted(tags, tokenizer):
+    """Return a `TagFormat` as a completion has it after this model's prompt: without the opening
     reasoning tag where the prompt ends with it. If it does, or opens another block, print so.
 
     An empty block that the template has closed again is the prompt's, and changes nothing.
