@@ -594,13 +594,13 @@ _TABLE = (
         lora_alpha=32,
         per_device_train_batch_size=16,
         gradient_accumulation_steps=1,
-        max_steps=48,
+        max_steps=40,
         learning_rate=2e-4,
         beta=0.01,
         optim="adamw_torch",
         max_grad_norm=1.0,
         weight_decay=0.0,
-        save_steps=8,
+        save_steps=4,
     ),
     # Models of text are told not to think: Qwen3 thinks unless told otherwise, and then needs 1,500
     # to 2,200 tokens for a question of GSM8K, so these limits would clip most completions. The

@@ -252,6 +252,8 @@ def test_the_page_of_presets_shows_the_estimates_of_the_presets():
     rows = [line.strip("|\n ").split(" | ") for line in page.splitlines() if "| `" in line]
     told = {cells[0].strip("`"): (cells[2], cells[-1]) for cells in rows}
     for name, preset in PRESETS.items():
+        if name == "smollm2":  # made from a package that may be missing: tests/test_smollm2.py
+            continue
         card = preset.needs_gb * 1e9 if preset.needs_gb else None
         model, peak = told[name]
         config, sees = config_of(preset.model_path), name.startswith("vision")
