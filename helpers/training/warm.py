@@ -92,11 +92,13 @@ def train(
     # would put its own beginning before one that has it.
     rows = []
     for number, (prompt, completion) in enumerate(pairs, 1):
-        how = {"tokenize": False, **options_of(tokenizer)}
-        text = tokenizer.apply_chat_template(list(prompt), add_generation_prompt=True, **how)
+        how = options_of(tokenizer)
+        text = tokenizer.apply_chat_template(
+            list(prompt), add_generation_prompt=True, tokenize=False, **how
+        )
         # what the template writes behind an answer, with the token that ends it
         said = [*prompt, {"role": "assistant", "content": "ANSWER"}]
-        end = tokenizer.apply_chat_template(said, **how).rpartition("ANSWER")[2]
+        end = tokenizer.apply_chat_template(said, tokenize=False, **how).rpartition("ANSWER")[2]
         opened = re.search(r"<[^<>|]+>$", text.rstrip())  # a template may open the reasoning itself
         completion = completion.removeprefix(opened[0] if opened else "")
         asked = tokenizer(text, add_special_tokens=False)["input_ids"]
