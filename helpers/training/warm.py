@@ -15,7 +15,7 @@ from helpers.data.tasks import chat_prompt, example_turns
 from helpers.environment import this_machine
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder, write_json
-from helpers.templates import options_of
+from helpers.templates import encode, render
 from helpers.training import processes
 
 EPOCHS = 3
@@ -92,17 +92,14 @@ def train(
     # would put its own beginning before one that has it.
     rows = []
     for number, (prompt, completion) in enumerate(pairs, 1):
-        how = options_of(tokenizer)
-        text = tokenizer.apply_chat_template(
-            list(prompt), add_generation_prompt=True, tokenize=False, **how
-        )
+        text = render(tokenizer, list(prompt))
         # what the template writes behind an answer, with the token that ends it
         said = [*prompt, {"role": "assistant", "content": "ANSWER"}]
-        end = tokenizer.apply_chat_template(said, tokenize=False, **how).rpartition("ANSWER")[2]
+        end = render(tokenizer, said, answering=False).rpartition("ANSWER")[2]
         opened = re.search(r"<[^<>|]+>$", text.rstrip())  # a template may open the reasoning itself
         completion = completion.removeprefix(opened[0] if opened else "")
-        asked = tokenizer(text, add_special_tokens=False)["input_ids"]
-        answer = tokenizer(completion + end, add_special_tokens=False)["input_ids"]
+        asked = encode(tokenizer, text)
+        answer = encode(tokenizer, completion + end)
         if len(asked) + len(answer) > settings.context:
             raise ValueError(
                 f"worked example {number} has {len(asked)} tokens of prompt and {len(answer)} of "
