@@ -19,6 +19,7 @@ from pathlib import Path
 from helpers import PROJECT
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
+from helpers.templates import encode, render
 
 # what llama.cpp's own converter writes, anywhere; the other ways of quantising are Unsloth's
 CONVERTED = ("f16", "q8_0")
@@ -101,19 +102,12 @@ def answers(
     check_installed()
     from torch import get_num_threads
 
-    from helpers.templates import options_of
-
-    texts = [
-        tokenizer.apply_chat_template(
-            list(prompt), add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
-        )
-        for prompt in prompts
-    ]
+    texts = [render(tokenizer, list(prompt)) for prompt in prompts]
     # `_answer`, below, in a process of its own
     given = {
         "file": str(file),
         "texts": texts,
-        "ids": tokenizer(texts, add_special_tokens=False)["input_ids"],
+        "ids": [encode(tokenizer, text) for text in texts],
         "max_new_tokens": max_new_tokens,
         # its threads wait for each other in a loop: one too many, and it takes ten times as long
         "threads": max(1, get_num_threads() - 1),

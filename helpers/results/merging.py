@@ -22,7 +22,7 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.results import llama_cpp
-from helpers.templates import encode, options_of, set_thinking, template_options
+from helpers.templates import encode, set_thinking, template_options
 from helpers.training.base import Base
 from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 

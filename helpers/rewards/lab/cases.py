@@ -12,9 +12,10 @@ CASES = Path(__file__).with_name("cases.jsonl")
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """Return the cases of a JSON-lines file; without one the suite's own, with these tags. Where the
-    prompt opens the reasoning, those that begin by opening it do without, and the others are left
-    out.
+    """Return the cases of a JSON-lines file; without one the suite's own, with these tags.
+
+    Where the prompt opens the reasoning, those that begin by opening it do without, and the others
+    are left out.
 
     See `Lab.cases`.
     """
