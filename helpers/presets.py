@@ -885,7 +885,6 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
     """
     if why := refusal(preset, machine):
         raise ValueError(why)
-    corrects = preset.vllm_importance_sampling_correction
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
     obstacle = vllm_obstacle(machine)
@@ -905,6 +904,7 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
         )
     settled = replace(preset, engine="transformers" if obstacle else "vllm")
     long_in_4_bits = machine.gpu and preset.load_in_4bit and preset.max_steps >= 100
-    if settled.engine == "vllm" and long_in_4_bits and corrects is None:
+    unsaid = preset.vllm_importance_sampling_correction is None
+    if settled.engine == "vllm" and long_in_4_bits and unsaid:
         return replace(settled, vllm_importance_sampling_correction=True)
     return settled
