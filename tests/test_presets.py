@@ -193,7 +193,7 @@ def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepar
     assert presets.refusal(PRESETS["l4"], machine(24.2)) is None
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("presets.refusal(") < source.index("prompt_token_counter(")
+    assert source.index("presets.refusal(") < source.index("tokenizer_of(")
 
 
 # --- Overrides ------------------------------------------------------------------------------------

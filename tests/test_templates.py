@@ -34,9 +34,8 @@ TEMPLATES = {
     "unsloth/gemma-3-1b-it": "gemma3",
     "unsloth/Qwen3-1.7B": "qwen3",
     "unsloth/Qwen3-4B-Instruct-2507": "qwen3_instruct_2507",
-    "unsloth/Llama-3.1-8B-Instruct": "llama3_1",
-    "unsloth/Qwen3-8B": "qwen3",
-    "unsloth/Qwen3-14B": "qwen3",
+    "unsloth/Qwen3.5-9B": "qwen3_5_think",
+    "unsloth/Qwen3.5-27B": "qwen3_5_think",
     "unsloth/Qwen2.5-1.5B-Instruct": "qwen2_5",
     "unsloth/Qwen3-VL-2B-Instruct": "qwen3_vl",
     "unsloth/gemma-3-4b-it": "gemma3",
@@ -98,7 +97,7 @@ def judged(completion: str, tags: TagFormat = THINK_ANSWER) -> tuple[float, floa
 def test_no_preset_leaves_a_model_thinking_and_its_ideal_completion_is_right(preset):
     tokenizer = with_template(TEMPLATES[preset.model], preset.thinking)
     after_the_question = rendered(tokenizer).split(QUESTION)[1]
-    thinks_by_default = TEMPLATES[preset.model] == "qwen3"
+    thinks_by_default = TEMPLATES[preset.model] in ("qwen3", "qwen3_5_think")
     assert after_the_question.endswith(EMPTY_BLOCK) == thinks_by_default
     assert after_the_question.count("<think>") == after_the_question.count("</think>")
     assert preset.max_completion_length <= 2048  # Qwen3 takes 1,500 to 2,200 for GSM8K
@@ -250,7 +249,9 @@ def test_whoever_renders_a_prompt_tells_the_template_what_the_setting_says():
     assert len(loading) >= 6 and all(call.count(",") == 1 for call in loading), loading
 
 
-@real
-def test_each_model_is_one_that_unsloth_knows_in_4_bits(preset):
+@pytest.mark.parametrize(
+    "preset", [one for one in PRESETS.values() if one.needs_gb and one.load_in_4bit]
+)
+def test_each_model_in_4_bits_is_one_that_unsloth_knows(preset):
     mapper = runpy.run_path(str(UNSLOTH.locate_file("unsloth/models/mapper.py")))
     assert preset.model.lower() in mapper["FLOAT_TO_INT_MAPPER"]
