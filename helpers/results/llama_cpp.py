@@ -59,8 +59,8 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
             done = subprocess.run(command, capture_output=True, text=True)
             if "BPE pre-tokenizer was not recognized" in done.stderr:
                 raise ValueError(
-                    "no GGUF file is written: llama.cpp's converter knows the tokenizers of published "
-                    f"models, and not that of {run.show('merged')}."
+                    "no GGUF file is written: llama.cpp's converter knows the tokenizers of "
+                    f"published models, and not that of {run.show('merged')}."
                 )
             if done.returncode:
                 reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
