@@ -59,8 +59,8 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
             done = subprocess.run(command, capture_output=True, text=True)
             if "BPE pre-tokenizer was not recognized" in done.stderr:
                 raise ValueError(
-                    "no GGUF file is written: llama.cpp's converter does not know the tokenizer of "
-                    f"{run.show('merged')}, as no embedded model's."
+                    "no GGUF file is written: llama.cpp's converter knows the tokenizers of "
+                    f"published models, and not that of {run.show('merged')}."
                 )
             if done.returncode:
                 reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -199,13 +199,11 @@ def proof_text(proof: dict) -> str:
     """Return what `compare` found, a line each, with a warning if the file is not the model."""
     asked = proof["asked"]
     lines = [
-        f"llama.cpp: {proof['equal']} of {asked} greedy answers equal those of Transformers; "
-        f"{proof['same_tokens']} of {asked} prompts are the same tokens"
+        f"llama.cpp answered {asked} of {proof['questions']} questions: {proof['equal']} answers "
+        f"equal those of Transformers, and {proof['same_tokens']} prompts are the same tokens"
     ]
-    if asked < proof["questions"]:
-        lines.append(f"there was time for {asked} of {proof['questions']} questions")
     if proof["first"]:
-        lines.append("the first answer that differs:")
+        lines += ["the first answer that differs:"]
         lines += [f"  {name}: {text!r}" for name, text in proof["first"].items()]
     if proof["same_tokens"] < asked:
         lines.append("WARNING: the file's tokenizer is not the model's. Do not use the file.")
