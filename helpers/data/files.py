@@ -10,7 +10,6 @@ Imports the standard library only: `doctor`, before the install, imports this.
 import csv
 import io
 import json
-import re
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -65,10 +64,12 @@ def file_rows(
     file_type = path.suffix.lower()
     if file_type not in FILE_TYPES:
         raise ValueError(f"{path}: give a {', '.join(FILE_TYPES)} file.")
-    if not path.exists():
-        raise ValueError(f"No such file: {path} (looked for from {Path.cwd()}).")
-    if not path.stat().st_size:
-        raise ValueError(f"{path}: the file is empty.")
+    if not path.exists() or not path.stat().st_size:
+        raise ValueError(
+            f"{path}: the file is empty."
+            if path.exists()
+            else f"No such file: {path} (looked for from {Path.cwd()})."
+        )
     if file_type == ".parquet":
         return _parquet_rows(path)
     # Excel's "Unicode text" begins with UTF-16's mark; UTF-8 may have a mark, too
@@ -158,8 +159,8 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     columns without a name. Of several other columns with one name the last counts.
     """
     csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
-    declared = re.match(r"sep=(.)(?=[\r\n])", text)
-    text = text[declared.end() :] if declared else text  # its end of line remains, and is counted
+    declared = text[4:5] if text.startswith("sep=") and text[5:6] == "\n" else ""
+    text = text[5:] if declared else text  # its end of line remains, and is counted
 
     def header(delimiter: str) -> list[str]:
         rows = csv.reader(io.StringIO(text), delimiter=delimiter)
@@ -168,7 +169,7 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     def fit(delimiter: str) -> tuple[int, int]:
         return len(set(wanted) & set(header(delimiter))), len(header(delimiter))
 
-    delimiter = declared[1] if declared else max(",;\t|", key=fit)
+    delimiter = declared or max(",;\t|", key=fit)
     names = header(delimiter)
     twice = [name for name in wanted if names.count(name) > 1]
     if twice:

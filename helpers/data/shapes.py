@@ -133,10 +133,11 @@ def question_in(value: object) -> tuple[object, str]:
 def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     r"""Return the answer in a value, and what it was in; "" if it is the value itself.
 
-    A number that was found has no thousands separators, as in GSM8K. kind: as declared. An answer
-    of kind exact or text is taken out of `####` and tags only at the end of a working, because it
-    may be about such marks; a list in a text, as in a cell of a CSV file, is the answer itself if a
-    kind is declared. Dropped for several results.
+    A number that was found has no thousands separators, as in GSM8K. Dropped for several results.
+
+    kind: as declared. An answer of kind exact or text is taken out of `####` and tags only at the
+        end of a working, because it may be about such marks. A list of texts in a cell of a CSV
+        file is the answer itself if its kind is one of these, set or mathematics.
 
     >>> answer_in("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
     ('1234', '####')
@@ -145,9 +146,11 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     """
     where = ""
     written = parsed(value)
-    if isinstance(written, list) and not kind and any(isinstance(item, str) for item in written):
-        value = written
-    if isinstance(written, dict) and written.keys() & {"ground_truth", "aliases"}:
+    if (
+        isinstance(written, list)
+        and kind not in (*ANY_TEXT, "set", "mathematics")
+        and any(isinstance(item, str) for item in written)
+    ) or (isinstance(written, dict) and written.keys() & {"ground_truth", "aliases"}):
         value = written
     for field in ("ground_truth", "target"):
         if isinstance(value, dict) and field in value:
@@ -198,9 +201,8 @@ def options_in(value: object) -> dict:
         options = dict(zip(options["label"], options["text"], strict=False))
     if isinstance(options, list):
         # the label and the text of each; MedQA has key and value, others id and text
-        fields = ("label", "key", "id", "text", "value")
         options = [
-            [option[name] for name in fields if name in option] or [option]
+            [option[k] for k in ("label", "key", "id", "text", "value") if k in option] or [option]
             if isinstance(option, dict)
             else [option]
             for option in options
@@ -232,21 +234,25 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             "options are not several texts",
             'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
         )
-    pairs = [(str(label), text) for label, text in zip(options, texts, strict=False)]
-    names = {text: n for n, text in enumerate(texts) if texts.count(text) == 1}
-    names |= {f"{label}{mark} {text}": n for n, (label, text) in enumerate(pairs) for mark in ").:"}
-    names |= {label: n for n, (label, _) in enumerate(pairs)}
-    names = {name.casefold(): place for name, place in names.items()}
-    named = str(answer).strip(" ().").casefold()
-    by_number = not isinstance(answer, bool) and (
-        isinstance(answer, int | float) or not (named in names or any(map(str.isdecimal, names)))
+    folded = [text.casefold() for text in texts]
+    labels = [str(label).casefold() for label in options][: len(texts)]
+    names = (
+        {text: n for n, text in enumerate(folded) if folded.count(text) == 1}
+        | {f"{labels[n]}{sign} {text}": n for n, text in enumerate(folded) for sign in ").:"}
+        | {label: n for n, label in enumerate(labels)}
     )
+    named = str(answer).strip(" ().").casefold()
     number = named.removesuffix(".0")  # as tables have integers
-    numbers = {str(n): n for n in range(len(texts))}
-    place = numbers.get(number) if by_number else names.get(named)
+    by_number = (
+        number.isdecimal()
+        and named not in labels
+        and not (isinstance(answer, str) and (named in names or any(map(str.isdecimal, names))))
+    )
+    places = {str(n): n for n in range(len(texts))} if by_number else names
+    place = places.get(number if by_number else named)
     if place is None:
         raise Dropped(
-            BEYOND if by_number and number.isdecimal() else "answer is no option",
+            BEYOND if by_number else "answer is no option",
             "An answer is the label or the text of an option, or, as an integer, its number from "
             "0; among options that are numbers, 2 as a text is the option 2. Are these the "
             'columns? columns={"answer": "…", "options": "…"}.',

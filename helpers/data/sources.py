@@ -219,8 +219,11 @@ def mapped_rows(
                 if name in row and len(options_in(row[name])) != 1:  # one is another text
                     mapping = {"options": [name]} | mapping
             # options in A, B, C or option_a, option_b, if the answer is a letter of theirs
-            option = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
-            letters = sorted(column for column in row if re.fullmatch(option, str(column)))
+            letters = sorted(
+                column
+                for column in row
+                if re.fullmatch(r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])", str(column))
+            )
             answer = str(_field(row, mapping.get("answer", ["answer"])[0])).strip().upper()
             if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
                 mapping = {"options": letters} | mapping

@@ -73,10 +73,10 @@ class Task:
         """
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
         smaller = self.report.get("pictures_made_smaller")
-        found = self.report.get("found")
+        found = self.report.get("found", {})
         commas = self.report.get("decimal_commas", 0)
         notes = {
-            f"questions and answers were found in: {_counted(found or {})}": found,
+            f"questions and answers were found in: {_counted(found)}": found,
             f"most answers have more than {_LONG} words, which no completion repeats: mark the "
             r"result in each of them, by #### or \boxed{}, or name another column.": (
                 2 * self.report.get("long_answers", 0) > len(self.train) + len(self.holdout)
@@ -169,8 +169,8 @@ def load_task(
     held_out = (holdout_size or HELD_OUT) + len(worked)
     read = read_source(source, columns, most, held_out, seed)
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
-    generated = str(source).startswith("reasoning-gym/")
-    rows = _validated(read, account, kind, folder, max_pixels, as_it_is=generated)
+    as_it_is = str(source).startswith("reasoning-gym/")
+    rows = _validated(read, account, kind, folder, max_pixels, as_it_is)
     shown = {_same(example["question"]) for example in worked}
     for row in rows:
         if _same(row["question"]) in shown:
@@ -296,23 +296,23 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
     {'role': 'assistant', 'content': '<answer>2</answer>'}
     """
     names = ("question", "completion")
-    if isinstance(examples, str):
-        place, rows = examples, list(file_rows(Path(examples), names))
-        if not rows:
-            raise ValueError(f"{place}: the file has no worked examples.")
-    else:
-        place, rows = "examples", examples or []
+    is_file = isinstance(examples, str)
+    rows = list(file_rows(Path(examples), names)) if is_file else examples or []
+    if is_file and not rows:
+        raise ValueError(f"{examples}: the file has no worked examples.")
     turns = []
     for number, row in enumerate(rows, 1):
         texts = [row.get(name) for name in names] if isinstance(row, dict) else []
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
             shown = row.where if isinstance(row, Broken) else f"row {number}: {shortened(row)}"
             raise ValueError(
-                f"{place}: a worked example is a question and a completion, both texts that are "
-                f'not blank: {{"question": "…", "completion": "…"}}. This one is not: {shown}'
+                f"{examples if is_file else 'examples'}: a worked example is a question and a "
+                "completion, both texts that are not blank: "
+                f'{{"question": "…", "completion": "…"}}. This one is not: {shown}'
             )
-        for role, text in zip(("user", "assistant"), texts, strict=True):
-            turns.append({"role": role, "content": text.strip()})
+        question, completion = (text.strip() for text in texts)
+        turns.append({"role": "user", "content": question})
+        turns.append({"role": "assistant", "content": completion})
     return turns
 
 
@@ -358,15 +358,16 @@ class _Account:
             "rows_train": len(train),
             "rows_holdout": len(holdout),
         }
-        if self.made_smaller:
-            report["pictures_made_smaller"] = self.made_smaller
-        if self.prompt_lengths:
-            levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-            report["prompt_tokens"] = {
+        levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
+        more = {
+            "pictures_made_smaller": self.made_smaller,
+            "prompt_tokens": {
                 name: int(np.percentile(self.prompt_lengths, level))
                 for name, level in levels.items()
-            }
-        return report
+                if self.prompt_lengths
+            },
+        }
+        return report | {name: value for name, value in more.items() if value}
 
     def require(
         self,
@@ -379,8 +380,8 @@ class _Account:
         """Raise ValueError for fewer rows than were asked for, with what to do about the most
         frequent reason.
         """
-        lacking = max(0, (train_size or 1) - len(train))
-        lacking += max(0, (holdout_size or 1) - len(holdout))
+        short = [(train_size or 1) - len(train), (holdout_size or 1) - len(holdout)]
+        lacking = sum(missing for missing in short if missing > 0)
         if not lacking:
             return
         such = ""
@@ -479,8 +480,9 @@ def _validated(
             continue
         try:
             row["question"], *places = question_in(row["question"])
-            declared = "text" if as_it_is else kind or row.get("kind")
-            row["answer"], answer_place = answer_in(row["answer"], declared)
+            row["answer"], answer_place = answer_in(
+                row["answer"], "text" if as_it_is else kind or row.get("kind")
+            )
             options = options_in(row.get("options"))
             if options and isinstance(row["question"], str):
                 row["question"], row["answer"], option_place = with_options(

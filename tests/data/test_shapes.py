@@ -173,6 +173,12 @@ def test_an_answer_is_found_in_worked_solutions_and_fields(value, answer, place)
     assert answer_in(value) == (answer, place)
 
 
+def test_a_list_of_texts_in_a_cell_is_one_answer_only_if_its_kind_is_that_of_a_list():
+    cell = '["a", "b"]'
+    assert answer_in(cell, "set") == answer_in(cell, "mathematics") == (cell, "")
+    assert answer_in(cell, "choice") == answer_in(cell, "algebra") == (["a", "b"], "")
+
+
 @pytest.mark.parametrize("kind", ["exact", "text"])
 @pytest.mark.parametrize(
     ("value", "answer"),
@@ -224,6 +230,7 @@ SHOWN = "Which?\nA. 4\nB. 2\nC. 1"
         ([{"id": n, "text": text} for n, text in enumerate("421", 1)], "2", "B"),
         ([{"text": "4"}, {"text": "2"}, {"text": "1"}], "2", "B"),
         *((["4", "2", "1"], answer, "B") for answer in ("B. 2", "(b) 2", "B: 2", 1.0, 1)),
+        ({"1": "4", "2": "2", "3": "1"}, 2, "B"),
         ({"A": "4", "B": "2", "C": "1"}, "B", "B"),
         ({"label": ["1", "2", "3"], "text": ["4", "2", "1"]}, "2", "B"),  # ARC: a label first
     ],
@@ -476,6 +483,7 @@ def test_a_number_written_as_text_names_an_option_unless_there_are_numbers_among
     sky = {"A": "sun", "B": "moon"}
     assert with_options("Which?", sky, "1")[1:] == ("B", NUMBERED)  # HellaSwag
     assert with_options("Which?", {"A": "true", "B": "false"}, False)[1:] == ("B", "")
+    assert with_options("Which?", {"A": 1.5, "B": 2.5}, 2.5)[1:] == ("B", "")
 
 
 def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
