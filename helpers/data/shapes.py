@@ -105,18 +105,18 @@ def question_in(value: object) -> tuple[object, str]:
         and messages
         and all(isinstance(turn, dict) and turn.keys() & {"role", "from"} for turn in messages)
     ):
-        asked = [
+        user_turns = [
             turn.get("content", turn.get("value"))
             for turn in messages
             if turn.get("role", turn.get("from")) in ("user", "human")
         ]
-        if not asked:
+        if not user_turns:
             raise Dropped(
                 "question is a list of messages, none of the user's",
                 'Name the field that is meant: columns={"question": "column.field"}.',
             )
-        value = completion_text([{"content": asked[-1]}])
-        where = "chat messages, the last user's" if len(asked) > 1 else "chat messages"
+        value = completion_text([{"content": user_turns[-1]}])
+        where = "chat messages, the last user's" if len(user_turns) > 1 else "chat messages"
     if isinstance(value, str):
         for turn in _TURN.findall(value)[-1:]:
             value = re.sub(r"\s*### Input:\s*", "\n\n", turn)
@@ -241,15 +241,15 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
         | {f"{labels[n]}{sign} {text}": n for n, text in enumerate(folded) for sign in ").:"}
         | {label: n for n, label in enumerate(labels)}
     )
-    named = str(answer).strip(" ().").casefold()
-    number = named.removesuffix(".0")  # as tables have integers
+    key = str(answer).strip(" ().").casefold()
+    number = key.removesuffix(".0")  # as tables have integers
     by_number = (
         number.isdecimal()
-        and named not in labels
-        and not (isinstance(answer, str) and (named in names or any(map(str.isdecimal, names))))
+        and key not in labels
+        and not (isinstance(answer, str) and (key in names or any(map(str.isdecimal, names))))
     )
     places = {str(n): n for n in range(len(texts))} if by_number else names
-    place = places.get(number if by_number else named)
+    place = places.get(number if by_number else key)
     if place is None:
         raise Dropped(
             BEYOND if by_number else "answer is no option",

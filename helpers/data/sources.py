@@ -58,7 +58,7 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        wanted = {column for named in mapping.values() for column in named}
+        wanted = {column for columns in mapping.values() for column in columns}
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
     if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
@@ -165,15 +165,18 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
     and options also a list of columns. A text, which papermill passes, is read as JSON.
     """
     try:
-        given = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
+        declared = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
     except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
             '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures, "options": '
             '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
         ) from None
-    mapping = {"question": "question", "answer": "answer"} | given
-    return {name: [named] if isinstance(named, str) else named for name, named in mapping.items()}
+    mapping = {"question": "question", "answer": "answer"} | declared
+    return {
+        name: [columns] if isinstance(columns, str) else columns
+        for name, columns in mapping.items()
+    }
 
 
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
@@ -201,12 +204,12 @@ def mapped_rows(
     Of several columns, those of a question are joined. All columns but the pictures keep their
     names, too, or get `source_` in front if the name is in use: rewards ask for them.
     """
-    found = False
+    is_first = True
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
-        if not found:
+        if is_first:
             for pair in (["instruction", "input"], ["instruction", "context"]):  # Alpaca, Dolly
                 if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
                     mapping = mapping | {"question": pair}
@@ -227,10 +230,14 @@ def mapped_rows(
             answer = str(_field(row, mapping.get("answer", ["answer"])[0])).strip().upper()
             if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
                 mapping = {"options": letters} | mapping
-            used = [column for columns in mapping.values() for column in columns]
-            absent = [name for name in used if name not in row and name.split(".")[0] not in row]
+            absent = [
+                column
+                for columns in mapping.values()
+                for column in columns
+                if column not in row and column.split(".")[0] not in row
+            ]
             if absent:
-                named = {
+                suggested = {
                     name: next(
                         (
                             column
@@ -244,12 +251,12 @@ def mapped_rows(
                 raise ValueError(
                     f"{source}: no column {', '.join(map(repr, absent))}. It has: "
                     f"{shortened(', '.join(map(str, row)), 500)}. "
-                    f"Map them with columns={json.dumps(named, ensure_ascii=False)}."
+                    f"Map them with columns={json.dumps(suggested, ensure_ascii=False)}."
                 )
-            found = True
+            is_first = False
         mapped = {}
-        for name, named in mapping.items():
-            parts = [_field(row, column) for column in named]
+        for name, columns in mapping.items():
+            parts = [_field(row, column) for column in columns]
             if name == "question" and len(parts) > 1:
                 texts = [str(part).strip() for part in parts if part is not None and part == part]
                 parts = ["\n\n".join(filter(None, texts))]

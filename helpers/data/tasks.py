@@ -384,10 +384,10 @@ class _Account:
         lacking = sum(missing for missing in short if missing > 0)
         if not lacking:
             return
-        such = ""
+        example = ""
         advice = _MORE_ROWS
         for reason, count in self.dropped.most_common(1):
-            such = f". For example, {reason}: {self.examples[reason][0]}"
+            example = f". For example, {reason}: {self.examples[reason][0]}"
             if count >= lacking or count > self.usable:
                 advice = self.advice[reason]
         if self.prompt_lengths:
@@ -397,7 +397,7 @@ class _Account:
             f"{source}: {self.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
             f"holdout_size={holdout_size} were asked for. {advice} "
-            f"Read {self.read}, dropped: {_counted(self.dropped)}{such}."
+            f"Read {self.read}, dropped: {_counted(self.dropped)}{example}."
         )
 
 
