@@ -8,7 +8,7 @@ from pathlib import Path
 
 from helpers import commands, environment
 from helpers.data.files import Broken, file_rows, shortened
-from helpers.data.shapes import parsed, question_in, with_options
+from helpers.data.shapes import options_in, question_in, with_options
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
 from helpers.presets import for_sampling
@@ -190,9 +190,9 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
     found = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
         question, _ = question_in(mapped["question"])
-        options = parsed(mapped.get("options"))
-        if question and options and isinstance(options, list | dict):
-            question, _ = with_options(question, options, 0)  # the letter is not used
+        options = options_in(mapped.get("options"))
+        if question and options:
+            question, *_ = with_options(question, options, 0)  # the letter is not used
         kept = {"question": str(question or "")}
         for name, value in row.items():
             if name not in mapping["question"]:

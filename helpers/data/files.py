@@ -20,10 +20,21 @@ FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 
 @dataclass(frozen=True)
 class Broken:
-    """A row that could not be read: why, and where."""
+    """A row that could not be read: why, where, and what to do about many of them."""
 
     reason: str
     where: str
+    advice: str = ""
+
+
+class Dropped(ValueError):
+    """A row that cannot be used: the reason, by which such rows are counted, and what to do about
+    many of them.
+    """
+
+    def __init__(self, reason: str, advice: str) -> None:
+        super().__init__(reason)
+        self.advice = advice
 
 
 def shortened(text: object, most: int = 200) -> str:
@@ -53,12 +64,18 @@ def file_rows(
     file_type = path.suffix.lower()
     if file_type not in FILE_TYPES:
         raise ValueError(f"{path}: give a {', '.join(FILE_TYPES)} file.")
-    if not path.stat().st_size:
-        raise ValueError(f"{path}: the file is empty.")
+    if not path.exists() or not path.stat().st_size:
+        raise ValueError(
+            f"{path}: the file is empty."
+            if path.exists()
+            else f"No such file: {path} (looked for from {Path.cwd()})."
+        )
     if file_type == ".parquet":
         return _parquet_rows(path)
+    # Excel's "Unicode text" begins with UTF-16's mark; UTF-8 may have a mark, too
+    is_utf16 = path.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
-        text = path.read_text(encoding="utf-8-sig")  # with or without a byte order mark
+        text = path.read_text(encoding="utf-16" if is_utf16 else "utf-8-sig")
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise ValueError(
@@ -66,24 +83,43 @@ def file_rows(
             "spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, with "
             f"`iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
         ) from None
-    return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(text)
+    return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(path, text, wanted)
 
 
-def _json_rows(text: str) -> Iterator[dict | Broken]:
-    """Yield the rows of an array, also of one that is all that an object holds; of an object of
-    columns, which pandas writes; or of JSON lines.
+def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict | Broken]:
+    """Yield the rows of an array, also of one that an object holds beside other things; of an
+    object of columns, as pandas writes them; of an object of rows by their names; or of JSON lines.
     """
     import pandas as pd
 
     whole = None
     with suppress(ValueError, RecursionError):
         whole = json.loads(text)
-        if isinstance(whole, dict) and len(whole) == 1:
-            (whole,) = whole.values()
-        elif isinstance(whole, dict) and all(
-            isinstance(one, list | dict) for one in whole.values()
+    if isinstance(whole, dict) and not {name.split(".")[0] for name in wanted} & whole.keys():
+        tables = [
+            name
+            for name, value in whole.items()
+            if isinstance(value, list) and any(isinstance(row, dict) for row in value)
+        ]
+        if len(tables) > 1:
+            raise ValueError(
+                f"{path}: there are rows in {' and in '.join(map(repr, tables))}. Give each list a "
+                "file of its own: of a folder with train.jsonl and test.jsonl, test is held out."
+            )
+        if tables:
+            whole = whole[tables[0]]
+        elif whole.keys() >= {"columns", "data"}:  # pandas' orient="split"
+            whole = [dict(zip(whole["columns"], row, strict=False)) for row in whole["data"]]
+        elif all(
+            isinstance(row, dict) and not any(map(str.isdecimal, row)) for row in whole.values()
         ):
-            whole = pd.DataFrame(whole).to_dict("records")
+            whole = list(whole.values())
+    if (
+        isinstance(whole, dict)
+        and all(isinstance(column, list | dict) for column in whole.values())
+        and len(set(map(len, whole.values()))) == 1
+    ):
+        whole = pd.DataFrame(whole).to_dict("records")
     rows = whole if isinstance(whole, list) else filter(str.strip, io.StringIO(text))
     for number, row in enumerate(rows, 1):
         if not isinstance(whole, list):
@@ -94,7 +130,11 @@ def _json_rows(text: str) -> Iterator[dict | Broken]:
         if isinstance(row, dict):
             yield row
         else:
-            yield Broken("not a JSON object", f"row {number}: {shortened(row)}")
+            yield Broken(
+                "not a JSON object",
+                f"row {number}: {shortened(row)}",
+                'Each row is an object: {"question": "…", "answer": "…"}.',
+            )
 
 
 def _parquet_rows(path: Path) -> Iterator[dict]:
@@ -115,10 +155,12 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     the header, or else the most columns; `csv.Sniffer` is often wrong about files of short
     questions.
 
-    Left out are rows without any text and columns without a name. Of several other columns with one
-    name the last counts.
+    A first line `sep=;`, for Excel, says which it is. Left out are rows without any text and
+    columns without a name. Of several other columns with one name the last counts.
     """
     csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
+    declared = text[4:5] if text.startswith("sep=") and text[5:6] == "\n" else ""
+    text = text[5:] if declared else text  # its end of line remains, and is counted
 
     def header(delimiter: str) -> list[str]:
         rows = csv.reader(io.StringIO(text), delimiter=delimiter)
@@ -127,7 +169,7 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     def fit(delimiter: str) -> tuple[int, int]:
         return len(set(wanted) & set(header(delimiter))), len(header(delimiter))
 
-    delimiter = max(",;\t|", key=fit)
+    delimiter = declared or max(",;\t|", key=fit)
     names = header(delimiter)
     twice = [name for name in wanted if names.count(name) > 1]
     if twice:
@@ -143,7 +185,11 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
             if len(row) == len(names):
                 yield {name: value for name, value in zip(names, row, strict=True) if name}
             else:
-                yield Broken(f"not {len(names)} fields", f"line {line}: {len(row)} fields")
+                yield Broken(
+                    f"not {len(names)} fields",
+                    f"line {line}: {len(row)} fields",
+                    "A field that holds a delimiter needs double quotes around it.",
+                )
     except csv.Error as error:
         raise ValueError(
             f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "

@@ -15,6 +15,8 @@ from pathlib import Path
 from PIL import Image, ImageDraw, ImageOps
 from PIL.ExifTags import Base as Exif
 
+from helpers.data.files import Dropped
+
 GRID = 2  # cells per side
 CELL = 16  # pixels per side of a cell
 COLORS = {
@@ -150,12 +152,14 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
     seen in it; and whether it was made smaller.
 
     image: a path relative to the folder, the bytes of a file, or both as datasets.Image has them.
-    ValueError says why there is no such picture.
+    Dropped says why there is no such picture.
     """
     if isinstance(image, dict):
         image = image.get("bytes") or image.get("path")
     if not image or image != image:  # or is NaN
-        raise ValueError("picture is blank")
+        raise Dropped(
+            "picture is blank", 'Is this its column? Name another: columns={"image": "…"}.'
+        )
     try:
         file = image if isinstance(image, bytes) else (folder / image).read_bytes()
         with Image.open(io.BytesIO(file)) as stored:
@@ -163,7 +167,10 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
             file_format = "JPEG" if stored.format in ("JPEG", "MPO") else "PNG"
             picture = seen(stored)
     except Exception as error:  # whatever the bytes provoke in one of Pillow's decoders
-        raise ValueError(f"picture cannot be opened ({type(error).__name__})") from None
+        raise Dropped(
+            f"picture cannot be opened ({type(error).__name__})",
+            "Paths of pictures are relative to the folder of the file.",
+        ) from None
     ratio = math.sqrt(max_pixels / (picture.width * picture.height))
     if ratio < 1:
         picture = picture.resize([max(1, int(side * ratio)) for side in picture.size])

@@ -7,6 +7,7 @@ not judge the values: `tasks.py` does.
 
 import json
 import random
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
@@ -16,12 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 from helpers import presets
 from helpers.data import arithmetic, pictures
 from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shortened
-from helpers.data.shapes import parsed
+from helpers.data.shapes import LETTERS, options_in, parsed
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 _USUAL = {  # where people have a question and its answer, for a hint
     "question": ("problem", "prompt", "instruction", "messages", "conversations", "query", "input"),
-    "answer": ("solution", "reward_model", "output", "response", "answerKey", "correct", "label"),
+    "answer": (
+        *("solution", "reward_model", "output", "response", "answerKey", "correct", "label"),
+        *("messages.-1.content", "conversations.-1.value"),  # the assistant's
+    ),
 }
 _COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
 
@@ -54,7 +58,7 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        wanted = {column for named in mapping.values() for column in named}
+        wanted = {column for columns in mapping.values() for column in columns}
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
     if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
@@ -129,6 +133,11 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     import datasets
 
     name, _, config = source.partition(":")
+    if len({file.suffix for file in Path(name).glob("*") if file.suffix in FILE_TYPES}) > 1:
+        raise ValueError(
+            f"{source} has files of several types ({', '.join(FILE_TYPES)}), and only those of one "
+            "would be read: give the path of a file, or a folder with files of one type."
+        )
     is_gsm8k = name == "openai/gsm8k"
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
@@ -156,22 +165,26 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
     and options also a list of columns. A text, which papermill passes, is read as JSON.
     """
     try:
-        given = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
+        declared = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
     except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
             '{"question": "…", "answer": "…"}, and "image": "…" if there are pictures, "options": '
             '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
         ) from None
-    mapping = {"question": "question", "answer": "answer"} | given
-    return {name: [named] if isinstance(named, str) else named for name, named in mapping.items()}
+    mapping = {"question": "question", "answer": "answer"} | declared
+    return {
+        name: [columns] if isinstance(columns, str) else columns
+        for name, columns in mapping.items()
+    }
 
 
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
 # of that name is renamed.
 _RESERVED = {
-    *("prompt", "question", "answer", "split", "image", "pixels", "tags"),  # ours
+    *("prompt", "question", "answer", "options", "split", "image", "pixels", "tags"),  # ours
     *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
+    *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
     *("trainer_state", "log_extra", "log_metric", "environments"),
     # options of rewards
     *("backend", "citations", "ignore_case", "language", "limits", "maximum", "minimum"),
@@ -188,45 +201,68 @@ def mapped_rows(
     """Yield the rows with the mapped columns under the names `question`, `answer` and, if there are
     any, `image` and `options`; the first row says whether they exist.
 
-    Of several columns, those of a question are joined. The other columns keep their names, or get
-    `source_` in front if the name is in use.
+    Of several columns, those of a question are joined. All columns but the pictures keep their
+    names, too, or get `source_` in front if the name is in use: rewards ask for them.
     """
-    found = False
+    is_first = True
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
-        if not found:
+        if is_first:
             for pair in (["instruction", "input"], ["instruction", "context"]):  # Alpaca, Dolly
                 if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
                     mapping = mapping | {"question": pair}
+            names = {str(column).strip().casefold(): column for column in row}
+            mapping = {  # Question is question
+                name: [c if c in row else names.get(c.casefold(), c) for c in columns]
+                for name, columns in mapping.items()
+            }
             for name in ("options", "choices"):
-                if isinstance(parsed(row.get(name)), list | dict):
+                if name in row and len(options_in(row[name])) != 1:  # one is another text
                     mapping = {"options": [name]} | mapping
-            used = [column for named in mapping.values() for column in named]
-            absent = [name for name in used if name not in row and name.split(".")[0] not in row]
+            # options in A, B, C or option_a, option_b, if the answer is a letter of theirs
+            letters = sorted(
+                column
+                for column in row
+                if re.fullmatch(r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])", str(column))
+            )
+            answer = str(_field(row, mapping.get("answer", ["answer"])[0])).strip().upper()
+            if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
+                mapping = {"options": letters} | mapping
+            absent = [
+                column
+                for columns in mapping.values()
+                for column in columns
+                if column not in row and column.split(".")[0] not in row
+            ]
             if absent:
-                named = {
+                suggested = {
                     name: next(
-                        (c for c in (*mapping[name], *_USUAL.get(name, ())) if c in row), "…"
+                        (
+                            column
+                            for column in (*columns, *_USUAL.get(name, ()))
+                            if column in row or _field(row, column) is not None
+                        ),
+                        "…",
                     )
-                    for name in mapping
+                    for name, columns in mapping.items()
                 }
                 raise ValueError(
                     f"{source}: no column {', '.join(map(repr, absent))}. It has: "
                     f"{shortened(', '.join(map(str, row)), 500)}. "
-                    f"Map them with columns={json.dumps(named, ensure_ascii=False)}."
+                    f"Map them with columns={json.dumps(suggested, ensure_ascii=False)}."
                 )
-            found = True
+            is_first = False
         mapped = {}
-        for name, named in mapping.items():
-            parts = [_field(row, column) for column in named]
+        for name, columns in mapping.items():
+            parts = [_field(row, column) for column in columns]
             if name == "question" and len(parts) > 1:
                 texts = [str(part).strip() for part in parts if part is not None and part == part]
                 parts = ["\n\n".join(filter(None, texts))]
             mapped[name] = parts if len(parts) > 1 else parts[0]
         for column, value in row.items():
-            if column not in used:
+            if column not in mapping.get("image", ()) and mapping.get(column) != [column]:
                 mapped[f"source_{column}" if column in {*_RESERVED, *mapped} else column] = value
         yield mapped
 

@@ -21,9 +21,23 @@ import numpy as np
 import pandas as pd
 
 from helpers import templates
-from helpers.data.files import Broken, file_rows, hub_failure, shortened
+from helpers.data.files import (
+    Broken,
+    Dropped,
+    file_rows,
+    hub_failure,
+    shortened,
+)
 from helpers.data.pictures import prepared
-from helpers.data.shapes import BEYOND, answer_in, parsed, question_in, with_options
+from helpers.data.shapes import (
+    ANY_TEXT,
+    BEYOND,
+    NUMBERED,
+    answer_in,
+    options_in,
+    question_in,
+    with_options,
+)
 from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
@@ -35,31 +49,7 @@ MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
 _LONG = 30  # words of an answer, about which a note is made
 _MISSING = {"nan", "none", "n/a", "-"}  # what tables write for a missing value
-_ANY_TEXT = {"text", "exact"}  # kinds, by name, of which these are answers
-
-# what to do about too many rows dropped for a reason, by a part of the reason
-ADVICE = {
-    "prompt over": "The prompts have LENGTHS: raise max_prompt_length, or shorten the questions.",
-    "answer over": "Raise max_completion_length, or drop the long answers.",
-    "two answers": "Is a part of the question in another column? Then join them: "
-    'columns={"question": ["…", "…"]}.',
-    "worked example": "Bring more questions, or take examples that are none of them.",
-    "duplicate question": "Bring more questions that differ, or ask for fewer.",
-    "answer is a list": "Judged is one answer: name a column that has one. The list remains for a "
-    "reward of your own.",
-    "answer is a dict": 'Name the field that is meant: columns={"answer": "column.field"}.',
-    "question is a": 'Name the field that is meant: columns={"question": "column.field"}.',
-    "chat template": "Give the question alone: the model's own chat template is put around it.",
-    "not one answer in": "Mark one result per row, and not several parts.",
-    "no option": "An answer is the label or the text of an option, or its number from 0. Are these "
-    'the columns? columns={"answer": "…", "options": "…"}.',
-    "is blank": "Are these the right columns? Name others with columns=….",
-    "missing value": "If that is an answer, declare kind='text' or kind='exact'.",
-    " fields": "A field that holds a delimiter needs double quotes around it.",
-    "not a JSON object": 'Each row is an object: {"question": "…", "answer": "…"}.',
-    "picture cannot be opened": "Paths of pictures are relative to the folder of the file.",
-    "picture is held out": "Bring more pictures that differ, or ask for a smaller holdout.",
-}
+_MORE_ROWS = "Bring more rows, or ask for fewer."
 
 
 @dataclass(frozen=True)
@@ -84,22 +74,23 @@ class Task:
         """
         read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
         smaller = self.report.get("pictures_made_smaller")
-        notes = ""
-        if self.report.get("found"):
-            notes += (
-                f"\nnote: questions and answers were found in: {_counted(self.report['found'])}"
-            )
-        if 2 * self.report.get("long_answers", 0) > len(self.train) + len(self.holdout):
-            notes += (
-                f"\nnote: most answers have more than {_LONG} words, which no completion repeats: "
-                r"mark the result in each of them, by #### or \boxed{}, or name another column."
-            )
+        found = self.report.get("found", {})
+        commas = self.report.get("decimal_commas", 0)
+        notes = {
+            f"questions and answers were found in: {_counted(found)}": found,
+            f"most answers have more than {_LONG} words, which no completion repeats: mark the "
+            r"result in each of them, by #### or \boxed{}, or name another column.": (
+                2 * self.report.get("long_answers", 0) > len(self.train) + len(self.holdout)
+            ),
+            f"{commas:,} answers have a decimal comma and are judged as text, not as numbers: "
+            "write 17.5 for 17,5.": commas,
+        }
         return (
             f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "
             f"{_counted(dropped)}); {len(self.train):,} to train on, {len(self.holdout):,} held out"
             + (f", {unused:,} unused (train_size takes more)" if unused else "")
             + (f"; {smaller:,} pictures made smaller (max_pixels)" if smaller else "")
-            + notes
+            + "".join(f"\nnote: {note}" for note, applies in notes.items() if applies)
         )
 
 
@@ -150,23 +141,28 @@ def load_task(
     system = tags.system_prompt if system_prompt is None else system_prompt
     turns = example_turns(examples)
     worked = [
-        {"question": asked["content"], "answer": said["content"]}
-        for asked, said in zip(turns[::2], turns[1::2], strict=True)
+        {"question": user["content"], "answer": assistant["content"]}
+        for user, assistant in zip(turns[::2], turns[1::2], strict=True)
     ]
     account = _Account()
 
-    def too_long(row: dict) -> str | None:
-        """Return the limit that a row exceeds; None if it fits."""
+    def check_length(row: dict) -> None:
+        """Raise Dropped for a row that exceeds a limit."""
         if count_tokens is None:
-            return None
+            return
         length = count_tokens(chat_prompt(system, row["question"], turns))
         account.prompt_lengths.append(length)
         if max_prompt_tokens is not None and length > max_prompt_tokens:
-            return f"prompt over {max_prompt_tokens} tokens"
+            raise Dropped(
+                f"prompt over {max_prompt_tokens} tokens",
+                "Raise max_prompt_length, or shorten the questions.",
+            )
         shortest = tags.render("", row["answer"])
         if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
-            return f"answer over {max_completion_tokens} tokens"
-        return None
+            raise Dropped(
+                f"answer over {max_completion_tokens} tokens",
+                "Raise max_completion_length, or drop the long answers.",
+            )
 
     # 1. rows with a question and its one answer; what is generated must make up for rows that are
     # dropped as worked examples
@@ -174,23 +170,28 @@ def load_task(
     held_out = (holdout_size or HELD_OUT) + len(worked)
     read = read_source(source, columns, most, held_out, seed)
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
-    rows = _validated(read, account, kind, folder, max_pixels)
-    shown = {_same(one["question"]) for one in worked}
+    as_it_is = str(source).startswith("reasoning-gym/")
+    rows = _validated(read, account, kind, folder, max_pixels, as_it_is)
+    shown = {_same(example["question"]) for example in worked}
     for row in rows:
         if _same(row["question"]) in shown:
-            account.drop("question is a worked example", row["question"])
+            account.drop(
+                "question is a worked example",
+                row["question"],
+                "Bring more questions, or take examples that are none of them.",
+            )
     rows = [row for row in rows if _same(row["question"]) not in shown]
 
     # 2. the two sides, of rows that fit
-    train, holdout = _drawn(
-        source,
+    train, holdout = split_rows(
         rows,
-        too_long,
+        check_length,
         account,
         train_size=train_size,
         holdout_size=holdout_size,
         seed=seed,
     )
+    account.require(source, train, holdout, train_size, holdout_size)
 
     # 3. their prompts, and the tables
     for row in train + holdout:
@@ -201,36 +202,16 @@ def load_task(
             row["kind"] = kind
     table, columns_dropped = _table(train + holdout)
 
-    # 4. what is told of them; some of it only where there is such a thing
-    report = {
-        "rows_read": account.read,
-        "dropped": dict(account.dropped),
-        "dropped_examples": account.examples,
-        "found": dict(account.found),
-        "long_answers": sum(len(row["answer"].split()) > _LONG for row in train + holdout),
+    # 4. what is told of them; some of it only if there is such a thing
+    report = account.report(train, holdout) | {
         "source": source,
         "seed": seed,
         "tags": tags.spec,
         "system_prompt": system,
-        "rows_unused": account.usable - len(train) - len(holdout),
-        "rows_train": len(train),
-        "rows_holdout": len(holdout),
         "fingerprint": fingerprint(worked + train + holdout),
     }
-    if turns:
-        report["examples"] = turns
-    if account.made_smaller:
-        report["pictures_made_smaller"] = account.made_smaller
-    if account.prompt_lengths:
-        levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-        report["prompt_tokens"] = {
-            name: int(np.percentile(account.prompt_lengths, level))
-            for name, level in levels.items()
-        }
-    if columns_dropped:
-        report["columns_dropped"] = columns_dropped
-    if columns:
-        report["columns"] = columns
+    more = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
+    report |= {name: value for name, value in more.items() if value}
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
@@ -299,8 +280,8 @@ def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[
 
     An empty system prompt is left out.
     """
-    said = [*turns, {"role": "user", "content": question}]
-    return [{"role": "system", "content": system}, *said] if system else said
+    messages = [*turns, {"role": "user", "content": question}]
+    return [{"role": "system", "content": system}, *messages] if system else messages
 
 
 def example_turns(examples: list[dict] | str | None) -> list[dict]:
@@ -314,41 +295,43 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
     {'role': 'assistant', 'content': '<answer>2</answer>'}
     """
     names = ("question", "completion")
-    if isinstance(examples, str):
-        place, rows = examples, list(file_rows(Path(examples), names))
-        if not rows:
-            raise ValueError(f"{place}: the file has no worked examples.")
-    else:
-        place, rows = "examples", examples or []
+    is_file = isinstance(examples, str)
+    rows = list(file_rows(Path(examples), names)) if is_file else examples or []
+    if is_file and not rows:
+        raise ValueError(f"{examples}: the file has no worked examples.")
     turns = []
     for number, row in enumerate(rows, 1):
         texts = [row.get(name) for name in names] if isinstance(row, dict) else []
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-            found = row.where if isinstance(row, Broken) else f"row {number}: {shortened(row)}"
+            shown = row.where if isinstance(row, Broken) else f"row {number}: {shortened(row)}"
             raise ValueError(
-                f"{place}: a worked example is a question and a completion, both texts that are "
-                f'not blank: {{"question": "…", "completion": "…"}}. This one is not: {found}'
+                f"{examples if is_file else 'examples'}: a worked example is a question and a "
+                "completion, both texts that are not blank: "
+                f'{{"question": "…", "completion": "…"}}. This one is not: {shown}'
             )
-        for role, text in zip(("user", "assistant"), texts, strict=True):
-            turns.append({"role": role, "content": text.strip()})
+        question, completion = (text.strip() for text in texts)
+        turns.append({"role": "user", "content": question})
+        turns.append({"role": "assistant", "content": completion})
     return turns
 
 
 @dataclass
 class _Account:
-    """How many rows of a source were read, which were dropped for what, in what their questions and
-    answers were found, and how many tokens the prompts have.
+    """How many rows of a source were read, which were dropped for what and what to do about it, in
+    what their questions and answers were found, and how many tokens the prompts have.
     """
 
     read: int = 0
     dropped: Counter = field(default_factory=Counter)
     examples: dict = field(default_factory=dict)
+    advice: dict = field(default_factory=dict)
     found: Counter = field(default_factory=Counter)
     prompt_lengths: list = field(default_factory=list)
     made_smaller: int = 0
 
-    def drop(self, reason: str, example: object) -> None:
+    def drop(self, reason: str, example: object, advice: str) -> None:
         self.dropped[reason] += 1
+        self.advice[reason] = advice
         if len(self.examples.setdefault(reason, [])) < 3:
             self.examples[reason].append(str(example)[:200])
 
@@ -356,15 +339,74 @@ class _Account:
     def usable(self) -> int:
         return self.read - self.dropped.total()
 
+    def report(self, train: list[dict], holdout: list[dict]) -> dict:
+        """Return what was read and dropped, and what the rows of the two sides are."""
+        rows = train + holdout
+        report = {
+            "rows_read": self.read,
+            "dropped": dict(self.dropped),
+            "dropped_examples": self.examples,
+            "found": dict(self.found),
+            "long_answers": sum(len(row["answer"].split()) > _LONG for row in rows),
+            "decimal_commas": sum(
+                row.get("kind") not in ANY_TEXT
+                and re.fullmatch(r"[+-]?\d+,(?!\d{3}$)\d+", row["answer"]) is not None
+                for row in rows
+            ),
+            "rows_unused": self.usable - len(train) - len(holdout),
+            "rows_train": len(train),
+            "rows_holdout": len(holdout),
+        }
+        levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
+        more = {
+            "pictures_made_smaller": self.made_smaller,
+            "prompt_tokens": {
+                name: int(np.percentile(self.prompt_lengths, level))
+                for name, level in levels.items()
+                if self.prompt_lengths
+            },
+        }
+        return report | {name: value for name, value in more.items() if value}
+
+    def require(
+        self,
+        source: str,
+        train: list[dict],
+        holdout: list[dict],
+        train_size: int | None,
+        holdout_size: int | None,
+    ) -> None:
+        """Raise ValueError for fewer rows than were asked for, with what to do about the most
+        frequent reason.
+        """
+        short = [(train_size or 1) - len(train), (holdout_size or 1) - len(holdout)]
+        lacking = sum(missing for missing in short if missing > 0)
+        if not lacking:
+            return
+        example = ""
+        advice = _MORE_ROWS
+        for reason, count in self.dropped.most_common(1):
+            example = f". For example, {reason}: {self.examples[reason][0]}"
+            if count >= lacking or count > self.usable:
+                advice = self.advice[reason]
+        if self.prompt_lengths:
+            low, half, high = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
+            advice += f" The prompts have {low} to {high} tokens, half of them over {half}."
+        raise ValueError(
+            f"{source}: {self.usable} usable rows give {len(train)} to train on and "
+            f"{len(holdout)} to hold out, but train_size={train_size} and "
+            f"holdout_size={holdout_size} were asked for. {advice} "
+            f"Read {self.read}, dropped: {_counted(self.dropped)}{example}."
+        )
+
 
 def _counted(dropped: dict[str, int]) -> str:
     return ", ".join(f"{count:,} × {reason}" for reason, count in dropped.items()) or "none"
 
 
-def _drawn(
-    source: str,
+def split_rows(
     rows: Iterable[dict],
-    too_long: Callable[[dict], str | None],
+    check_length: Callable[[dict], None],
     account: _Account,
     *,
     train_size: int | None,
@@ -372,7 +414,7 @@ def _drawn(
     seed: int,
 ) -> tuple[list[dict], list[dict]]:
     """Return the source's own split, or else one by a seeded hash of the question, or of the
-    picture.
+    picture; the account has the rows that are too long.
 
     A hash rather than a shuffle: the same rows give the same split in any order. Only as many rows
     are measured as are needed; of rows with pictures all, because those are dropped whose picture
@@ -380,11 +422,11 @@ def _drawn(
     """
 
     def order(row: dict) -> tuple[bytes, bytes]:
-        def drawn(about: bytes) -> bytes:
+        def seeded(about: bytes) -> bytes:
             return hashlib.sha256(f"{seed}\x1f".encode() + about).digest()
 
-        one = drawn(row["pixels"]) if "pixels" in row and "split" not in row else b""
-        return one, drawn(row["question"].encode() + row.get("image", b""))
+        picture = seeded(row["pixels"]) if "pixels" in row and "split" not in row else b""
+        return picture, seeded(row["question"].encode() + row.get("image", b""))
 
     most = train_size or MOST_TRAINED
     held_out = holdout_size or HELD_OUT
@@ -394,40 +436,27 @@ def _drawn(
         split = row.get("split")
         if len(kept[split]) >= sizes[split] and "pixels" not in row:
             continue
-        limit = too_long(row)
-        if limit:
-            account.drop(limit, f"{row['question']} -> {row['answer']}")
+        try:
+            check_length(row)
+        except Dropped as error:
+            account.drop(str(error), f"{row['question']} -> {row['answer']}", error.advice)
         else:
             kept[split].append(row)
     if holdout_size is None and not kept["holdout"]:
         held_out = max(1, min(held_out, account.usable // 4, account.usable - (train_size or 0)))
     holdout = (kept["holdout"] or kept[None])[:held_out]
     train = []
-    held = {row["pixels"] for row in holdout if "pixels" in row}
+    held_out_pictures = {row["pixels"] for row in holdout if "pixels" in row}
     for row in kept["train"] or kept[None][held_out:]:
-        if row.get("pixels") in held:
-            account.drop("picture is held out, too", row["question"])
+        if row.get("pixels") in held_out_pictures:
+            account.drop(
+                "picture is held out, too",
+                row["question"],
+                "Bring more pictures that differ, or ask for a smaller holdout.",
+            )
         else:
             train.append(row)
-    train = train[:most]
-    if len(train) < (train_size or 1) or len(holdout) < (holdout_size or 1):
-        such = ""
-        advice = "Bring more rows, or ask for fewer."
-        lacking = (train_size or 1) + (holdout_size or 1) - len(train) - len(holdout)
-        for reason, count in account.dropped.most_common(1):
-            such = f". For example, {reason}: {account.examples[reason][0]}"
-            if count >= lacking or count > account.usable:
-                advice = next((said for start, said in ADVICE.items() if start in reason), advice)
-        if account.prompt_lengths:
-            low, half, high = np.percentile(account.prompt_lengths, (0, 50, 100)).astype(int)
-            advice = advice.replace("LENGTHS", f"{low} to {high} tokens, half of them over {half}")
-        raise ValueError(
-            f"{source}: {account.usable} usable rows give {len(train)} to train on and "
-            f"{len(holdout)} to hold out, but train_size={train_size} and "
-            f"holdout_size={holdout_size} were asked for. {advice} "
-            f"Read {account.read}, dropped: {_counted(account.dropped)}{such}."
-        )
-    return train, holdout
+    return train[:most], holdout
 
 
 def _validated(
@@ -436,41 +465,55 @@ def _validated(
     kind: str | None,
     folder: Path,
     max_pixels: int,
+    as_it_is: bool,
 ) -> list[dict]:
-    """Return rows with a question and its one answer, each once; the account has all the others."""
+    """Return rows with a question and its one answer, each once; the account has all the others.
+
+    as_it_is: whether the answers are what is judged, and nothing is to be found in them.
+    """
     # the rows of each question, by its hash, each with its number in the source
     alike: dict[int, list[tuple[int, dict]]] = {}
     for account.read, row in enumerate(source_rows, 1):
         if isinstance(row, Broken):
-            account.drop(row.reason, row.where)
+            account.drop(row.reason, row.where, row.advice or _MORE_ROWS)
             continue
         try:
-            row["question"], question_place = question_in(row["question"])
-            options = parsed(row.get("options"))
-            if options and isinstance(options, list | dict) and isinstance(row["question"], str):
-                row["question"], row["answer"] = with_options(
+            row["question"], *places = question_in(row["question"])
+            row["answer"], answer_place = answer_in(
+                row["answer"], "text" if as_it_is else kind or row.get("kind")
+            )
+            options = options_in(row.get("options"))
+            if options and isinstance(row["question"], str):
+                row["question"], row["answer"], option_place = with_options(
                     row["question"], options, row["answer"]
                 )
+                places.append(option_place)
+            if options or answer_place == "a letter in a box":
                 row["kind"] = row.get("kind") or "choice"
-            row["answer"], answer_place = answer_in(row["answer"])
             _clean(row, kind)
-            account.found.update(filter(None, (question_place, answer_place)))
+            account.found.update(filter(None, [*places, answer_place]))
             if "image" in row:
                 row["image"], row["pixels"], smaller = prepared(row["image"], folder, max_pixels)
                 account.made_smaller += smaller
-        except ValueError as error:
+        except Dropped as error:
             picture = f" ({row['image']})" if isinstance(row.get("image"), str) else ""
             account.drop(
                 str(error),
                 f"row {account.read}{picture}: {row['question']!r} -> {row['answer']!r}",
+                error.advice,
             )
             continue
         key = hash((_same(row["question"]), row.get("pixels")))
         alike.setdefault(key, []).append((account.read, row))
-    if account.dropped[BEYOND]:
+    # numbers that count from 1 are never 0, which has a chance below e**-7 if they count from 0
+    letters = {row["answer"] for group in alike.values() for _, row in group}
+    never_0 = "A" not in letters
+    if account.dropped[BEYOND] or (never_0 and account.found[NUMBERED] > 7 * (len(letters) + 1)):
         raise ValueError(
-            f"{account.dropped[BEYOND]} answers are numbers beyond the last option. Numbers count "
-            "from 0 here; if yours count from 1, give the letters or the texts of the options."
+            f"{account.dropped[BEYOND]} answers are numbers beyond the last option, and of "
+            f"{account.found[NUMBERED]} others {'none is' if never_0 else 'some are'} 0. Numbers "
+            "count from 0 here; if yours count from 1, or are options themselves, give the "
+            'letters, or the options as texts ("10", not 10).'
         )
     kept = []
     for group in alike.values():
@@ -478,12 +521,18 @@ def _validated(
         if all(row["answer"] == first["answer"] for _, row in group):
             kept.append(first)
             for number, row in group[1:]:
-                account.drop("duplicate question", f"row {number}: {row['question']}")
+                account.drop(
+                    "duplicate question",
+                    f"row {number}: {row['question']}",
+                    "Bring more questions that differ, or ask for fewer.",
+                )
         else:  # nobody knows which is right
             for number, row in group:
                 account.drop(
                     "question with two answers",
                     f"row {number}: {row['question']} -> {row['answer']}",
+                    "Is a part of the question in another column? Then join them: "
+                    'columns={"question": ["…", "…"]}.',
                 )
     return kept
 
@@ -498,19 +547,30 @@ def _same(question: str) -> str:
 
 
 def _clean(row: dict, kind: str | None) -> None:
-    """Make question and answer stripped strings in place; ValueError says why one cannot be."""
+    """Make question and answer stripped strings in place; Dropped says why one cannot be."""
     for name in ("question", "answer"):
         value = row[name]
         if not isinstance(value, (str, int, float, type(None))):
-            raise ValueError(f"{name} is a {type(value).__name__}, not text")
+            raise Dropped(
+                f"{name} is a {type(value).__name__}, not text",
+                "Name a column with one answer; the list remains for a reward of your own. If the "
+                "list is the answer, declare its kind, such as kind='set'."
+                if isinstance(value, list) and name == "answer"
+                else f'Name the field that is meant: columns={{"{name}": "column.field"}}.',
+            )
         if pd.isna(value) or not str(value).strip():
-            raise ValueError(f"{name} is blank")
+            raise Dropped(
+                f"{name} is blank", "Are these the right columns? Name others with columns=…."
+            )
         if re.search("[\ud800-\udfff]", str(value)):  # from a JSON file; no tokenizer takes it
-            raise ValueError(f"{name} has a lone surrogate, which is no text")
+            raise Dropped(f"{name} has a lone surrogate, which is no text", _MORE_ROWS)
         row[name] = str(value).strip()
     for name in ("question", "answer"):
-        if row[name].casefold() in _MISSING and (kind or row.get("kind")) not in _ANY_TEXT:
-            raise ValueError(f"{name} is a missing value")
+        if row[name].casefold() in _MISSING and (kind or row.get("kind")) not in ANY_TEXT:
+            raise Dropped(
+                f"{name} is a missing value",
+                "If that is an answer, declare kind='text' or kind='exact'.",
+            )
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:

@@ -11,6 +11,7 @@ from helpers.data.files import Broken, file_rows
 
 TWO = [{"question": "1 + 1", "answer": "2"}, {"question": "1 + 2", "answer": "3"}]
 PLAIN = "question,answer\n1 + 1,2\n1 + 2,3\n"
+QUOTES = "A field that holds a delimiter needs double quotes around it."
 
 
 @pytest.fixture
@@ -33,6 +34,9 @@ def test_a_byte_order_mark_is_no_part_of_the_header(read, mark):
     row = {"question": "größer? ✓\u0a0d", "answer": "ja"}
     assert read(f"{mark}question\tanswer\r\ngrößer? ✓\u0a0d\tja\r\n") == [row]
     assert read(mark + json.dumps(row, ensure_ascii=False), "a.jsonl") == [row]
+    for encoding in ("utf-16", "utf-16-le"):  # Excel's "Unicode text"
+        text = ("\ufeff" if encoding == "utf-16-le" else "") + PLAIN
+        assert read(text.encode(encoding)) == TWO
 
 
 @pytest.mark.parametrize(
@@ -41,7 +45,6 @@ def test_a_byte_order_mark_is_no_part_of_the_header(read, mark):
         (b"question,answer\n1,2\ncaf\xe9,3\n", "line 3 is not UTF-8"),
         (b"\xef\xbb\xbfquestion,caf\xe9,answer\n1,2,3\n", "line 1 is not UTF-8"),
         ("question,answer\n“why”,2\n".encode("cp1252"), "line 2 is not UTF-8"),
-        (PLAIN.encode("utf-16"), "line 1 is not UTF-8"),
     ],
 )
 def test_the_line_of_another_encoding_is_named_with_a_way_out(read, content, said):
@@ -65,6 +68,9 @@ def test_a_csv_is_read_with_any_usual_delimiter(read, end, delimiter):
         ("question;answer;note (a, b, c, or d)\n1 + 1;2;x, y, z\n1 + 2;3;\n", {}),
         ('"question";"answer";"a, b | c, d"\n1 + 1;2;x, y\n1 + 2;3;\n', {}),
         ("question;answer;a|b|c|d\n1 + 1;2;x|y\n1 + 2;3;\n", {}),
+        # Excel's own line
+        ("sep=;\nquestion;answer;a,b,c,d\n1 + 1;2;x\n1 + 2;3;\n", {}),
+        ("sep=|\r\nquestion|answer\r\n1 + 1|2\r\n1 + 2|3\r\n", {"wanted": {"a;b"}}),
         # no wanted column is there: most columns win
         ("question;answer;Frage (a, b)\n1 + 1;2;\n1 + 2;3;\n", {"wanted": {"Question"}}),
     ],
@@ -85,15 +91,15 @@ def test_the_columns_asked_for_choose_the_delimiter(read, content, wanted):
             "question,answer\n1 + 1,2\n1 + 3,4,,5\nlonely\n",
             [
                 TWO[0],
-                Broken("not 2 fields", "line 3: 4 fields"),
-                Broken("not 2 fields", "line 4: 1 fields"),
+                Broken("not 2 fields", "line 3: 4 fields", QUOTES),
+                Broken("not 2 fields", "line 4: 1 fields", QUOTES),
             ],
         ),
         (
             'question,answer\n"one,\n\ntwo ""three""",4\nlonely\n',
             [
                 {"question": 'one,\n\ntwo "three"', "answer": "4"},
-                Broken("not 2 fields", "line 5: 1 fields"),
+                Broken("not 2 fields", "line 5: 1 fields", QUOTES),
             ],
         ),
         ('question,answer\n5" or 6"?,6"\n', [{"question": '5" or 6"?', "answer": '6"'}]),
@@ -101,7 +107,7 @@ def test_the_columns_asked_for_choose_the_delimiter(read, content, wanted):
         # columns without a name are left out
         (
             ",question,answer,,\n0,1 + 1,2,,\n1,1 + 2,3,x,\n2,1 + 3\n",
-            [*TWO, Broken("not 5 fields", "line 4: 2 fields")],
+            [*TWO, Broken("not 5 fields", "line 4: 2 fields", QUOTES)],
         ),
     ],
 )
@@ -129,12 +135,19 @@ def test_jsonl_lines_that_hold_no_row_are_set_aside(read):
     [
         json.dumps(TWO, indent=1),
         json.dumps({"data": TWO}),
+        json.dumps({"version": "1.1", "licenses": [], "data": TWO}),
+        json.dumps({"id1": TWO[0], "id2": TWO[1]}),
+        pd.DataFrame(TWO).to_json(orient="split"),
+        pd.DataFrame(TWO).to_json(orient="index"),
         pd.DataFrame(TWO).to_json(),
         pd.DataFrame(TWO).to_json(orient="columns", indent=1),
         json.dumps(pd.DataFrame(TWO).to_dict("list")),
         "\n".join(map(json.dumps, TWO)),
     ],
-    ids=["array", "array in an object", "pandas", "indented", "columns", "lines"],
+    ids=[
+        *("array", "array in an object", "beside others", "by id", "split", "index"),
+        *("pandas", "indented", "columns", "lines"),
+    ],
 )
 @pytest.mark.parametrize("name", ["a.json", "a.jsonl"])
 def test_json_is_an_array_or_lines_whatever_its_name(read, name, content):
@@ -171,8 +184,23 @@ def test_a_column_that_is_there_twice_is_refused_where_it_is_asked_for(read):
         ("a.jsonl", "", "a.jsonl: the file is empty"),
         ("a.parquet", "", "a.parquet: the file is empty"),
         ("a.parquet", PLAIN, "a.parquet: cannot be read as a Parquet file"),
+        (
+            "a.json",
+            json.dumps({"train": TWO, "test": TWO}),
+            "a.json: there are rows in 'train' and in 'test'. Give each list a file of its own",
+        ),
     ],
 )
-def test_a_file_without_rows_is_named(read, name, content, said):
+def test_a_file_without_its_rows_is_named(read, name, content, said):
     with pytest.raises(ValueError, match=said):
         read(content, name)
+
+
+def test_a_file_that_is_not_there_is_named_with_the_folder_that_was_looked_in(tmp_path):
+    with pytest.raises(ValueError, match=r"No such file: .*b\.csv \(looked for from .+\)"):
+        file_rows(tmp_path / "b.csv")
+
+
+def test_a_row_of_messages_in_a_file_of_one_line_is_a_row(read):
+    row = {"question": [{"role": "user", "content": "1 + 1"}], "answer": "2"}
+    assert read(json.dumps(row), "a.jsonl") == [row]

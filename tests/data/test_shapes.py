@@ -3,11 +3,13 @@ refused by the name of the shape. The reports behind them are of TRL, verl, Open
 """
 
 import json
+from contextlib import nullcontext
 
 import pytest
+from trl.rewards import accuracy_reward
 
 from helpers.data import tasks
-from helpers.data.shapes import answer_in, question_in, with_options
+from helpers.data.shapes import NUMBERED, answer_in, options_in, question_in, with_options
 from helpers.data.tasks import load_task
 
 ASKED = "What is 1 + 5?\nThink."
@@ -18,9 +20,9 @@ USER = {"role": "user", "content": ASKED}
 def load(tmp_path):
     """load_task on a JSONL file of 8 rows, each as `make` makes it from its number."""
 
-    def load_rows(make, **arguments) -> tasks.Task:
+    def load_rows(make, rows=8, **arguments) -> tasks.Task:
         path = tmp_path / "rows.jsonl"
-        path.write_text("".join(json.dumps(make(n)) + "\n" for n in range(8)), encoding="utf-8")
+        path.write_text("".join(json.dumps(make(n)) + "\n" for n in range(rows)), encoding="utf-8")
         return load_task(str(path), **{"holdout_size": 2} | arguments)
 
     return load_rows
@@ -41,6 +43,8 @@ TEMPLATED = [
     "<｜begin▁of▁sentence｜><｜User｜>{}<｜Assistant｜><think>\n",
     "<|start|>system<|message|>Be good.<|end|><|start|>user<|message|>{}<|end|><|start|>assistant",
     "<bos><|turn>user\n{}<turn|>\n<|turn>model\n",
+    "[|system|]Be good.[|endofturn|]\n[|user|]{}[|endofturn|]\n[|assistant|]",  # EXAONE
+    "[|user|]{}\n[|assistant|]<thought>\n",
     "<s>[INST] {} [/INST]",
     "<s>[INST] <<SYS>>\nBe good.\n<</SYS>>\n\n{} [/INST]",
     "Below is an instruction.\n\n### Instruction:\n{}\n\n### Response:\n",
@@ -72,6 +76,10 @@ TEMPLATED = [
         ),
         # neither of these
         *((text, text, "") for text in ("[1, 2] + [3]?", '[{"a": 1}]', "f <|> g", "User: who?", 5)),
+        *(
+            (f"{text}?", f"{text}?", "")
+            for text in ("What is <|im_end|>", "Why does `[INST]` open a turn")
+        ),
         (None, None, ""),
         ([], [], ""),
     ],
@@ -86,6 +94,8 @@ def test_a_question_is_found_in_messages_and_templates(value, question, place):
         ("What is 1 + 5?<|endoftext|>", r"question has <\|endoftext\|>, a mark of a chat template"),
         ("A talk. User: 1 + 5? Assistant: <think>", "question has Assistant:, a mark of a chat"),
         ("USER: 1 + 5? ASSISTANT:", "question has ASSISTANT:, a mark of a chat template"),
+        ("Add.\n<|unknown|>1 + 5?\n<|model|> ", r"question has <\|unknown\|>, a mark of a chat"),
+        ("[|human|]1 + 5?", r"question has \[\|human\|\], a mark of a chat"),
         ([{"role": "assistant", "content": "6"}], "question is a list of messages, none of"),
     ],
 )
@@ -118,13 +128,42 @@ def test_what_holds_no_question_is_named(value, reason):
         (r"\boxed{1,234}", "1234", r"\boxed{}"),
         ("<think>1 + 5</think>\n<answer> 6 </answer>", "6", "answer tags"),
         (r"<answer>so \boxed{6}</answer>", "6", r"\boxed{}"),
-        ("We add.\n#### 6\nThe answer is: 6", "6", "the last sentence"),
+        ("We add.\n#### 6\nThe answer is: 6", "6", "####"),
+        ("We add.\n#### 6\nDone.\n", "6", "####"),
+        ("####\n6", "6", "####"),
+        ("#### B.\nBecause.", "B", "####"),
+        (
+            r"#### Step 1\nAdd.\n#### Step 2\nIt is \boxed{6}.".replace(r"\n", "\n"),
+            "6",
+            r"\boxed{}",
+        ),
+        ("#### Step 1\nAdd.\nThe answer is 6.", "6", "the last sentence"),
+        ("<think>17</think>6", "6", "what follows the reasoning"),
+        ("Hm.\n</think>\n\nSo <answer>6</answer>", "6", "answer tags"),
+        *(
+            (f"The answer is {text}", "6", "the last sentence")
+            for text in (
+                *("6 because we add 1 and 5", "**6**, since 1 + 5 is that.", "6 (one digit)."),
+                *("6. We add 1 and 5.", "6, which is even", "6 — easy"),
+            )
+        ),
+        *(
+            (f"The answer is {text}.", text, "the last sentence")
+            for text in ("6 (mod 7)", "f(x) = sin (x)", "St. Louis", "6 apples", "6.5", "Dr. Who")
+        ),
+        (r"\boxed{\textbf{(C)}\ 6}", "(C) 6", "a letter in a box"),
+        (r"So \boxed{\text{(C) }6}.", "(C) 6", "a letter in a box"),
+        (r"\boxed{\mathrm{(C)}}", "(C)", "a letter in a box"),
         ("1 + 5 = 6. The final answer is 6.", "6", "the last sentence"),
         ("We subtract.\n\n**Answer:** -6", "-6", "the last sentence"),
         ({"ground_truth": "6", "style": "rule"}, "6", "the field ground_truth"),
         ({"ground_truth": {"target": ["Paris"]}}, "Paris", "a list of one"),
         (str({"ground_truth": "6"}), "6", "the field ground_truth"),
         (["6", " 6"], "6", "a list of one"),
+        ([["6"]], "6", "a list of one"),
+        ("['6']", "6", "a list of one"),
+        ('["6", "six"]', ["6", "six"], ""),
+        ('{"value": "6", "aliases": ["six"]}', {"value": "6", "aliases": ["six"]}, ""),
         # the answer itself
         *((value, value, "") for value in ("[1, 2]", '{"item": 3}', "The answer is", 6, None)),
         (["6", "six"], ["6", "six"], ""),
@@ -134,8 +173,35 @@ def test_an_answer_is_found_in_worked_solutions_and_fields(value, answer, place)
     assert answer_in(value) == (answer, place)
 
 
+def test_a_list_of_texts_in_a_cell_is_one_answer_only_if_its_kind_is_that_of_a_list():
+    cell = '["a", "b"]'
+    assert answer_in(cell, "set") == answer_in(cell, "mathematics") == (cell, "")
+    assert answer_in(cell, "choice") == answer_in(cell, "algebra") == (["a", "b"], "")
+
+
+@pytest.mark.parametrize("kind", ["exact", "text"])
 @pytest.mark.parametrize(
-    "value", [r"(a) \boxed{1} (b) \boxed{2}", "<answer>1</answer><answer>2</answer>", "so ####"]
+    ("value", "answer"),
+    [
+        *((text, text) for text in ("<answer>22</answer>", "#### x30", '["a", "b"]', "#### A\nb")),
+        *(
+            (text, text)
+            for text in (r"Write $\boxed{33}$.", "The answer is a noun.", "a #### b c\nd")
+        ),
+        ("It is that.\n#### x30", "x30"),
+        ("<think>so</think><answer>22</answer>", "22"),
+    ],
+)
+def test_a_text_that_is_the_answer_is_not_looked_into(kind, value, answer):
+    assert answer_in(value, kind)[0] == answer
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(r"(a) \boxed{1} (b) \boxed{2}", "<answer>1</answer><answer>2</answer>", "so ####"),
+        *("#### Step 1\nAdd.\n#### Step 2\nIt is 6", "#### 1\nAdd.\n#### 2\nIt is 6"),
+    ],
 )
 def test_several_results_and_none_are_refused(value):
     with pytest.raises(ValueError, match="there is not one answer in"):
@@ -155,16 +221,74 @@ SHOWN = "Which?\nA. 4\nB. 2\nC. 1"
         (["4", "2", "1"], "b", "B"),
         (["4", "2", "1"], "(C)", "C"),
         (["A) 4", "B) 2", "C) 1"], "B", "B"),  # AQuA
+        ("a ) 4 , b ) 2 , c ) 1", "b", "B"),  # MathQA
+        *(
+            (text, "B", "B")
+            for text in ("A) 4\nB) 2\nC) 1", "4|2|1", "4\n2\n1", "(A) 4 (B) 2 (C) 1")
+        ),
+        ([{"key": "A", "value": 4}, {"key": "B", "value": 2}, {"key": "C", "value": 1}], "B", "B"),
+        ([{"id": n, "text": text} for n, text in enumerate("421", 1)], "2", "B"),
+        ([{"text": "4"}, {"text": "2"}, {"text": "1"}], "2", "B"),
+        *((["4", "2", "1"], answer, "B") for answer in ("B. 2", "(b) 2", "B: 2", 1.0, 1)),
+        ({"1": "4", "2": "2", "3": "1"}, 2, "B"),
         ({"A": "4", "B": "2", "C": "1"}, "B", "B"),
         ({"label": ["1", "2", "3"], "text": ["4", "2", "1"]}, "2", "B"),  # ARC: a label first
     ],
 )
 def test_options_are_shown_below_the_question_and_the_answer_is_a_letter(options, answer, letter):
-    assert with_options("Which?", options, answer) == (SHOWN, letter)
-    assert with_options(SHOWN, options, answer) == (SHOWN, letter), "they are not shown twice"
+    options = options_in(options)
+    assert with_options("Which?", options, answer)[:2] == (SHOWN, letter)
+    assert with_options(SHOWN, options, answer)[:2] == (SHOWN, letter), "they are not shown twice"
+
+
+@pytest.mark.parametrize(
+    ("question", "options"),
+    [
+        ("Which is larger, 18 or 25?", ["18", "25"]),
+        ("Is a red or a blue one there?", ["red", "blue"]),
+        ("What is in 281230?", ["1", "2", "3", "0"]),
+        ("Which?\n1. red\n2. blue", ["red", "blue"]),
+    ],
+)
+def test_options_that_a_question_names_without_their_letters_are_shown(question, options):
+    shown, letter, _ = with_options(question, options_in(options), options[1])
+    assert shown == question + "".join(f"\n{a}. {b}" for a, b in zip("ABCD", options, strict=False))
+    assert letter == "B"
+
+
+@pytest.mark.parametrize(
+    "question", ["Which? (A) red (B) blue", "Which? A: red, B: blue", "A) red\nB) blue\nWhich?"]
+)
+def test_options_that_a_question_shows_by_letter_are_not_shown_again(question):
+    assert with_options(question, {"A": "red", "B": "blue"}, "blue") == (question, "B", "")
+
+
+@pytest.mark.parametrize(
+    ("options", "answer", "reason"),
+    [
+        (["5", "7"], "1", "answer is no option"),
+        (["sun", "moon"], -1, "answer is no option"),
+        (["sun", "moon"], "stars", "answer is no option"),
+        (["sun", "moon"], "A. moon", "answer is no option"),
+        (["sun", "moon"], None, "answer is no option"),
+        (["sun", "moon"], float("nan"), "answer is no option"),
+        (["sun", "moon", "sun"], "sun", "answer is no option"),
+        ([10, 20, 3], 10, "answer is a number beyond the options"),
+        ("sun", "sun", "options are not several texts"),
+        ([{"a": 1}, {"b": 2}], "A", "options are not several texts"),
+        ({"A": ["sun"], "B": ["moon"]}, "A", "options are not several texts"),
+    ],
+)
+def test_what_names_no_option_is_refused(options, answer, reason):
+    with pytest.raises(ValueError, match=reason):
+        with_options("Which?", options_in(options), answer)
 
 
 # --- Files ----------------------------------------------------------------------------------------
+
+
+def plain(n: int, **columns) -> dict:
+    return {"question": f"{n} + 1?", "answer": str(n + 1)} | columns
 
 
 def verl(n: int) -> dict:
@@ -210,6 +334,33 @@ def verl(n: int) -> dict:
             "3 + 1?\nA. 0\nB. 4",
             "B",
         ),
+        *(
+            (
+                lambda n, options=options: (
+                    plain(n, answer="B")
+                    | {name: "0" if name in "optionA" else n + 1 for name in options}
+                ),
+                None,
+                "3 + 1?\nA. 0\nB. 4",
+                "B",
+            )
+            for options in (("A", "B"), ("optionA", "optionB"))
+        ),
+        (lambda n: plain(n, options=f"A) 0\nB) {n + 1}"), None, "3 + 1?\nA. 0\nB. 4", "B"),
+        (
+            lambda n: plain(n, options=["0", n + 1], answer=r"So \boxed{B}."),
+            None,
+            "3 + 1?\nA. 0\nB. 4",
+            "B",
+        ),
+        (
+            lambda n: plain(n, choices=["0", n + 1] if n else None, answer=n and "B"),
+            None,
+            "3 + 1?\nA. 0\nB. 4",
+            "B",
+        ),
+        (lambda n: plain(n, A=n, B=0), None, "3 + 1?", "4"),
+        (lambda n: plain(n, options="none", choices="a few"), None, "3 + 1?", "4"),
     ],
 )
 def test_rows_are_read_as_they_are_meant(load, make, columns, question, answer):
@@ -229,48 +380,97 @@ def test_where_questions_and_answers_were_found_is_said(load):
     )
     prose = load(lambda n: {"question": f"{n}?", "answer": "we add " * 20 + str(n)})
     assert "note: most answers have more than 30 words" in prose.line
+    commas = load(lambda n: {"question": f"{n}?", "answer": f"{n},5" if n % 2 else f"{n},500"})
+    assert commas.line.endswith(
+        "note: 4 answers have a decimal comma and are judged as text, not as numbers: write 17.5 for 17,5."
+    )
+    assert (
+        "note:" not in load(lambda n: {"question": f"{n}?", "answer": f"{n},5"}, kind="text").line
+    )
+    numbers = load(lambda n: plain(n, options=["a", "b"], answer=n % 2))
+    assert numbers.line.endswith(f"were found in: 8 × {NUMBERED}")
+
+
+def test_a_letter_in_a_box_is_a_choice(load):
+    task = load(lambda n: {"question": f"{n}?", "answer": rf"\boxed{{\textbf{{(C)}}\ {n}}}"})
+    assert set(task.train["kind"]) == {"choice"} and set(task.train["answer"].str[:4]) == {"(C) "}
+
+
+def test_a_mapped_column_is_there_for_rewards_under_its_own_name(load):
+    rows = {"question": "problem", "answer": "solution"}
+    task = load(lambda n: {"problem": f"{n} + 1?", "solution": rf"\boxed{{{n + 1}}}"}, columns=rows)
+    row = task.train.iloc[0]
+    assert row["problem"] == row["question"] and row["solution"] == rf"\boxed{{{row['answer']}}}"
+    completion = [{"role": "assistant", "content": row["solution"]}]
+    assert accuracy_reward([completion], [row["solution"]]) == [1.0]
 
 
 # --- Advice ---------------------------------------------------------------------------------------
 
 
-def plain(n: int, **columns) -> dict:
-    return {"question": f"{n} + 1?", "answer": str(n + 1)} | columns
+MORE = "Bring more rows, or ask for fewer."
 
 
 @pytest.mark.parametrize(
-    ("cause", "make", "arguments"),
+    ("advice", "make", "arguments"),
     [
-        (None, plain, {"train_size": 20}),
-        (None, lambda n: plain(n, answer="" if n == 0 else "1"), {"train_size": 20}),
-        ("prompt over", plain, {"count_tokens": len, "max_prompt_tokens": 0}),
-        ("answer over", plain, {"count_tokens": len, "max_completion_tokens": 9}),
-        ("two answers", lambda n: plain(n, question="Add."), {}),
-        ("duplicate question", lambda n: plain(0), {}),
-        ("answer is a list", lambda n: plain(n, answer=["1", "2"]), {}),
-        ("answer is a dict", lambda n: plain(n, answer={"value": 1, "aliases": [2]}), {}),
-        ("question is a", lambda n: plain(n, question={"text": "q"}), {}),
-        ("chat template", lambda n: plain(n, question=f"{n}?<|endoftext|>"), {}),
-        ("not one answer in", lambda n: plain(n, answer=r"\boxed{1} or \boxed{2}"), {}),
-        ("no option", lambda n: plain(n, options=["a", "b"], answer="c"), {}),
-        ("is blank", lambda n: plain(n, answer=None), {}),
-        ("missing value", lambda n: plain(n, answer="N/A"), {}),
-        ("not a JSON object", lambda n: [n], {}),
-        ("picture cannot be opened", plain, {"columns": {"image": "question"}}),
+        (MORE, plain, {"train_size": 20}),
+        (MORE, lambda n: plain(n, answer="" if n == 0 else "1"), {"train_size": 20}),
+        (
+            "Raise max_prompt_length, or shorten the questions. The prompts have 2 to 2 tokens",
+            plain,
+            {"count_tokens": len, "max_prompt_tokens": 0},
+        ),
+        (
+            "Raise max_completion_length, or drop",
+            plain,
+            {"count_tokens": len, "max_completion_tokens": 9},
+        ),
+        ('join them: columns={"question": ["…", "…"]}', lambda n: plain(n, question="Add."), {}),
+        ("Bring more questions that differ", lambda n: plain(0), {}),
+        ("such as kind='set'", lambda n: plain(n, answer=["1", "2"]), {}),
+        ("such as kind='set'", lambda n: plain(n, answer='["1", "2"]'), {}),
+        (
+            'columns={"answer": "column.field"}',
+            lambda n: plain(n, answer={"value": 1, "aliases": [2]}),
+            {},
+        ),
+        (
+            'columns={"question": "column.field"}',
+            lambda n: plain(n, question={"text": "q"}),
+            {},
+        ),
+        (
+            "Give the question alone: the model's own chat template",
+            lambda n: plain(n, question=f"{n}?<|endoftext|>"),
+            {},
+        ),
+        (
+            "Mark one result per row, and not several parts.",
+            lambda n: plain(n, answer=r"\boxed{1} or \boxed{2}"),
+            {},
+        ),
+        (
+            "An answer is the label or the text of an option",
+            lambda n: plain(n, options=["a", "b"], answer="c"),
+            {},
+        ),
+        (
+            'Give a list of texts, ["red", "blue"]',
+            lambda n: plain(n, options=[{"a": 1}, {"b": 1}], answer="A"),
+            {},
+        ),
+        ("Are these the right columns?", lambda n: plain(n, answer=None), {}),
+        ("declare kind='text' or kind='exact'", lambda n: plain(n, answer="N/A"), {}),
+        ("Each row is an object", lambda n: [n], {}),
+        ("Paths of pictures are relative", plain, {"columns": {"image": "question"}}),
     ],
 )
-def test_the_advice_is_that_of_the_cause_and_of_no_other(load, cause, make, arguments):
+def test_the_advice_is_that_of_the_most_frequent_reason(load, advice, make, arguments):
     with pytest.raises(ValueError) as error:
         load(make, **arguments)
-    said = str(error.value)
-    ours = tasks.ADVICE.get(cause, "Bring more rows, or ask for fewer.")
-    assert ours.partition("LENGTHS")[2] in said
-    others = {"Bring more rows, or ask for fewer.", *tasks.ADVICE.values()} - {ours}
-    assert not any(other.replace("LENGTHS", "2 to 2") in said for other in others)
-    if cause == "prompt over":
-        assert (
-            "The prompts have 2 to 2 tokens, half of them over 2: raise max_prompt_length" in said
-        )
+    assert f"{advice}" in str(error.value).partition("were asked for. ")[2].partition(" Read ")[0]
+    assert (MORE in str(error.value)) == (advice == MORE)
 
 
 def test_fields_of_a_csv_and_pictures_have_their_advice(tmp_path):
@@ -280,10 +480,10 @@ def test_fields_of_a_csv_and_pictures_have_their_advice(tmp_path):
 
 
 def test_a_number_written_as_text_names_an_option_unless_there_are_numbers_among_them():
-    assert with_options("Which?", ["sun", "moon"], "1")[1] == "B"  # HellaSwag
-    for options, answer in ((["5", "7"], "1"), (["sun", "moon"], -1), (["sun", "moon"], "stars")):
-        with pytest.raises(ValueError, match="answer is no option"):
-            with_options("Which?", options, answer)
+    sky = {"A": "sun", "B": "moon"}
+    assert with_options("Which?", sky, "1")[1:] == ("B", NUMBERED)  # HellaSwag
+    assert with_options("Which?", {"A": "true", "B": "false"}, False)[1:] == ("B", "")
+    assert with_options("Which?", {"A": 1.5, "B": 2.5}, 2.5)[1:] == ("B", "")
 
 
 def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
@@ -293,6 +493,19 @@ def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
     assert task.report["dropped"] == {} and list(task.train["kind"]).count("choice") <= 4
 
 
-def test_numbers_of_options_that_count_from_1_are_refused(load):
-    with pytest.raises(ValueError, match="4 answers are numbers beyond the last option"):
-        load(lambda n: plain(n, options=["a", "b"], answer=n % 2 + 1))
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (lambda n: n % 3 + 1, "2 answers are numbers beyond the last option, and of 6 others none"),
+        # the last of three options is never right: so rarely is the first of those from 0
+        (
+            lambda n: n % 2 + 1,
+            "0 answers are numbers beyond the last option, and of 24 others none",
+        ),
+        (lambda n: n % 2, None),
+    ],
+)
+def test_numbers_of_options_that_count_from_1_are_refused(load, answer, said):
+    rows = 24 if answer(3) != 1 or said is None else 8
+    with pytest.raises(ValueError, match=said) if said else nullcontext():
+        load(lambda n: plain(n, options=["a", "b", "c"], answer=answer(n)), rows=rows)

@@ -70,12 +70,27 @@ def file_of(folder: Path, *rows: dict) -> str:
             [
                 {"question": "1 + 1", "answer": "2", "level": 1}
                 | {"source_answer": "no", "source_split": "x", "source_prompt": "y"}
+                # for rewards that ask for them
+                | {"problem": "1 + 1", "solution": "2"}
             ],
+        ),
+        (
+            [{"prompt": "1 + 1", "target": "2", "photo": "a.png"}],
+            {"question": "prompt", "answer": "target", "image": "photo"},
+            [
+                {"question": "1 + 1", "answer": "2", "image": "a.png"}
+                | {"source_prompt": "1 + 1", "source_target": "2"}
+            ],
+        ),
+        (
+            [{"Question": "1 + 1", "ANSWER ": "2"}],
+            None,
+            [{"question": "1 + 1", "answer": "2", "Question": "1 + 1", "ANSWER ": "2"}],
         ),
         (
             [{"problem": "1 + 1", "answer": "2"}],
             {"question": "problem"},
-            [{"question": "1 + 1", "answer": "2"}],
+            [{"question": "1 + 1", "answer": "2", "problem": "1 + 1"}],
         ),
         (
             [{"question": "q", "answer": "1"}, {"question": "q"}],
@@ -99,6 +114,16 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         ),
         (["problem", "answer"], {"question": "problme"}, "no column 'problme'. It has: problem, "),
         ([f"column {n}" for n in range(99)], None, "column 8, column 9, column 10,"),
+        (
+            {"messages": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]},
+            None,
+            'columns={"question": "messages", "answer": "messages.-1.content"}.',
+        ),
+        (
+            {"conversations": '[{"from": "human", "value": "q"}, {"from": "gpt", "value": "a"}]'},
+            None,
+            'columns={"question": "conversations", "answer": "conversations.-1.value"}.',
+        ),
         ([], {"question": [1]}, "is not a mapping of names to question and answer"),
         ([], ["question"], "is not a mapping of names to question and answer"),
         ([], {"level": "answer"}, "is not a mapping of names to question and answer"),
@@ -114,8 +139,16 @@ def test_columns_that_cannot_be_found_are_refused_with_those_there_are(
     tmp_path, names, columns, said
 ):
     with pytest.raises(ValueError) as error:
-        read(file_of(tmp_path, dict.fromkeys(names, "x")), columns)
+        row = names if isinstance(names, dict) else dict.fromkeys(names, "x")
+        read(file_of(tmp_path, row, row), columns)
     assert said in str(error.value)
+
+
+def test_a_folder_with_files_of_two_types_is_refused(tmp_path):
+    file_of(tmp_path, PROBLEM)
+    (tmp_path / "b.csv").touch()
+    with pytest.raises(ValueError, match="has files of several types"):
+        read(tmp_path)
 
 
 # --- A model that is none -------------------------------------------------------------------------

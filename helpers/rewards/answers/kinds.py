@@ -204,7 +204,7 @@ def checked(kind: str) -> str:
     """Return the kind; ValueError where there is none of this name."""
     if kind not in NAMES:
         raise ValueError(
-            f"kind={kind!r} is not a kind of answer. Known: {', '.join(KINDS)}; without one, an "
+            f"kind={kind!r} is not a kind of answer. Known: {', '.join(NAMES)}; without one, an "
             "answer is a number, mathematics or text."
         )
     return kind
