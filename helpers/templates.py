@@ -3,7 +3,7 @@
 The one place that knows the keyword. Qwen3's template thinks unless `enable_thinking` is False, and
 then begins the answer with an empty `<think></think>`; templates that do not know the word ignore
 it (trl/chat_templates/*.jinja). A processor, which reads pictures, takes a word that its template
-does not know for one of its own, so it must not get one (`policy.for_model`).
+does not know for one of its own, so it must not get one (`fitting.for_model`).
 """
 
 
