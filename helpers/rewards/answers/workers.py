@@ -112,6 +112,7 @@ class Worker:
             # A moment for each; then a fair share of what is left for those that need longer.
             waiting = rows
             while waiting and left > 0:
+                longer = []
                 for at, row in enumerate(waiting):
                     share = _ROW_SECONDS if waiting is rows else left / (len(waiting) - at)
                     seconds = min(_MOST_SECONDS, max(_ROW_SECONDS, share))
@@ -123,16 +124,18 @@ class Worker:
                         self.start()
                         return scores
                     scores[row], used = json.loads(line)
+                    if used is not None and scores[row] is None:  # it stopped itself
+                        longer.append(row)
                     left -= seconds + _GRACE if used is None else used
                     if left <= 0:
                         break
-                waiting = [row for row in waiting if scores[row] is None]
+                waiting = longer
         return scores
 
     def start(self) -> None:
         """Start the process, in the place of one that there may be; it says when it is ready."""
         if self.process is not None:
-            self.process.kill()
+            self.end()
             self.process.communicate()
         self.process = subprocess.Popen(
             [sys.executable, "-P", __file__, self.kind],
@@ -141,12 +144,21 @@ class Worker:
             stderr=subprocess.DEVNULL,
             encoding="ascii",
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
+            start_new_session=_POSIX,
         )
         self.ready = False
 
+    def end(self) -> None:
+        """Kill the process, and the child that judges."""
+        if _POSIX:
+            with suppress(ProcessLookupError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        else:
+            self.process.kill()
+
     def next_line(self, seconds: float) -> str:
         """Return the next line of the process; "" if it ended, or was killed after that time."""
-        deadline = threading.Timer(seconds, self.process.kill)
+        deadline = threading.Timer(seconds, self.end)
         deadline.start()
         try:
             return self.process.stdout.readline()
@@ -183,7 +195,9 @@ def serve(kind: str) -> None:
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):  # as standard input did
             return
-        print("[null, null]", file=replies, flush=True)
+        # one that sleeps has used up the time of its batch
+        slept = os.WTERMSIG(status) == signal.SIGALRM
+        print(json.dumps([None, _GIVEN_UP_AFTER if slept else None]), file=replies, flush=True)
     if _POSIX:
         import resource
 
