@@ -2,13 +2,12 @@
 
 Notebooks 01 and 03 with the preset `smollm2`, as a user would run them. Before and after, the policy
 answers held-out questions, once sampled at temperature 1 and once greedily. The same command goes on
-with what was cut off: the training from its last checkpoint. `--table` writes the page of all seeds.
+with what was cut off: the training from its last checkpoint. The page gets a row for each seed done.
 """
 
 import argparse
-import contextlib
 import json
-import platform
+import re
 import resource
 import time
 from pathlib import Path
@@ -17,19 +16,19 @@ import pandas as pd
 
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
-from helpers.environment import quiet, this_machine
-from helpers.presets import Preset
+from helpers.environment import this_machine
+from helpers.presets import PRESETS, Preset
 from helpers.runs import Run, runs_folder, write_json
 
 RESULTS = PROJECT / "benchmarks" / "results" / "smollm2.md"
 HEAD = """# SmolLM2-135M-Instruct on two cores
 
-`python -m benchmarks.smollm2 --seed N` for each seed, then `--table`. The preset `smollm2`: sums of two numbers of two digits, with
+`python -m benchmarks.smollm2 --seed N` for each seed. The preset `smollm2`: sums of two numbers of two digits, with
 two worked examples in the prompt, and questions that are never trained on. Sampled at temperature 1, or greedy; 95 % Wilson
-intervals; before → after. Minutes are those of the steps and of the four measurements, without loading.
+intervals; before → after, the format of what is sampled. Minutes are those of the steps and of the four measurements, without loading.
 
-| seed | steps | sampled | greedy | in format (sampled) | minutes: training, measuring | peak memory | machine |
-|---|---|---|---|---|---|---|---|
+| seed | steps | questions | sampled | greedy | in format | minutes: training + measuring | peak memory | machine |
+|---|---|---|---|---|---|---|---|---|
 """
 
 
@@ -57,60 +56,54 @@ def measured(run: Run, questions: int) -> dict:
 def row(path: Path) -> str:
     """The row of the table for a seed that is done."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    cells = [path.parent.name.removeprefix("smollm2-"), str(found["steps"])]
-    for name in ("sampled", "greedy"):
-        for when in ("before", "after"):
-            low, high = found[when][name]["ci95"]
-            cells.append(f"{found[when][name]['accuracy']:.1%} ({low:.1%} to {high:.1%})")
-        cells[-2:] = [" → ".join(cells[-2:])]
-    before, after = found["before"]["sampled"], found["after"]["sampled"]
-    cells.append(f"{before['in_format']:.0%} → {after['in_format']:.0%} of {before['n']}")
-    measuring = found["before"]["seconds"] + found["after"]["seconds"]
-    cells.append(f"{found['training_seconds'] / 60:.1f}, {measuring / 60:.1f}")
-    cells += [f"{found['peak_gb']:.1f} GB", found["machine"]]
-    return f"| {' | '.join(cells)} |"
+    before, after = found["before"], found["after"]
+
+    def told(entry: dict) -> str:
+        return "{:.1%} ({:.1%} to {:.1%})".format(entry["accuracy"], *entry["ci95"])
+
+    formats = f"{before['sampled']['in_format']:.0%} → {after['sampled']['in_format']:.0%}"
+    minutes = [found["training_seconds"] / 60, (before["seconds"] + after["seconds"]) / 60]
+    return (
+        f"| {path.parent.name.removeprefix('smollm2-')} | {found['steps']} | {before['sampled']['n']} "
+        f"| {told(before['sampled'])} → {told(after['sampled'])} "
+        f"| {told(before['greedy'])} → {told(after['greedy'])} | {formats} | {minutes[0]:.1f} + {minutes[1]:.1f} "
+        f"| {found['peak_gb']:.1f} GB | {found['machine']} |"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seed", type=int)
+    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--questions", type=int, default=128, help="held out (default: 128)")
-    parser.add_argument("--steps", type=int, help="of the training (default: the preset's)")
-    parser.add_argument("--table", action="store_true", help="write the page of the seeds done")
+    parser.add_argument("--steps", type=int, default=PRESETS["smollm2"].max_steps)
     args = parser.parse_args()
-    if args.table:
-        done = sorted(runs_folder().glob("smollm2-*/smollm2.json"))
-        rows = [row(path) for path in done if "after" in path.read_text(encoding="utf-8")]
-        RESULTS.write_text(HEAD + "\n".join([*rows, ""]), encoding="utf-8")
-        print(RESULTS.read_text(encoding="utf-8"))
-        return
-    quiet()
     run = Run(f"smollm2-{args.seed}")
     found = run.read_object("smollm2.json")
 
     def keep(**new) -> None:
-        # what is known so far; the most memory that this process or a kernel of it has taken
+        # with the most memory that this process or a kernel of it has taken
         who = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
         peak = max(resource.getrusage(one).ru_maxrss * 1024 / 1e9 for one in who)
         found.update(new, peak_gb=max(peak, found.get("peak_gb", 0)))
         write_json(run.path("smollm2.json"), found)
-        print({name: value for name, value in found.items() if name in new}, flush=True)
+        print(new, flush=True)
 
+    seed = f"seed={args.seed}"
     if "before" not in found:
-        assert run_notebooks(run.name, "smollm2", "01", [f"seed={args.seed}"]) == 0
+        assert run_notebooks(run.name, "smollm2", "01", [seed]) == 0
         keep(before=measured(run, args.questions))
     if "training_seconds" not in found:
-        options = [f"seed={args.seed}", "sampling_seconds=30"]
-        options += [f"max_steps={args.steps}"] * bool(args.steps)
+        options = [seed, "sampling_seconds=30", f"max_steps={args.steps}"]
         assert run_notebooks(run.name, None, "03", options, once=True) == 0
         steps = pd.read_csv(run.require("metrics.csv"))["step_time"]
         keep(training_seconds=float(steps.sum()), steps=len(steps))
-    machine = f"{this_machine().cores} cores of {platform.processor() or platform.machine()}"
-    with contextlib.suppress(OSError, StopIteration):  # what Linux says of them
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        model = next(line for line in lines if line.startswith("model name"))
-        machine = f"{this_machine().cores} cores of {model.partition(': ')[2]}"
-    keep(after=measured(run, args.questions), machine=machine)
+    if "after" not in found:
+        model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text("utf-8"))[1]
+        machine = f"{this_machine().cores} cores of {model}"
+        keep(after=measured(run, args.questions), machine=machine)
+    done = sorted(runs_folder().glob("smollm2-*/smollm2.json"))
+    rows = [row(path) for path in done if '"after"' in path.read_text(encoding="utf-8")]
+    RESULTS.write_text(HEAD + "\n".join([*rows, ""]), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """What the suite costs in a step of training: notebook 03 against a bare script.
 
 `python -m benchmarks.step` trains with either in turns, each time in a fresh process, and writes
-benchmarks/results/step.md. The measure is TRL's own `step_time`, without a training's first step.
+benchmarks/results/step.md; with another `--preset` than pocket, step-PRESET.md. The measure is TRL's own `step_time`, without a training's first step.
 """
 
 import argparse
@@ -17,7 +17,7 @@ import numpy as np
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.environment import installed_version
-from helpers.presets import PRESETS
+from helpers.presets import Preset
 from helpers.runs import Run
 
 
@@ -31,13 +31,13 @@ def bare(run: Run, steps: int):
     from helpers.rewards.structure import substantial_format_reward
     from helpers.training.policy import LORA_TARGETS
 
-    pocket = PRESETS["pocket"]
-    loading = {"max_seq_length": pocket.context, "load_in_4bit": pocket.load_in_4bit}
-    model, tokenizer = FastLanguageModel.from_pretrained(pocket.model_path, **loading)
-    lora = {"r": pocket.lora_rank, "lora_alpha": pocket.lora_alpha, "target_modules": LORA_TARGETS}
-    lora |= {"use_gradient_checkpointing": pocket.gradient_checkpointing, "random_state": 3407}
-    settings = GRPOConfig.__dataclass_fields__.keys() & vars(pocket)  # under the same name
-    options = {name: getattr(pocket, name) for name in settings}
+    preset = Preset(**run.section("data")["settings"])
+    loading = {"max_seq_length": preset.context, "load_in_4bit": preset.load_in_4bit}
+    model, tokenizer = FastLanguageModel.from_pretrained(preset.model_path, **loading)
+    lora = {"r": preset.lora_rank, "lora_alpha": preset.lora_alpha, "target_modules": LORA_TARGETS}
+    lora |= {"use_gradient_checkpointing": preset.gradient_checkpointing, "random_state": 3407}
+    settings = GRPOConfig.__dataclass_fields__.keys() & vars(preset)  # under the same name
+    options = {name: getattr(preset, name) for name in settings}
     options |= {"output_dir": str(run.path("bare")), "seed": 3407, "max_steps": steps, "bf16": True}
     options |= {"reward_weights": [1.0, 0.25], "save_strategy": "no", "report_to": "none"}
     trainer = GRPOTrainer(
@@ -81,6 +81,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--steps", type=int, default=16, help="of a training (default: 16)")
     parser.add_argument("--pairs", type=int, default=10, help="of trainings (default: 10)")
+    parser.add_argument("--preset", default="pocket", help="and its model (default: pocket)")
     parser.add_argument("--train", help=argparse.SUPPRESS)  # the run of a fresh process
     args = parser.parse_args()
     if args.train:
@@ -92,7 +93,7 @@ def main() -> None:
     found = {"bare": [], "ours": []}
     with tempfile.TemporaryDirectory() as folder:
         os.environ |= {"GRPO_RUNS_DIR": folder, "CUDA_VISIBLE_DEVICES": "", "MPLBACKEND": "agg"}
-        assert run_notebooks("prepared", "pocket", "01", []) == 0
+        assert run_notebooks("prepared", args.preset, "01", []) == 0
         for number in range(args.pairs):
             for kind in ("bare", "ours") if number % 2 else ("ours", "bare"):
                 found[kind].append(measured(kind, number, args.steps))
@@ -102,7 +103,7 @@ def main() -> None:
     low, high = np.quantile(np.median(drawn, axis=1), [0.025, 0.975])
     text = f"""# A step of training: notebook 03 against a bare script
 
-`python -m benchmarks.step --steps {args.steps} --pairs {args.pairs}`: the pocket model on {os.cpu_count()} cores, no GPU, TRL {installed_version("trl")}, Unsloth {installed_version("unsloth")}.
+`python -m benchmarks.step --steps {args.steps} --pairs {args.pairs} --preset {args.preset}`: its model on {os.cpu_count()} cores, no GPU, TRL {installed_version("trl")}, Unsloth {installed_version("unsloth")}.
 Notebook 03 up to `trainer.train()`, and TRL's trainer on Unsloth with the same settings, rows and rewards.
 
 | | median seconds a step | tokens a completion |
@@ -113,7 +114,8 @@ Notebook 03 up to `trainer.train()`, and TRL's trainer on Unsloth with the same 
 Ratio of a pair: median {np.median(ratios):.3f}, 95 % bootstrap interval {low:.3f} to {high:.3f} (wanted: at most 1.05).
 All pairs: {", ".join(f"{ratio:.3f}" for ratio in ratios)}.
 """
-    (PROJECT / "benchmarks" / "results" / "step.md").write_text(text, encoding="utf-8")
+    name = "step.md" if args.preset == "pocket" else f"step-{args.preset}.md"
+    (PROJECT / "benchmarks" / "results" / name).write_text(text, encoding="utf-8")
     print(text)
 
 

@@ -597,13 +597,13 @@ _TABLE = (
         lora_alpha=32,
         per_device_train_batch_size=16,
         gradient_accumulation_steps=1,
-        max_steps=48,
+        max_steps=40,
         learning_rate=2e-4,
         beta=0.01,
         optim="adamw_torch",
         max_grad_norm=1.0,
         weight_decay=0.0,
-        save_steps=8,
+        save_steps=4,
     ),
     # Models of text are told not to think: Qwen3 thinks unless told otherwise, and then needs 1,500
     # to 2,200 tokens for a question of GSM8K, so these limits would clip most completions. The
@@ -872,7 +872,6 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
     """
     if why := refusal(preset, machine):
         raise ValueError(why)
-    corrects = preset.vllm_importance_sampling_correction
     if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
         return replace(preset, engine="transformers")
     obstacle = vllm_obstacle(machine)
@@ -894,6 +893,7 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
         )
     settled = replace(preset, engine="transformers" if obstacle else "vllm")
     long_in_4_bits = machine.gpu and preset.load_in_4bit and preset.max_steps >= 100
-    if settled.engine == "vllm" and long_in_4_bits and corrects is None:
+    unsaid = preset.vllm_importance_sampling_correction is None
+    if settled.engine == "vllm" and long_in_4_bits and unsaid:
         return replace(settled, vllm_importance_sampling_correction=True)
     return settled

@@ -85,7 +85,8 @@ def convert(to: Path) -> None:
     tokenizer.clean_up_tokenization_spaces = False
     tokenizer.save_pretrained(to)
     # It is read as SentencePiece, and llama.cpp's converter would believe that. It is byte-level
-    # BPE with each digit for itself, as in the original repository; the tokens are the same.
+    # BPE with each digit for itself, as in the original repository. The tokens are the same, except
+    # for several line breaks before a digit, which then are one token.
     path = to / "tokenizer.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     stored["model"]["byte_fallback"] = False

@@ -12,6 +12,10 @@ import unicodedata
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
+
+# what stands between two answer tags that are only named
+_NO_ANSWER = ("", "and", "...", "…")
 
 
 @dataclass(frozen=True)
@@ -20,6 +24,9 @@ class TagFormat:
     default.
 
     reasoning, answer: the tag names, letters, digits, `_` and `-`, different from each other.
+    opened: whether the prompt already ends with the opening reasoning tag, as the chat templates of
+        some models that think write it (`templates.as_prompted` finds out). A completion then
+        begins with its reasoning, and to open it again is no longer the format.
 
     >>> fmt = TagFormat("reasoning", "answer")
     >>> fmt.render("2 + 2", "4")
@@ -30,6 +37,7 @@ class TagFormat:
 
     reasoning: str = "think"
     answer: str = "answer"
+    opened: bool = False
 
     def __post_init__(self):
         for name in (self.reasoning, self.answer):
@@ -47,33 +55,39 @@ class TagFormat:
     @classmethod
     def parse(cls, spec: str) -> "TagFormat":
         """A format from its short spelling, `reasoning/answer`, as notebooks and the command line
-        pass it.
+        pass it; `/open` behind it says that the prompt opens the reasoning.
 
         >>> TagFormat.parse("think/answer") == TagFormat()
         True
         """
-        names = str(spec).split("/")
+        spelt = str(spec).removesuffix("/open")
+        names = spelt.split("/")
         if len(names) != 2:
             raise ValueError(
                 f"tags={spec!r} is not a format. Give two tag names with a slash between, such as "
                 "'think/answer'."
             )
-        return cls(*names)
+        return cls(*names, opened=spelt != str(spec))
 
     @property
     def spec(self) -> str:
         """The short spelling that `parse` reads."""
-        return f"{self.reasoning}/{self.answer}"
+        return f"{self.reasoning}/{self.answer}" + "/open" * self.opened
 
     @cached_property
     def tags(self) -> tuple[str, str, str, str]:
-        """The four tags in the order a well-formed completion has them."""
+        """The four tags in the order that prompt and completion have them."""
         return (
             f"<{self.reasoning}>",
             f"</{self.reasoning}>",
             f"<{self.answer}>",
             f"</{self.answer}>",
         )
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        """The tags of a well-formed completion, in order: all but what the prompt has opened."""
+        return self.tags[1:] if self.opened else self.tags
 
     @property
     def system_prompt(self) -> str:
@@ -87,7 +101,8 @@ class TagFormat:
     def render(self, reasoning: str, answer: str) -> str:
         """A well-formed completion with this reasoning and this answer."""
         opening, closing, answer_opening, answer_closing = self.tags
-        return f"{opening}{reasoning}{closing}{answer_opening}{answer}{answer_closing}"
+        begun = "" if self.opened else opening
+        return f"{begun}{reasoning}{closing}{answer_opening}{answer}{answer_closing}"
 
     @cached_property
     def _any_tag(self) -> re.Pattern:
@@ -97,26 +112,52 @@ class TagFormat:
         """Every occurrence of the four tags in the text, in order: (tag, start, end)."""
         return [(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
 
-    def matches(self, text: str) -> bool:
-        """Whether the whole text is one reasoning block and one answer block; only whitespace may
-        stand around them.
+    def outer_tags(self, text: str) -> list[tuple[str, int, int]]:
+        """`found_tags` without the answer tags that the reasoning only names: thinking about the
+        format costs nothing.
+
+        That is certain only where the reasoning is opened once, by the prompt or here, and closed
+        once, and has no answer block in it ("in <answer> and </answer>" is none). Otherwise every
+        tag counts.
         """
         found = self.found_tags(text)
-        if tuple(tag for tag, _, _ in found) != self.tags:
+        opening, closing, answer_opening, answer_closing = self.tags
+        names = [tag for tag, _, _ in found]
+        of_reasoning = tuple(name for name in names if name in (opening, closing))
+        if of_reasoning != tuple(name for name in self.expected if name in (opening, closing)):
+            return found
+        begin = 0 if self.opened else names.index(opening) + 1
+        end = names.index(closing)
+        for (tag, _, start), (following, stop, _) in pairwise(found[begin:end]):
+            between = text[start:stop].strip()
+            if (tag, following) == (answer_opening, answer_closing) and between not in _NO_ANSWER:
+                return found
+        return found[:begin] + found[end:]
+
+    def matches(self, text: str) -> bool:
+        """Whether the whole text is one reasoning block and one answer block; only whitespace may
+        stand around them. A block that the prompt has opened begins with the text.
+        """
+        found = self.outer_tags(text)
+        if tuple(tag for tag, _, _ in found) != self.expected:
             return False
-        between = text[found[1][2] : found[2][1]]
-        return not (text[: found[0][1]].strip() or between.strip() or text[found[3][2] :].strip())
+        before = "" if self.opened else text[: found[0][1]]
+        between = text[found[-3][2] : found[-2][1]]
+        return not (before.strip() or between.strip() or text[found[-1][2] :].strip())
 
     def contents(self, text: str) -> tuple[str, str]:
-        """The reasoning and the answer of a text that `matches`."""
-        found = self.found_tags(text)
-        return text[found[0][2] : found[1][1]], text[found[2][2] : found[3][1]]
+        """The reasoning and the answer of a text that `matches`; without the tags that the
+        reasoning names, because these are no thought.
+        """
+        found = self.outer_tags(text)
+        reasoning = text[0 if self.opened else found[0][2] : found[-3][1]]
+        return self._any_tag.sub("", reasoning), text[found[-2][2] : found[-1][1]]
 
     def answer_blocks(self, text: str) -> list[str]:
         """The content of every complete answer block outside the reasoning, in order, stripped.
 
         A reasoning block that is never closed reaches to the end. A completion that closes the
-        reasoning without opening it (the chat template opened it in the prompt) starts inside it.
+        reasoning without opening it, or whose reasoning the prompt opened, starts inside it.
         """
         opening, closing, answer_opening, _ = self.tags
         first = [text.find(tag) for tag in self.tags]
@@ -127,7 +168,7 @@ class TagFormat:
             return [text[first[2] + len(answer_opening) : first[3]].strip()]
         found = self.found_tags(text)
         reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
-        in_reasoning = bool(reasoning_tags) and reasoning_tags[0] == closing
+        in_reasoning = self.opened or reasoning_tags[:1] == [closing]
         blocks, start = [], None
         for tag, tag_start, tag_end in found:
             if tag in (opening, closing):

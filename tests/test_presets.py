@@ -43,10 +43,10 @@ def machine(gpu_memory_gb: float = 0.0, gpu: str = "NVIDIA Card", capability: fl
 
 
 def test_the_presets_are_those_the_house_names():
-    names = "pocket small t4 l4 a100 h100 h200 memory_optimized high_performance"
+    names = "pocket smollm2 small t4 l4 a100 h100 h200 memory_optimized high_performance"
     names += " vision_2b vision_4b vision_8b"
     assert list(PRESETS) == names.split() == [preset.name for preset in PRESETS.values()]
-    cards = [0, 7.5, 15, 22, 39, 79, 138, 15, 39, 15, 22, 39]
+    cards = [0, 0, 7.5, 15, 22, 39, 79, 138, 15, 39, 15, 22, 39]
     assert [preset.needs_gb for preset in PRESETS.values()] == cards
 
 
@@ -193,7 +193,7 @@ def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepar
     assert presets.refusal(PRESETS["l4"], machine(24.2)) is None
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("presets.refusal(") < source.index("prompt_token_counter(")
+    assert source.index("presets.refusal(") < source.index("tokenizer_of(")
 
 
 # --- Overrides ------------------------------------------------------------------------------------

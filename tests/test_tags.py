@@ -77,6 +77,54 @@ def test_anything_else_does_not_match(text):
     assert THINK_ANSWER.matches(text) is False
 
 
+OPENED = TagFormat(opened=True)  # the prompt ends with <think>
+
+
+@pytest.mark.parametrize(
+    ("text", "matches", "blocks"),
+    [
+        ("a</think><answer>4</answer>", True, ["4"]),
+        ("\n</think>\n\n<answer>4</answer>\n", True, ["4"]),
+        ("in <answer> and </answer>, so</think><answer>4</answer>", True, ["4"]),
+        ("<think>a</think><answer>4</answer>", False, ["4"]),
+        ("a <think> b</think><answer>4</answer>", False, ["4"]),
+        ("a</think></think><answer>4</answer>", False, ["4"]),
+        ("a</think> so <answer>4</answer>", False, ["4"]),
+        ("a<answer>4</answer>", False, []),
+        ("<answer>5</answer></think><answer>4</answer>", False, ["4"]),
+    ],
+)
+def test_after_a_prompt_that_opens_the_reasoning_it_is_only_closed(text, matches, blocks):
+    assert (OPENED.matches(text), OPENED.answer_blocks(text)) == (matches, blocks)
+
+
+def test_the_opened_format_is_spelt_and_rendered():
+    assert OPENED.spec == "think/answer/open" and TagFormat.parse(OPENED.spec) == OPENED
+    text = OPENED.render("a", "4")
+    assert OPENED.contents(text) == ("a", "4") and f"<think>{text}" == THINK_ANSWER.render("a", "4")
+
+
+@pytest.mark.parametrize(
+    ("reasoning", "matches"),
+    [
+        ("I put it in <answer> and </answer>.", True),
+        ("<answer></answer> comes last, <answer> first", True),
+        ("then </answer>", True),
+        ("<answer>5</answer>", False),
+        ("<answer> and </answer>, so <answer>5</answer>", False),
+        ("first <think>", False),
+        ("then </think>", False),
+    ],
+)
+def test_reasoning_may_name_the_answer_tags_but_not_answer(reasoning, matches):
+    text = THINK_ANSWER.render(reasoning, "4")
+    assert THINK_ANSWER.matches(text) == matches
+    assert OPENED.matches(text.removeprefix("<think>")) == matches
+    if matches:
+        said, answer = THINK_ANSWER.contents(text)
+        assert "answer>" not in said and answer == "4"
+
+
 @pytest.mark.parametrize(
     ("text", "blocks"),
     [

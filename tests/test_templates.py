@@ -1,6 +1,6 @@
 """What prompts look like in the family of each preset, with TRL's own copies of the chat templates,
-and what our parser makes of the completion that such a prompt asks for. Nothing is downloaded: the
-embedded model's tokenizer gets each template.
+what our parser makes of the completion that such a prompt asks for, and what other families'
+templates make of thinking, worked examples and tools. Nothing is downloaded: the embedded model's tokenizer gets each template.
 """
 
 import ast
@@ -8,6 +8,7 @@ import json
 import re
 import runpy
 from contextlib import contextmanager
+from functools import cache
 from importlib import metadata
 
 import pytest
@@ -15,12 +16,16 @@ from transformers import AutoTokenizer
 from trl.data_utils import apply_chat_template
 
 from helpers import PROJECT, presets, templates
-from helpers.data.tasks import prompt_token_counter
+from helpers.data.tasks import chat_prompt, example_turns, prompt_token_counter
 from helpers.presets import PRESETS
 from helpers.results import merging
 from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.structure import format_reward, substantial_format_reward
-from helpers.tags import THINK_ANSWER
+from helpers.rewards.structure import (
+    format_reward,
+    incremental_format_reward,
+    substantial_format_reward,
+)
+from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import policy
 
 TRL, UNSLOTH = (metadata.distribution(name) for name in ("trl", "unsloth"))
@@ -29,9 +34,8 @@ TEMPLATES = {
     "unsloth/gemma-3-1b-it": "gemma3",
     "unsloth/Qwen3-1.7B": "qwen3",
     "unsloth/Qwen3-4B-Instruct-2507": "qwen3_instruct_2507",
-    "unsloth/Llama-3.1-8B-Instruct": "llama3_1",
-    "unsloth/Qwen3-8B": "qwen3",
-    "unsloth/Qwen3-14B": "qwen3",
+    "unsloth/Qwen3.5-9B": "qwen3_5_think",
+    "unsloth/Qwen3.5-27B": "qwen3_5_think",
     "unsloth/Qwen2.5-1.5B-Instruct": "qwen2_5",
     "unsloth/Qwen3-VL-2B-Instruct": "qwen3_vl",
     "unsloth/gemma-3-4b-it": "gemma3",
@@ -48,28 +52,42 @@ real = pytest.mark.parametrize(
 )
 
 
+@cache
+def template(name: str) -> str:
+    """A template of TRL's; `unsloth/NAME` is one of Unsloth's, read without importing it."""
+    if not name.startswith("unsloth/"):
+        return TRL.locate_file(f"trl/chat_templates/{name}.jinja").read_text(encoding="utf-8")
+    source = UNSLOTH.locate_file("unsloth/chat_templates.py").read_text(encoding="utf-8")
+    wanted = f"{name.removeprefix('unsloth/')}_template"
+    assigned = (node for node in ast.parse(source).body if isinstance(node, ast.Assign))
+    (value,) = (node.value for node in assigned if ast.unparse(node.targets[0]) == wanted)
+    return ast.literal_eval(value)
+
+
 def with_template(name: str, thinking: bool | None):
-    """The embedded model's tokenizer with a template of TRL's, told whether to think."""
+    """The embedded model's tokenizer with another template, told whether to think."""
     tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
-    path = TRL.locate_file(f"trl/chat_templates/{name}.jinja")
-    tokenizer.chat_template = path.read_text(encoding="utf-8")
+    tokenizer.chat_template = template(name)
+    tokenizer.bos_token = tokenizer.eos_token  # for templates that write one
     templates.set_thinking(tokenizer, thinking)
     return tokenizer
 
 
 def rendered(tokenizer, **how) -> str:
-    how = how or templates.options_of(tokenizer)
-    return tokenizer.apply_chat_template(PROMPT, add_generation_prompt=True, tokenize=False, **how)
+    return templates.render(tokenizer, PROMPT, **how)
 
 
-def judged(completion: str) -> tuple[float, float, float]:
-    """What the rewards of 00 and 03 give a completion, and the strict one of the format."""
-    columns = {"answer": ["5"]}
-    return (
-        correctness_reward([completion], **columns)[0],
-        format_reward([completion])[0],
-        substantial_format_reward([completion])[0],
+def judged(completion: str, tags: TagFormat = THINK_ANSWER) -> tuple[float, float, float, float]:
+    """What the rewards of 00 and 03 give a completion, the strict one of the format, and the one
+    with a slope.
+    """
+    rewards = (
+        correctness_reward,
+        format_reward,
+        substantial_format_reward,
+        incremental_format_reward,
     )
+    return tuple(reward([completion], tags=tags, answer=["5"])[0] for reward in rewards)
 
 
 # --- The families of the presets ------------------------------------------------------------------
@@ -79,14 +97,14 @@ def judged(completion: str) -> tuple[float, float, float]:
 def test_no_preset_leaves_a_model_thinking_and_its_ideal_completion_is_right(preset):
     tokenizer = with_template(TEMPLATES[preset.model], preset.thinking)
     after_the_question = rendered(tokenizer).split(QUESTION)[1]
-    thinks_by_default = TEMPLATES[preset.model] == "qwen3"
+    thinks_by_default = TEMPLATES[preset.model] in ("qwen3", "qwen3_5_think")
     assert after_the_question.endswith(EMPTY_BLOCK) == thinks_by_default
     assert after_the_question.count("<think>") == after_the_question.count("</think>")
     assert preset.max_completion_length <= 2048  # Qwen3 takes 1,500 to 2,200 for GSM8K
     # a processor would take a word that its template does not know for its own
     assert preset.thinking is (None if preset.name.startswith("vision_") else False)
     # what is pre-filled is the prompt's: the completion has both blocks, as the system prompt asks
-    assert judged(THINK_ANSWER.render("2 + 3 = 5", "5")) == (1.0, 1.0, 1.0)
+    assert judged(THINK_ANSWER.render("2 + 3 = 5", "5")) == (1.0, 1.0, 1.0, 1.0)
 
 
 @real
@@ -120,16 +138,84 @@ def test_the_policy_samples_after_the_prompt_that_the_setting_asks_for(
     assert tokenizer.decode(ids).endswith(EMPTY_BLOCK) == (thinking is False)
 
 
-# --- Other families -------------------------------------------------------------------------------
+# --- The families ---------------------------------------------------------------------------------
+
+# Which end the prompt has by default, told to think and told not to; whether worked examples keep
+# their reasoning, and whether tools are shown. "nothing" is a prompt that opens no block.
+ENDS = {"nothing": "", "open": "<think>\n", "empty": EMPTY_BLOCK}
+FAMILIES = {
+    "unsloth/chatml": ("nothing", "nothing", "nothing", True, False),  # SmolLM2's, too
+    "qwen2_5": ("nothing", "nothing", "nothing", True, True),
+    "qwen3": ("nothing", "nothing", "empty", False, True),
+    "qwen3_instruct_2507": ("nothing", "nothing", "nothing", True, True),
+    "unsloth/qwen3_thinking": ("open", "open", "open", False, True),
+    "qwen3_5_nothink": ("empty", "open", "empty", False, True),
+    "qwen3_5_think": ("open", "open", "empty", False, True),
+    "qwen3_6": ("open", "open", "empty", False, True),
+    "qwen3_vl": ("nothing", "nothing", "nothing", True, True),
+    "gemma3": ("nothing", "nothing", "nothing", True, False),
+    "llama3": ("nothing", "nothing", "nothing", True, False),
+    "llama3_1": ("nothing", "nothing", "nothing", True, True),
+    "gptoss": ("nothing", "nothing", "nothing", True, True),
+    "deepseek_r1_distill": ("open", "open", "open", False, False),
+    "lfm2_2_5": ("nothing", "nothing", "nothing", False, True),
+}
 
 
-@pytest.mark.parametrize("family", ["qwen3_5_think", "qwen3_6", "deepseek_r1_distill"])
-def test_where_the_template_opens_the_block_the_answer_counts_and_the_format_does_not(family):
-    """No preset names such a model. The format rewards do not know yet that the prompt opened it."""
-    assert rendered(with_template(family, None)).endswith("<think>\n")
-    assert judged("2 + 3 = 5</think><answer>5</answer>") == (1.0, 0.0, 0.0)
-    closed = rendered(with_template(family, False))
-    assert closed.endswith("<think>\n" if family.startswith("deepseek") else EMPTY_BLOCK)
+def weather(city: str) -> str:
+    """Look the weather up.
+
+    Args:
+        city: where.
+    """
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_each_family_renders_as_the_table_says_and_its_ideal_completion_is_right(family, capsys):
+    *ends, keeps, shows_tools = FAMILIES[family]
+    for thinking, end in zip((None, True, False), ends, strict=True):
+        tokenizer = with_template(family, thinking)
+        tail = rendered(tokenizer).split(QUESTION)[1]
+        assert tail[tail.index("<think>") if "<think>" in tail else len(tail) :] == ENDS[end]
+        # the ideal completion after this prompt, and one that opens the reasoning again
+        tags = templates.as_prompted(THINK_ANSWER, tokenizer)
+        assert tags.opened == (end == "open") and TagFormat.parse(tags.spec) == tags
+        assert ("opens <think> in the prompt" in capsys.readouterr().out) == tags.opened
+        assert judged(tags.render("2 + 3 = 5", "5"), tags) == (1.0, 1.0, 1.0, 1.0)
+        again = judged(f"<think>{tags.render('2 + 3 = 5', '5')}", tags)
+        assert again[:3] == (1.0, 0.0, 0.0) and again[3] < 1
+        # the setting that the template cannot follow is named
+        templates.check_thinking(tokenizer, thinking)
+        ignored = (thinking and ends[1] == ends[2]) or (thinking is False and end == "open")
+        assert (f"thinking={thinking} changes nothing" in capsys.readouterr().out) == bool(ignored)
+    tokenizer = with_template(family, None)
+    assert ("weather" in rendered(tokenizer, tools=[weather])) == shows_tools
+    for tags, shown in ((THINK_ANSWER, keeps), (TagFormat("reasoning", "answer"), True)):
+        example = {"question": "What is 1 + 1?", "completion": tags.render("seen before", "2")}
+        tokenizer = with_template(family, None)
+        prompt = chat_prompt("Add.", QUESTION, example_turns([example]))
+        for _ in range(2):
+            text = templates.render(tokenizer, prompt)
+        assert ("seen before" in text) == shown and "<answer>2</answer>" in text
+        said = capsys.readouterr().out
+        assert said.count("leaves out a part of the worked examples") == (not shown), "once"
+        # TRL gives the policy the same prompt
+        assert apply_chat_template({"prompt": prompt}, tokenizer)["prompt"] == text
+
+
+def test_a_block_that_the_format_does_not_have_is_named(capsys):
+    tags = TagFormat("reasoning", "final")
+    assert templates.as_prompted(tags, with_template("qwen3_6", None)) == tags
+    assert "take tags=think/final" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("final", "earned"),
+    [("<think>2 + 3</think><answer>5</answer>", (1.0, 0.0, 0.0, 1.0)), ("5", (0.0,) * 4)],
+)
+def test_gpt_oss_is_right_and_never_in_the_whole_format(final, earned):
+    """Its channels are special tokens, of which decoding leaves the names."""
+    assert judged(f"analysisWe add 2 and 3.assistantfinal{final}") == earned
 
 
 @pytest.mark.parametrize("name", ["pocket", "pocket-extraction", "pocket-functions"])
@@ -138,6 +224,12 @@ def test_the_embedded_models_read_the_same_prompt_whatever_they_are_told(name):
     assert presets.grpo_keywords(preset)["chat_template_kwargs"] == {} and preset.thinking is None
     tokenizer = AutoTokenizer.from_pretrained(preset.model_path)
     assert rendered(tokenizer, enable_thinking=False) == rendered(tokenizer)
+    # to the byte: the published numbers come from this prompt
+    assert rendered(tokenizer) == (
+        f"<|im_start|>system\n{THINK_ANSWER.system_prompt}<|im_end|>\n"
+        f"<|im_start|>user\n{QUESTION}<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert templates.as_prompted(THINK_ANSWER, tokenizer) == THINK_ANSWER
 
 
 # --- Everywhere -----------------------------------------------------------------------------------
@@ -151,12 +243,15 @@ def test_whoever_renders_a_prompt_tells_the_template_what_the_setting_says():
     nodes = [node for source in sources for node in ast.walk(ast.parse(source))]
     calls = [ast.unparse(node) for node in nodes if isinstance(node, ast.Call)]
     rendering = [call for call in calls if re.match(r"[\w.]+\.apply_chat_template\(", call)]
-    assert len(rendering) >= 8 and all("**" in call for call in rendering), rendering
-    counting = [call for call in calls if call.startswith("prompt_token_counter(")]
-    assert len(counting) >= 5 and all(call.count(",") == 1 for call in counting), counting
+    # one function; and notebook 06, from scratch, with the embedded model alone
+    assert len(rendering) == 2 and all("**" in call for call in rendering), rendering
+    loading = [call for call in calls if re.match("(prompt_token_counter|tokenizer_of)\\(", call)]
+    assert len(loading) >= 6 and all(call.count(",") == 1 for call in loading), loading
 
 
-@real
-def test_each_model_is_one_that_unsloth_knows_in_4_bits(preset):
+@pytest.mark.parametrize(
+    "preset", [one for one in PRESETS.values() if one.needs_gb and one.load_in_4bit]
+)
+def test_each_model_in_4_bits_is_one_that_unsloth_knows(preset):
     mapper = runpy.run_path(str(UNSLOTH.locate_file("unsloth/models/mapper.py")))
     assert preset.model.lower() in mapper["FLOAT_TO_INT_MAPPER"]

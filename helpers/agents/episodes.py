@@ -20,7 +20,7 @@ from pathlib import Path
 
 from helpers.agents.protocol import Environment, call_tool, tools_of
 from helpers.data.tasks import fingerprint
-from helpers.templates import options_of
+from helpers.templates import encode
 from helpers.training import policy
 
 # From prompts as token ids, and the room that each has left, to what the policy writes next, as ids
@@ -153,14 +153,7 @@ def begun(tokenizer, environment: Environment, row: dict) -> Episode:
     prompt = [dict(message) for message in row["prompt"]]
     prompt[-1]["content"] += said or ""
     tools = [getattr(environment, name) for name in tools_of(type(environment))]
-    ids = tokenizer.apply_chat_template(
-        prompt,
-        tools=tools,
-        add_generation_prompt=True,
-        return_dict=True,
-        **options_of(tokenizer),
-    )
-    return Episode(environment, prompt, ids["input_ids"])
+    return Episode(environment, prompt, encode(tokenizer, prompt, tools=tools))
 
 
 def play_on(
@@ -234,13 +227,8 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
         {"role": "assistant", "content": "", "tool_calls": [call]},
     ]
 
-    def ids_of(messages: list[dict], **options) -> list[int]:
-        options |= options_of(tokenizer)
-        text = tokenizer.apply_chat_template(messages, tokenize=False, **options)
-        return tokenizer(text, add_special_tokens=False)["input_ids"]
-
-    start = ids_of(before)
-    whole = ids_of(before + results, add_generation_prompt=True)
+    start = encode(tokenizer, before, answering=False)
+    whole = encode(tokenizer, before + results)
     # prepare_template has made sure that what follows a call does not change how it is rendered
     ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
     return whole[ends[-1] if ends else len(start) :]

@@ -15,7 +15,7 @@ from helpers.presets import for_sampling
 from helpers.results import llama_cpp
 from helpers.runs import Run
 from helpers.tags import TagFormat
-from helpers.templates import options_of, set_thinking
+from helpers.templates import length, set_thinking
 
 _BATCH = 64  # questions between two writes
 
@@ -122,19 +122,16 @@ def main(parsed: argparse.Namespace) -> int:
     longest = 0
     for number, row in enumerate(rows, 1):
         prompt = chat_prompt(report["system_prompt"], row["question"], examples)
-        text = tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
-        )
-        length = len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
-        if length > room:
+        size = length(tokenizer, prompt)
+        if size > room:
             print(
-                f"note: row {number} is not answered: the prompt has {length:,} tokens, and the "
+                f"note: row {number} is not answered: the prompt has {size:,} tokens, and the "
                 f"model has room for {room:,}: {shortened(row['question'], 60)}",
                 file=sys.stderr,
             )
         else:
-            longest = max(longest, length)
-        prompts.append(prompt if length <= room and row["question"].strip() else None)
+            longest = max(longest, size)
+        prompts.append(prompt if size <= room and row["question"].strip() else None)
 
     # vLLM's context is fixed when it starts, so it is what the longest question needs
     context = max(settings.context, longest + tokens)

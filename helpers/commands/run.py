@@ -27,7 +27,7 @@ from helpers.rewards import own
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, held
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.training import memory
+from helpers.training import memory, warm
 from helpers.training.fitting import check_early_stopping, check_sampling_seconds, settings_for
 
 PIPELINE = ("01", "02", "03", "04", "05")
@@ -326,6 +326,7 @@ _RULES = {
     "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
     "columns": check_columns,
     "examples": example_turns,
+    "warm_start": warm.check,
     "model": check_model,
 }
 _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}

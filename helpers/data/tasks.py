@@ -14,11 +14,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+from helpers import templates
 from helpers.data.files import Broken, file_rows, hub_failure, shortened
 from helpers.data.pictures import prepared
 from helpers.data.shapes import BEYOND, answer_in, parsed, question_in, with_options
@@ -26,7 +28,6 @@ from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.templates import template_options
 
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
@@ -261,14 +262,11 @@ def fingerprint(rows: Iterable[dict]) -> str:
     return digest.hexdigest()
 
 
-def prompt_token_counter(
-    model: str, thinking: bool | None = None
-) -> Callable[[list[dict] | str], int]:
-    """Return a function that counts the tokens of chat messages as the model will see them, or of
-    a text without a template: the length of a completion.
+def tokenizer_of(model: str, thinking: bool | None = None):
+    """Return the tokenizer of a model, which carries the setting `thinking`; print it if the chat
+    template cannot do as the setting says.
 
-    model: a folder or hub name, whose tokenizer and chat template are used. thinking: the setting,
-    which the template is told. ValueError if there is no such model, or no chat template.
+    model: a folder or hub name. ValueError if there is no such model, or no chat template.
     """
     from transformers import AutoTokenizer  # imports torch, which not everything here needs
 
@@ -282,17 +280,18 @@ def prompt_token_counter(
             f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
             "variant."
         )
+    templates.set_thinking(tokenizer, thinking)
+    templates.check_thinking(tokenizer, thinking)
+    return tokenizer
 
-    def count(messages: list[dict] | str) -> int:
-        text = messages
-        if not isinstance(messages, str):
-            text = tokenizer.apply_chat_template(
-                messages, add_generation_prompt=True, tokenize=False, **template_options(thinking)
-            )
-        # verbose: it would warn of a text that is longer than the model's context
-        return len(tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
 
-    return count
+def prompt_token_counter(
+    model: str, thinking: bool | None = None
+) -> Callable[[list[dict] | str], int]:
+    """Return a function that counts the tokens of chat messages as the model will see them, or of
+    a text without a template: the length of a completion. See `tokenizer_of`.
+    """
+    return partial(templates.length, tokenizer_of(model, thinking))
 
 
 def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[dict]:

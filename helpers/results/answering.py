@@ -116,6 +116,10 @@ class Measurement:
         self.other = "arithmetic/differences" if sums else "arithmetic/sums"
         options = {"train_size": 1, "holdout_size": 128, "seed": self.seed, "tags": self.tags}
         self.elsewhere = load_task(self.other, **options).holdout
+        # asked as the training asks: with its system prompt and its worked examples
+        before = list(self.holdout["prompt"].iloc[0])[:-1]
+        asked = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
+        self.elsewhere["prompt"] = asked
 
     def measure(
         self, name: str, model, tokenizer, weights: str, samples: int = 0, questions: int = 0

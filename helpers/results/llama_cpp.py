@@ -19,6 +19,7 @@ from pathlib import Path
 from helpers import PROJECT
 from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder
+from helpers.templates import encode, render
 
 # what llama.cpp's own converter writes, anywhere; the other ways of quantising are Unsloth's
 CONVERTED = ("f16", "q8_0")
@@ -58,8 +59,8 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
             done = subprocess.run(command, capture_output=True, text=True)
             if "BPE pre-tokenizer was not recognized" in done.stderr:
                 raise ValueError(
-                    "no GGUF file is written: llama.cpp's converter does not know the tokenizer of "
-                    f"{run.show('merged')}, as no embedded model's."
+                    "no GGUF file is written: llama.cpp's converter knows the tokenizers of "
+                    f"published models, and not that of {run.show('merged')}."
                 )
             if done.returncode:
                 reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
@@ -101,19 +102,12 @@ def answers(
     check_installed()
     from torch import get_num_threads
 
-    from helpers.templates import options_of
-
-    texts = [
-        tokenizer.apply_chat_template(
-            list(prompt), add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
-        )
-        for prompt in prompts
-    ]
+    texts = [render(tokenizer, list(prompt)) for prompt in prompts]
     # `_answer`, below, in a process of its own
     given = {
         "file": str(file),
         "texts": texts,
-        "ids": tokenizer(texts, add_special_tokens=False)["input_ids"],
+        "ids": [encode(tokenizer, text) for text in texts],
         "max_new_tokens": max_new_tokens,
         # its threads wait for each other in a loop: one too many, and it takes ten times as long
         "threads": max(1, get_num_threads() - 1),
@@ -205,13 +199,11 @@ def proof_text(proof: dict) -> str:
     """Return what `compare` found, a line each, with a warning if the file is not the model."""
     asked = proof["asked"]
     lines = [
-        f"llama.cpp: {proof['equal']} of {asked} greedy answers equal those of Transformers; "
-        f"{proof['same_tokens']} of {asked} prompts are the same tokens"
+        f"llama.cpp answered {asked} of {proof['questions']} questions: {proof['equal']} answers "
+        f"equal those of Transformers, and {proof['same_tokens']} prompts are the same tokens"
     ]
-    if asked < proof["questions"]:
-        lines.append(f"there was time for {asked} of {proof['questions']} questions")
     if proof["first"]:
-        lines.append("the first answer that differs:")
+        lines += ["the first answer that differs:"]
         lines += [f"  {name}: {text!r}" for name, text in proof["first"].items()]
     if proof["same_tokens"] < asked:
         lines.append("WARNING: the file's tokenizer is not the model's. Do not use the file.")

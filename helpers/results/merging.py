@@ -22,7 +22,7 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.results import llama_cpp
-from helpers.templates import options_of, set_thinking, template_options
+from helpers.templates import encode, set_thinking, template_options
 from helpers.training.base import Base
 from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 
@@ -166,14 +166,8 @@ def prompt_logits(model, tokenizer, prompts: list[list[dict]]) -> list[torch.Ten
     """
     logits = []
     for prompt in prompts:
-        inputs = tokenizer.apply_chat_template(
-            prompt,
-            add_generation_prompt=True,
-            return_tensors="pt",
-            return_dict=True,
-            **options_of(tokenizer),
-        )
-        output = model(input_ids=inputs["input_ids"].to(model.device))
+        ids = torch.tensor([encode(tokenizer, prompt)], device=model.device)
+        output = model(input_ids=ids)
         logits.append(output.logits[0].float().cpu())
     return logits
 

@@ -60,7 +60,9 @@ def incremental_format_reward(
     """A quarter for each of the four tags that is there exactly once and in its place; text after
     the last tag costs.
 
-    A tag is in its place when it stands behind the tags before it that earned theirs. Each
+    A tag is in its place when it stands behind the tags before it that earned theirs. Where the
+    prompt opens the reasoning, the other three earn a third each, and the closing tag earns nothing
+    behind a second opening. Answer tags that the reasoning only names do not count. Each
     character after the closing answer tag costs 0.001, up to 0.25. Gives a slope where
     format_reward is flat: a policy that opens one block is told so.
 
@@ -71,16 +73,18 @@ def incremental_format_reward(
     """
     scores = []
     for text in map(completion_text, completions):
-        found = tags.found_tags(text)
+        found = tags.outer_tags(text)
         names = [tag for tag, _, _ in found]
+        opening, closing, *_ = tags.tags
         score = 0.0
         behind = 0  # where the last tag that earned something ends
-        for tag in tags.tags:
-            if names.count(tag) != 1:
+        for tag in tags.expected:
+            opened_again = tags.opened and tag == closing and opening in names
+            if names.count(tag) != 1 or opened_again:
                 continue
             _, start, end = found[names.index(tag)]
             if start >= behind:
-                score += 0.25
+                score += 1 / len(tags.expected)
                 behind = end
         if tags.tags[-1] in names:
             trailing = text[found[-1][2] :].strip()

@@ -124,6 +124,7 @@ def begin(
     functions: Sequence = (),
     weights: Sequence = (),
     from_adapter: bool | None = None,
+    warm_start: dict | None = None,
 ) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
 
@@ -135,18 +136,26 @@ def begin(
     `keep`, nothing else can replace the data that it is trained on.
 
     from_adapter: whether a fresh start goes on from the adapter that the run holds; None if the
-    notebook cannot. That a finished training will be replaced is printed.
+    notebook cannot. warm_start: what `warm.start` returned, if the training begins with one. That a
+    finished training will be replaced is printed.
     """
     rewards = {
         reward_name(function): {"weight": weight, "source": source_hash(function)}
         for function, weight in zip(functions, weights, strict=True)
     }
-    name = processes.from_first(lambda: _begin(run, settings, seed, rewards, from_adapter))
+    name = processes.from_first(
+        lambda: _begin(run, settings, seed, rewards, from_adapter, warm_start)
+    )
     return run.folder / "checkpoints" / name if name else None
 
 
 def _begin(
-    run: Run, settings: Preset, seed: int, rewards: dict[str, dict], from_adapter: bool | None
+    run: Run,
+    settings: Preset,
+    seed: int,
+    rewards: dict[str, dict],
+    from_adapter: bool | None,
+    warm_start: dict | None,
 ) -> str | None:
     # keep other trainings out, which would write the same folder
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
@@ -155,6 +164,8 @@ def _begin(
     wanted = {"settings": asdict(settings), "seed": seed, "data": data, "rewards": rewards}
     if from_adapter:
         wanted["from_adapter"] = run.section("training")["written"]
+    if warm_start:
+        wanted["warm_start"] = warm_start
 
     # go on with the same training; if it was interrupted after its last step, from an earlier
     # checkpoint, because Trainer would take a step too many

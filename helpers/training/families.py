@@ -5,7 +5,6 @@ A row holds for a `model_type` and for its language part, `…_text`. Read in Un
 2026.10.9 and Transformers 5.17; tests compare what can be compared.
 """
 
-import re
 from dataclasses import dataclass, replace
 
 # The linear maps of an ordinary layer: attention, then MLP.
@@ -104,24 +103,6 @@ def lora_targets(model) -> list[str] | str:
     if not targets:
         return "all-linear"
     return LORA_TARGETS if list(targets) == LORA_TARGETS else rf".*\.({'|'.join(targets)})"
-
-
-def notes(model: str, config: dict, in_4_bits: bool, thinking: bool | None, limit: int) -> list:
-    """Return what the family's row says against a run with this model, a sentence each.
-
-    config: its config.json. limit: tokens of a completion.
-    """
-    family = family_of(config.get("model_type", ""))
-    said = []
-    if in_4_bits and not family.in_4_bits:
-        said.append(f"Unsloth advises against 4 bits for {model}: set load_in_4bit=False.")
-    if limit < 2048 and thinking is not False and re.search(family.thinks or "$^", model):
-        said.append(
-            f"{model} thinks before it answers, which may take more than max_completion_length="
-            f"{limit:,}: set thinking=False if its template knows the word, or a limit of several "
-            "thousand tokens."
-        )
-    return said
 
 
 # --- Configurations -------------------------------------------------------------------------------

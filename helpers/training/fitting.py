@@ -2,6 +2,7 @@
 command `run` asks before it starts a notebook and the notebook asks again, both here.
 """
 
+import math
 from dataclasses import replace
 
 from helpers import presets
@@ -107,9 +108,9 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
     config = config_of(settings.model_path)
     kind = config.get("model_type", "")
     family = family_of(kind)
-    least = family.vllm_from
     blind = "vision_config" in config and sees and not family.sees_through_vllm
-    if least is not None and machine.compute_capability >= least and not blind:
+    least = math.inf if family.vllm_from is None else family.vllm_from
+    if machine.compute_capability >= least and not blind:
         return settings
     print(
         f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "

@@ -13,14 +13,14 @@ import re
 import subprocess
 import sys
 from collections import defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from helpers import PROJECT
 from helpers.data.files import hub_failure
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.training.families import CONFIGS, FAMILIES, family_of, notes
+from helpers.training.families import CONFIGS, FAMILIES, family_of
 
 # NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each
 # 64 weights, and a 32-bit one for each 256 of those. Unsloth's dynamic checkpoints
@@ -41,34 +41,9 @@ AWAKE = (
 )
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """What was counted of a model, or of the language part of one that sees.
-
-    quantised, experts, kept: weights of the layers' linear maps, which loading in 4 bits quantises;
-        of experts; and all others, such as embeddings and the head, which stay in 16 bits.
-    largest: weights of the largest linear map.
-    adapted: inputs and outputs of the maps that an adapter reaches; times its rank, its weights.
-    inside: numbers that a layer computes of a token, the layers in order.
-    hidden: those that it passes on. vocabulary: those of the head.
-    positions: tokens that it can tell apart; 0 if that is not known.
-    cache: bytes of the keys, values and states of one sequence.
-    """
-
-    quantised: int
-    experts: int
-    kept: int
-    largest: int
-    adapted: int
-    inside: list[int]
-    hidden: int
-    vocabulary: int
-    positions: int
-    cache: int
-
-
-def sizes_of(config: dict, context: int) -> Sizes:
-    """Return the sizes of the model that a config.json describes, at so many tokens a sequence.
+def sizes_of(config: dict, context: int) -> dict:
+    """Return the sizes (`count`) of the model that a config.json describes, at so many tokens a
+    sequence.
 
     LookupError, with the reason, if Transformers cannot build it. In a process of its own, because
     Transformers must not be imported before Unsloth, which replaces its classes.
@@ -77,7 +52,7 @@ def sizes_of(config: dict, context: int) -> Sizes:
 
 
 @functools.cache
-def _counted(given: str) -> Sizes:
+def _counted(given: str) -> dict:
     """Return what the program at the end of this file prints for this JSON."""
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
@@ -89,11 +64,20 @@ def _counted(given: str) -> Sizes:
     )
     if done.returncode or not done.stdout:
         raise LookupError((done.stderr.strip().splitlines() or ["no message"])[-1][:200])
-    return Sizes(**json.loads(done.stdout.splitlines()[-1]))
+    return json.loads(done.stdout.splitlines()[-1])
 
 
-def count(config: dict, context: int) -> Sizes:
-    """Build the model on the meta device, run it on one sequence, and count."""
+def count(config: dict, context: int) -> dict:
+    """Build a model, or the language part of one that sees, on the meta device, run it on one
+    sequence of so many tokens, and return what was counted.
+
+    quantised, experts, kept: weights of the layers' linear maps, which loading in 4 bits quantises;
+        of experts; and all others, such as embeddings and the head, which stay in 16 bits.
+    adapted: inputs and outputs of the maps that an adapter reaches; times its rank, its weights.
+    inside: numbers that each layer computes of a token. hidden: those that it passes on.
+    vocabulary: those of the head. positions: tokens that can be told apart, 0 if not known.
+    cache: bytes of the keys, values and states of the sequence.
+    """
     import torch
     from transformers import AutoConfig, AutoModel
     from transformers.pytorch_utils import Conv1D
@@ -105,62 +89,85 @@ def count(config: dict, context: int) -> Sizes:
     with torch.device("meta"):
         model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
     embedding = model.get_input_embeddings().weight
-    tied = text.tie_word_embeddings or whole.tie_word_embeddings
+    weights = sum(weight.numel() for weight in model.parameters())
+    if not (text.tie_word_embeddings or whole.tie_word_embeddings):
+        weights += embedding.numel()
 
-    # A layer's inside: what its linear maps and convolutions give, its inputs and their norms, and
-    # of the widest, which is the MLP's, the activation and the product.
+    # linear maps, and which of them the adapter reaches
+    modules = dict(model.named_modules())
+    linear = (torch.nn.Linear, Conv1D)
+    maps = {name: one for name, one in modules.items() if isinstance(one, linear)}
+    quantised = sum(one.weight.numel() for one in maps.values())
     targets = family_of(text.model_type).targets
-    outputs = defaultdict(list)  # of each layer
-    quantised = largest = adapted = experts = 0
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear | Conv1D):
-            quantised += module.weight.numel()
-            largest = max(largest, module.weight.numel())
-            if not targets or name.rpartition(".")[2] in targets:
-                adapted += sum(module.weight.shape)
-            outputs[_layer(name)].append(getattr(module, "nf", 0) or module.out_features)
-        elif isinstance(module, torch.nn.Conv1d):
-            outputs[_layer(name)].append(module.out_channels)
-    # Experts are one tensor of three dimensions, of which a token uses a few. Each has an adapter,
-    # of twice the rank where two maps are one.
+    reached = [name for name in maps if not targets or name.rpartition(".")[2] in targets]
+    adapted = sum(sum(maps[name].weight.shape) for name in reached)
+    # Experts are one tensor of three dimensions. Each has an adapter, of twice the rank where two
+    # maps are one.
+    experts = {
+        name: weight
+        for name, weight in model.named_parameters()
+        if weight.dim() == 3 and ".experts." in name
+    }
+    in_experts = sum(weight.numel() for weight in experts.values())
+    for name, weight in experts.items() if targets else ():
+        adapted += weight.shape[0] * sum(weight.shape[1:]) * (1 + ("gate_up" in name))
+
+    # A layer's inside: what its linear maps, its convolutions and the experts that a token uses
+    # give, its inputs and their norms, and of the widest, which is the MLP's, the activation and
+    # the product.
     used = getattr(text, "num_experts_per_tok", None) or 1
-    for name, weight in model.named_parameters():
-        if weight.dim() == 3 and ".experts." in name:
-            experts += weight.numel()
-            if targets:
-                adapted += weight.shape[0] * sum(weight.shape[1:]) * (1 + ("gate_up" in name))
-            outputs[_layer(name)].append(used * max(weight.shape[1:]))
-    outputs.pop(None, None)  # those of no layer
-    hidden = text.hidden_size
-    inside = [sum(each) + 3 * hidden + 2 * max(each) for each in outputs.values()]
+    widths = [(name, getattr(one, "nf", 0) or one.out_features) for name, one in maps.items()]
+    widths += [
+        (name, one.out_channels)
+        for name, one in modules.items()
+        if isinstance(one, torch.nn.Conv1d)
+    ]
+    widths += [(name, used * max(weight.shape[1:])) for name, weight in experts.items()]
+    layers: dict[str, list[int]] = defaultdict(list)
+    for name, width in widths:
+        if number := re.search(r"(?:^|\.)(\d+)\.", name):
+            layers[number[1]].append(width)
 
     # the cache: tensors, or dictionaries of them for states of linear attention and convolutions
     with torch.no_grad():
         ids = torch.zeros(1, context, dtype=torch.long, device="meta")
         cache = model(input_ids=ids, use_cache=True).past_key_values
-    held = []
-    for layer in cache.layers:
-        for value in vars(layer).values():
-            held += value.values() if isinstance(value, dict) else [value]
-    weights = sum(weight.numel() for weight in model.parameters())
-    return Sizes(
-        quantised=quantised,
-        experts=experts,
-        kept=weights - quantised - experts + (0 if tied else embedding.numel()),
-        largest=largest,
-        adapted=adapted,
-        inside=inside,
-        hidden=hidden,
-        vocabulary=embedding.shape[0],
-        positions=getattr(text, "max_position_embeddings", None) or 0,
-        cache=sum(one.nbytes for one in held if torch.is_tensor(one)),
-    )
+    held = [value for layer in cache.layers for value in vars(layer).values()]
+    held += [one for states in held if isinstance(states, dict) for one in states.values()]
+    return {
+        "quantised": quantised,
+        "experts": in_experts,
+        "kept": weights - quantised - in_experts,
+        "adapted": adapted,
+        "inside": [sum(each) + 3 * text.hidden_size + 2 * max(each) for each in layers.values()],
+        "hidden": text.hidden_size,
+        "vocabulary": embedding.shape[0],
+        "positions": getattr(text, "max_position_embeddings", None) or 0,
+        "cache": sum(one.nbytes for one in held if torch.is_tensor(one)),
+    }
 
 
-def _layer(name: str) -> str | None:
-    """Return the number of the layer that a module is in, by its name; None outside of them."""
-    found = re.search(r"(?:^|\.)(\d+)\.", name)
-    return found and found[1]
+def notes(settings: Preset, config: dict) -> list[str]:
+    """Return what the family of a run's model says against its settings, a sentence each.
+
+    config: the model's config.json.
+    """
+    model, limit = settings.model, settings.max_completion_length
+    family = family_of(config.get("model_type", ""))
+    thinks = settings.thinking is not False and re.search(family.thinks or "$^", model)
+    rules = [
+        (
+            settings.load_in_4bit and not family.in_4_bits,
+            f"Unsloth advises against 4 bits for {model}: set load_in_4bit=False.",
+        ),
+        (
+            thinks and limit < 2048,
+            f"{model} thinks before it answers, which may take more than max_completion_length="
+            f"{limit:,}: set thinking=False if its template knows the word, or a limit of several "
+            "thousand tokens.",
+        ),
+    ]
+    return [sentence for holds, sentence in rules if holds]
 
 
 def room_for_a_picture(settings: Preset) -> int:
@@ -238,13 +245,13 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
 
     # what is held all the time
     experts_quantised = on_unsloth and family_of(config["model_type"]).experts_in_4_bits
-    in_4_bits = sizes.quantised + (sizes.experts if experts_quantised else 0)
+    in_4_bits = sizes["quantised"] + (sizes["experts"] if experts_quantised else 0)
     in_4_bits *= settings.load_in_4bit
-    whole = sizes.quantised + sizes.experts + sizes.kept
+    whole = sizes["quantised"] + sizes["experts"] + sizes["kept"]
     weights = in_4_bits * _NF4 + (whole - in_4_bits) * _16_BIT
     # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
-    adapter = sizes.adapted * settings.lora_rank
+    adapter = sizes["adapted"] * settings.lora_rank
     # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
     # instead.
     copied = settings.beta and not (on_unsloth and card is not None)
@@ -259,24 +266,22 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         held["CUDA context"] = _CONTEXT
 
     # What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
-    # insides; and as much again as one for the gradients of the layer at work. A 4-bit matrix is
-    # unpacked to 16 bits for its use.
+    # insides; and as much again as one for the gradients of the layer at work.
     tokens = settings.per_device_train_batch_size * context
-    kept = len(sizes.inside) * sizes.hidden
+    kept = len(sizes["inside"]) * sizes["hidden"]
     if not settings.gradient_checkpointing:
-        kept = sum(sizes.inside)
-    unpacked = sizes.largest * _16_BIT if settings.load_in_4bit else 0
+        kept = sum(sizes["inside"])
     # Three times logits: themselves, scaled by the temperature, and their gradient. TRL makes those
     # of the whole batch, in 16 bits; Unsloth those of a quarter of a completion at a time
     # (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
     if on_unsloth:
-        logits = context / max(4, context // 4096) * sizes.vocabulary * 4
+        logits = context / max(4, context // 4096) * sizes["vocabulary"] * 4
     else:
         completions = settings.per_device_train_batch_size * settings.max_completion_length
-        logits = completions * sizes.vocabulary * _16_BIT
+        logits = completions * sizes["vocabulary"] * _16_BIT
     training = {
         "gradients": adapter * width,
-        "activations": tokens * (kept + 2 * max(sizes.inside)) * _16_BIT + unpacked,
+        "activations": tokens * (kept + 2 * max(sizes["inside"])) * _16_BIT,
         "logits": 3 * logits,
     }
 
@@ -289,7 +294,9 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         else:
             training["vLLM asleep"] = _GRAPHS
     else:
-        sampling = {"KV cache": settings.completions_per_round / settings.processes * sizes.cache}
+        sampling = {
+            "KV cache": settings.completions_per_round / settings.processes * sizes["cache"]
+        }
     return Estimate(held, sampling, training)
 
 
@@ -311,14 +318,13 @@ def check(
     config = config or config_of(settings.model_path)
     kind = config.get("model_type", "")
     if "vision_config" in config and not sees and not family_of(kind).language_part:
-        alone = [name for name, family in FAMILIES.items() if family.language_part]
         raise ValueError(
             f"{settings.model} reads pictures and this run has none. Of its family ({kind}) "
             "the language part cannot be trained and merged alone, as it can of "
-            f"{', '.join(alone)}: take a model of text, or pictures in notebook 11."
+            f"{', '.join(name for name, row in FAMILIES.items() if row.language_part)}: take a "
+            "model of text, or pictures in notebook 11."
         )
-    limit = settings.max_completion_length
-    said = notes(settings.model, config, settings.load_in_4bit, settings.thinking, limit)
+    said = notes(settings, config)
     card = card_of(machine)
     pictures = room_for_a_picture(settings) if sees else 0
     context = settings.context + pictures
@@ -327,17 +333,17 @@ def check(
     except LookupError as error:
         reason = f"no estimate for {settings.model}: Transformers could not build it ({error})."
         return [reason, *said]
-    if settings.lora_rank > sizes.hidden:
+    if settings.lora_rank > sizes["hidden"]:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
-            f"{sizes.hidden:,}: such an adapter would be larger than what it adapts. Ranks of "
+            f"{sizes['hidden']:,}: such an adapter would be larger than what it adapts. Ranks of "
             "8 to 128 are usual."
         )
     # without a picture, whose room above is more than most pictures take
-    if 0 < sizes.positions < settings.context:
+    if 0 < sizes["positions"] < settings.context:
         raise ValueError(
             f"a prompt and its completion take {settings.context:,} tokens and {settings.model} "
-            f"has {sizes.positions:,} positions: lower max_completion_length or "
+            f"has {sizes['positions']:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
     found = estimate(settings, config, card, sees)
@@ -379,4 +385,4 @@ def size(number: float) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(asdict(count(*json.load(sys.stdin)))))
+    print(json.dumps(count(*json.load(sys.stdin))))

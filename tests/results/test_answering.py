@@ -157,5 +157,10 @@ def test_asked_otherwise_it_starts_anew_and_is_what_it_would_have_been(ask, batc
     ],
 )
 def test_what_was_forgotten_is_looked_for_where_the_training_was_not(source, other):
-    exam = Measurement(None, PRESETS["pocket"], THINK_ANSWER, None, source)
+    example = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
+    before = [{"role": "system", "content": "Add."}, *example]
+    holdout = pd.DataFrame({"prompt": [[*before, {"role": "user", "content": "asked"}]]})
+    exam = Measurement(None, PRESETS["pocket"], THINK_ANSWER, holdout, source)
     assert exam.other == other and len(exam.elsewhere) == 128
+    for asked, question in zip(exam.elsewhere["prompt"], exam.elsewhere["question"], strict=True):
+        assert asked == [*before, {"role": "user", "content": question}]

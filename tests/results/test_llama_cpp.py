@@ -116,14 +116,14 @@ def test_llama_cpp_answers_as_transformers_does(run):
     found = llama_cpp.compare(run.path(name), tokenizer, PROMPTS, expected, 24)
     counted = {"equal": 8, "same_tokens": 8, "asked": 8, "questions": 8}
     assert found == counted | {"first": None}
-    said = "llama.cpp: 8 of 8 greedy answers equal those of Transformers; 8 of 8 prompts are the same tokens"
+    said = "llama.cpp answered 8 of 8 questions: 8 answers equal those of Transformers, and 8 prompts are the same tokens"
     assert llama_cpp.proof_text(found) == said
     # an answer that differs is named; after its time no further question is asked
     others = ["something else", *expected[1:]]
     found = llama_cpp.compare(run.path(name), tokenizer, PROMPTS, others, 24, seconds=0)
     first = {"question": QUESTIONS[0], "transformers": others[0], "llama.cpp": expected[0]}
     assert found == {"equal": 0, "same_tokens": 1, "asked": 1, "questions": 8, "first": first}
-    assert "there was time for 1 of 8 questions" in llama_cpp.proof_text(found)
+    assert llama_cpp.proof_text(found).startswith("llama.cpp answered 1 of 8 questions: 0 answers")
 
 
 @BOTH
@@ -162,7 +162,9 @@ def test_an_embedded_models_tokenizer_is_refused_in_a_sentence(runs):
     run = run_with(Path(POCKET.model_path))
     with pytest.raises(ValueError) as error:
         llama_cpp.write(run, POCKET, "f16")
-    assert "does not know the tokenizer of" in str(error.value) and "\n" not in str(error.value)
+    assert "knows the tokenizers of published models, and not that of" in str(
+        error.value
+    ) and "\n" not in str(error.value)
     assert not (run.folder / "gguf").exists()
 
 

@@ -3,15 +3,16 @@ memory, and what is said against settings that its family does not suit.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
-from helpers.presets import EMBEDDED, PRESETS
+from helpers.presets import PRESETS
 from helpers.training import memory
-from helpers.training.families import CONFIGS, LORA_TARGETS, family_of, lora_targets, notes
+from helpers.training.families import CONFIGS, LORA_TARGETS, family_of, lora_targets
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 512, "intermediate_size": 96}
 SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
@@ -58,7 +59,8 @@ def reached(policy) -> set[str]:
     }
 
 
-MODELS = {preset.model for preset in PRESETS.values()} - EMBEDDED.keys() | {"unsloth/gpt-oss-20b"}
+ON_A_GPU = [preset for preset in PRESETS.values() if preset.needs_gb]
+MODELS = {preset.model for preset in ON_A_GPU} | {"unsloth/gpt-oss-20b"}
 
 
 @pytest.mark.parametrize("model", sorted(MODELS) + sorted(OTHERS))
@@ -78,7 +80,7 @@ def test_an_adapter_reaches_attention_and_mlp_of_every_layer(model):
     seen = any("visual" in name for name, _ in policy.named_modules())
     if family != "gpt_oss" and not seen:
         weights = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
-        assert memory.count(config, 8).adapted == weights
+        assert memory.count(config, 8)["adapted"] == weights
 
 
 def test_hybrid_layers_are_reached_that_the_usual_names_miss():
@@ -121,13 +123,13 @@ def test_the_usual_seven_are_given_as_names_and_others_as_a_pattern():
     ],
 )
 def test_what_a_family_says_against_a_run(model, kind, in_4_bits, thinking, limit, said):
-    found = notes(model, {"model_type": kind}, in_4_bits, thinking, limit)
+    changed = {"load_in_4bit": in_4_bits, "thinking": thinking, "max_completion_length": limit}
+    found = memory.notes(replace(PRESETS["t4"], model=model, **changed), {"model_type": kind})
     assert len(found) == (said is not None) and all(said in one for one in found)
 
 
-@pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
-def test_a_preset_suits_its_models_family(preset):
-    config = memory.config_of(preset.model_path)
-    limit = preset.max_completion_length
-    assert notes(preset.model, config, preset.load_in_4bit, preset.thinking, limit) == []
+@pytest.mark.parametrize("preset", ON_A_GPU, ids=lambda preset: preset.name)
+def test_a_preset_suits_its_models_family_and_needs_no_network_for_it(preset):
+    config = CONFIGS[preset.model]
+    assert memory.notes(preset, config) == []
     assert family_of(config["model_type"]).vllm_from is not None or preset.engine != "auto"

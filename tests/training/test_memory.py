@@ -40,15 +40,15 @@ def test_the_weights_of_qwen3_4b_by_hand():
     # times 2560 x 9728.
     layer = 2 * 10_485_760 + 2 * 2_621_440 + 3 * 24_903_680
     sizes = memory.sizes_of(QWEN3_4B, 8)
-    assert sizes.quantised == 36 * layer == 3_633_315_840
+    assert sizes["quantised"] == 36 * layer == 3_633_315_840
     # the embedding, which is the head, too; norms: two and two of 128 a layer, and one at the end
     norms = 36 * (2 * 2_560 + 2 * 128) + 2_560
-    assert sizes.kept == 151_936 * 2_560 + norms == 388_956_160 + 196_096
+    assert sizes["kept"] == 151_936 * 2_560 + norms == 388_956_160 + 196_096
     untied = memory.sizes_of(QWEN3_4B | {"tie_word_embeddings": False}, 8)
-    assert untied.kept == 2 * 388_956_160 + norms
+    assert untied["kept"] == 2 * 388_956_160 + norms
     # its inputs and norms, the four of attention, gate, activation, up, product
     inside = 4 * 2_560 + (4_096 + 2 * 1_024 + 2_560) + 4 * 9_728
-    assert sizes.inside == [inside] * 36
+    assert sizes["inside"] == [inside] * 36
     # NF4: half a byte, 1/64 of a byte of scale, 1/4096 of a byte of the scales' scale.
     in_4_bits = 3_633_315_840 * (0.5 + 1 / 64 + 1 / 4_096)
     assert on_l4().held["frozen weights"] == pytest.approx(in_4_bits + 2 * 389_152_256)
@@ -58,7 +58,7 @@ def test_the_weights_of_qwen3_4b_by_hand():
 def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
     # Rank 32 on one layer of Qwen3-4B: 32 x (inputs + outputs) of the seven maps.
     adapter = 36 * 32 * (2 * (2_560 + 4_096) + 2 * (2_560 + 1_024) + 3 * (2_560 + 9_728))
-    assert 32 * memory.sizes_of(QWEN3_4B, 8).adapted == adapter == 66_060_288
+    assert 32 * memory.sizes_of(QWEN3_4B, 8)["adapted"] == adapter == 66_060_288
     found = on_l4()
     # 32 bits under Unsloth, whose reference on a GPU is the model without it; two 8-bit moments
     assert found.held["adapter"] == found.training["gradients"] == 4 * adapter
@@ -75,7 +75,7 @@ def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
 def test_the_cache_while_sampling_by_hand():
     # 36 layers x 8 heads x 128 x (key and value) x 2 bytes a token; a round is 16 completions of
     # 1,024 tokens.
-    assert memory.sizes_of(QWEN3_4B, 1_024).cache == 1_024 * 147_456
+    assert memory.sizes_of(QWEN3_4B, 1_024)["cache"] == 1_024 * 147_456
     for processes in (1, 4):  # each samples its own completions
         plain = replace(PRESETS["l4"], engine="transformers", processes=processes)
         assert estimate(plain, QWEN3_4B, 24.2e9).sampling == {"KV cache": 16 * 1_024 * 147_456}
@@ -130,7 +130,7 @@ def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
     assert estimate(POCKET, config, None).held["frozen weights"] == pytest.approx(counted, rel=0.02)
     adapted = policy.add_adapter(model, POCKET, seed=0).parameters()
     trained = sum(weight.numel() for weight in adapted if weight.requires_grad)
-    assert memory.sizes_of(config, 8).adapted * POCKET.lora_rank == trained
+    assert memory.sizes_of(config, 8)["adapted"] * POCKET.lora_rank == trained
 
 
 def test_a_process_of_its_own_counts_the_same(monkeypatch):
@@ -138,7 +138,9 @@ def test_a_process_of_its_own_counts_the_same(monkeypatch):
     wanted = memory.count(config, given)
     monkeypatch.undo()
     assert memory.sizes_of(config, given) == wanted
-    assert wanted.positions == 1024 and wanted.vocabulary == 350 and len(wanted.inside) == 4
+    assert (
+        wanted["positions"] == 1024 and wanted["vocabulary"] == 350 and len(wanted["inside"]) == 4
+    )
 
 
 @pytest.mark.parametrize(
@@ -158,7 +160,7 @@ def test_what_cannot_be_built_gets_no_estimate_rather_than_a_wrong_one(
 
 def test_the_cache_is_that_of_each_layers_kind():
     def cache(context: int, **config) -> int:
-        return memory.sizes_of(TINY | config, context).cache
+        return memory.sizes_of(TINY | config, context)["cache"]
 
     token = 2 * 2 * 16 * 2  # keys and values x 2 heads x 16 x 16 bits
     window = {"model_type": "gemma3_text", "sliding_window": 9}
@@ -178,9 +180,9 @@ def test_the_cache_is_that_of_each_layers_kind():
 def test_experts_are_counted_and_a_token_uses_a_few():
     config = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
     sizes = memory.sizes_of(TINY | config | {"moe_intermediate_size": 32}, 8)
-    assert sizes.experts == 2 * 8 * 3 * 64 * 32
+    assert sizes["experts"] == 2 * 8 * 3 * 64 * 32
     # inputs and norms; the four of attention; two experts' two products, the wider one twice more
-    assert sizes.inside == [3 * 64 + (64 + 32 + 32 + 64) + 2 * (64 + 64) + 2 * 2 * 64] * 2
+    assert sizes["inside"] == [3 * 64 + (64 + 32 + 32 + 64) + 2 * (64 + 64) + 2 * 2 * 64] * 2
     in_4_bits = replace(PRESETS["h200"], model="unsloth/gpt-oss-20b", load_in_4bit=True)
     gpt_oss = config_of("unsloth/gpt-oss-20b")
     held = [
@@ -197,7 +199,7 @@ def test_embeddings_of_every_layer_stay_in_16_bits():
         memory.sizes_of(TINY | config | {"hidden_size_per_layer_input": width}, 8)
         for width in (0, 8)
     )
-    assert more.kept - plain.kept > 2 * 512 * 8
+    assert more["kept"] - plain["kept"] > 2 * 512 * 8
 
 
 def test_an_adapter_is_no_model_and_what_to_do_with_it_is_said(tmp_path):
@@ -252,6 +254,8 @@ def test_the_page_of_presets_shows_the_estimates_of_the_presets():
     rows = [line.strip("|\n ").split(" | ") for line in page.splitlines() if "| `" in line]
     told = {cells[0].strip("`"): (cells[2], cells[-1]) for cells in rows}
     for name, preset in PRESETS.items():
+        if name == "smollm2":  # made from a package that may be missing: tests/test_smollm2.py
+            continue
         card = preset.needs_gb * 1e9 if preset.needs_gb else None
         model, peak = told[name]
         config, sees = config_of(preset.model_path), name.startswith("vision")

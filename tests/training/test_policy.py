@@ -79,9 +79,12 @@ def alone(model, tokenizer, prompt: list[dict]) -> str:
 
 @pytest.mark.parametrize("kind", ["model", "adapter"])
 @pytest.mark.parametrize("batch_size", [1, 4, 128])
+@pytest.mark.parametrize("once", [policy.ONCE, 0])
 def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
-    request, tokenizer, monkeypatch, kind, batch_size
+    request, tokenizer, monkeypatch, kind, batch_size, once
 ):
+    """Also where what all prompts begin with is computed once."""
+    monkeypatch.setattr(policy, "ONCE", once)
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
     # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
@@ -109,11 +112,23 @@ def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
         assert all(f"{n} + 1" in text for text in group)
 
 
-def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(model, tokenizer):
+def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(
+    model, tokenizer, monkeypatch
+):
     first = texts(model, tokenizer, samples=8, seed=1)
     torch.manual_seed(99)  # what the caller drew before has no say
     assert texts(model, tokenizer, samples=8, seed=1) == first
     assert texts(model, tokenizer, samples=8, seed=2) != first
+    monkeypatch.setattr(policy, "ONCE", 0)
+    passes = []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, given: passes.append(given.get("input_ids", *args[:1]).shape),
+        with_kwargs=True,
+    )
+    assert texts(model, tokenizer, samples=8, seed=1) == first
+    hook.remove()
+    (one, beginning), (all_of_them, _) = passes[:2]
+    assert (one, all_of_them) == (1, 8 * len(PROMPTS)) and beginning > 10
     hot = texts(model, tokenizer, samples=8, seed=1, temperature=3.0)
     different = [sum(len(set(group)) for group in groups) for groups in (first, hot)]
     assert len(PROMPTS) < different[0] < different[1]

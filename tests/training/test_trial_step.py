@@ -140,6 +140,7 @@ def test_a_limit_that_cuts_off_more_than_half_is_refused_with_what_helps(cut, th
         return
     with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
         trial_step.check_limit(lengths, settings)
+    assert "which costs time and memory in proportion" in str(error.value)
     assert ("thinking=False" in str(error.value)) == (thinking is None)
 
 

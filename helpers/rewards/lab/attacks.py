@@ -85,7 +85,8 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
 def _text_of(row: dict, role: str) -> str:
     prompt = row.get("prompt")
     messages = [] if prompt is None or isinstance(prompt, str) else list(prompt)
-    return next((message["content"] for message in messages if message["role"] == role), "")
+    # the last, because worked examples are turns of the user, too
+    return next((one["content"] for one in reversed(messages) if one["role"] == role), "")
 
 
 def _question(row: dict) -> str:

@@ -14,6 +14,9 @@ CASES = Path(__file__).with_name("cases.jsonl")
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
     """Return the cases of a JSON-lines file; without one the suite's own, with these tags.
 
+    Where the prompt opens the reasoning, those that begin by opening it do without, and the others
+    are left out.
+
     See `Lab.cases`.
     """
     file = Path(str(path or CASES))
@@ -33,6 +36,14 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
                 "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
             )
         cases[case["name"]] = case
+    if path is None and tags.opened:
+        opening = tags.tags[0]
+        cases = {name: one for name, one in cases.items() if one["completion"].startswith(opening)}
+        for case in cases.values():
+            case["completion"] = case["completion"].removeprefix(opening)
+            # a share of three tags, and not of four
+            if case["expected"].get("incremental_format_reward") not in (0, 1):
+                case["expected"].pop("incremental_format_reward", None)
     return list(cases.values())
 
 

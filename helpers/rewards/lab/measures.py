@@ -310,7 +310,8 @@ class Lab:
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in rates],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
-            "unopened": all(closing in text and opening not in text for text in texts),
+            "unopened": not self.tags.opened
+            and all(closing in text and opening not in text for text in texts),
             "one_text": float(np.mean([len(set(group)) == 1 for group in dead])) if dead else None,
         }
         return self.results["signal"]

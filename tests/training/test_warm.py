@@ -1,0 +1,124 @@
+"""A warm start: what is trained on, that it is not done twice, and what is refused."""
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+import unsloth  # isort: skip  # noqa: F401  # before trl
+
+import torch
+from datasets import Dataset
+from safetensors.torch import load_file
+from trl import SFTConfig, SFTTrainer
+
+from helpers.commands.run import check_parameters
+from helpers.data.tasks import chat_prompt, load_task, save
+from helpers.presets import PRESETS, override
+from helpers.tags import THINK_ANSWER
+from helpers.training import checkpoints, warm
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+POCKET = override(PRESETS["pocket"], lora_rank=4, lora_alpha=8)
+TASK = load_task("arithmetic/sums", train_size=16, holdout_size=4)
+EXAMPLES = [
+    {"question": row.question, "completion": THINK_ANSWER.render(row.working, row.answer)}
+    for row in TASK.train.itertuples()
+]
+
+
+@pytest.fixture
+def run(run):
+    save(run, TASK, POCKET)
+    return run
+
+
+def weights(model) -> dict[str, torch.Tensor]:
+    return {name: one.detach().clone() for name, one in model.named_parameters() if "lora" in name}
+
+
+def test_it_is_trls_training_on_messages_with_the_loss_on_the_completions(run, fresh, capsys):
+    model, tokenizer = fresh()
+    record = warm.start(run, model, tokenizer, EXAMPLES, POCKET, 7)
+    assert (record["examples"], record["epochs"]) == (16, 3)
+    assert "warm start: 16 worked examples, 6 steps; the loss fell from " in capsys.readouterr().out
+
+    rows = {
+        "prompt": [chat_prompt(TASK.report["system_prompt"], one["question"]) for one in EXAMPLES],
+        "completion": [[{"role": "assistant", "content": one["completion"]}] for one in EXAMPLES],
+    }
+    names = ("learning_rate", "lr_scheduler_type", "warmup_steps", "optim", "max_grad_norm")
+    names += ("adam_beta1", "adam_beta2", "weight_decay", "gradient_checkpointing")
+    given = {name: getattr(POCKET, name) for name in names}
+    quiet = {"report_to": "none", "disable_tqdm": True, "save_strategy": "no"}
+    config = SFTConfig(str(run.folder), seed=7, max_length=136, **given, **quiet)
+    theirs, tokenizer = fresh()
+    trainer = SFTTrainer(
+        model=theirs, processing_class=tokenizer, args=config, train_dataset=Dataset.from_dict(rows)
+    )
+    trainer.train()
+    ours = weights(model)
+    assert any(one.abs().sum() for name, one in ours.items() if "lora_B" in name)
+    assert all(torch.equal(one, ours[name]) for name, one in weights(theirs).items())
+
+
+def test_it_is_not_done_twice_but_anew_if_anything_about_it_is_another(run, fresh, capsys):
+    model, tokenizer = fresh()
+    record = warm.start(run, model, tokenizer, EXAMPLES[:8], POCKET, 7)
+    after = weights(model)
+    model, tokenizer = fresh()
+    capsys.readouterr()
+    assert warm.start(run, model, tokenizer, EXAMPLES[:8], POCKET, 7) == record
+    assert capsys.readouterr().out == f"the warm start is that of {run.show('warm_start')}\n"
+    assert all(torch.equal(one, after[name]) for name, one in weights(model).items())
+    for examples, seed in ((EXAMPLES[:8], 8), (EXAMPLES[1:9], 7)):
+        model, tokenizer = fresh()
+        assert warm.start(run, model, tokenizer, examples, POCKET, seed) != record
+        assert "warm start: 8 worked examples" in capsys.readouterr().out
+    kept = load_file(run.path("warm_start/adapter_model.safetensors"))
+    assert set(run.read_object("warm_start/record.json")) == {"examples", "epochs", "made_for"}
+    assert sum(one.numel() for one in kept.values()) == sum(map(torch.Tensor.numel, after.values()))
+
+
+def test_a_training_with_another_warm_start_is_another_training(run):
+    for record, goes_on in (({"made_for": "a"}, True), ({"made_for": "b"}, False), (None, False)):
+        checkpoints.begin(run, POCKET, 7, warm_start={"made_for": "a"})
+        checkpoints._locks.close()
+        path = run.path("checkpoints/checkpoint-2/trainer_state.json")
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("{}")
+        found = checkpoints.begin(run, POCKET, 7, warm_start=record)
+        checkpoints._locks.close()
+        assert (found is not None) == goes_on
+
+
+def test_unsloths_preparation_on_a_gpu_makes_the_same_labels(fresh):
+    """Its `sft_prepare_dataset` takes the place of TRL's own there."""
+    from unsloth_zoo.dataset_utils import sft_prepare_dataset
+
+    _, tokenizer = fresh()
+    rows = Dataset.from_dict({"input_ids": [[5, 6, 7, 8]], "completion_mask": [[0, 0, 1, 1]]})
+    config = SFTConfig("none", completion_only_loss=True, max_length=136, report_to="none")
+    trainer = SimpleNamespace(completion_only_loss=True, data_collator=None)
+    prepared = sft_prepare_dataset(trainer, rows, tokenizer, config, False, None, "train")
+    assert prepared[0]["labels"] == [-100, -100, 7, 8] and trainer.data_collator is None
+
+
+def test_examples_that_cannot_be_trained_on_are_named(run, fresh, tmp_path):
+    model, tokenizer = fresh()
+    long = [*EXAMPLES[:2], {"question": "What is 1 + 1?", "completion": "1 + " * 80}]
+    with pytest.raises(ValueError, match=r"worked example 3 has .* tokens of prompt"):
+        warm.start(run, model, tokenizer, long, POCKET, 7)
+    assert not (run.folder / "warm_start/record.json").exists()
+    file = tmp_path / "examples.jsonl"
+    for given, said in ((str(file), "examples.jsonl"), ([], "warm_start holds no worked examples")):
+        with pytest.raises((ValueError, OSError), match=said):
+            check_parameters({"warm_start": given})
+    file.write_text(json.dumps(EXAMPLES[0]) + "\n")
+    check_parameters({"warm_start": str(file)})
+
+
+def test_both_stages_are_told():
+    training = {"steps": 32, "earlier_steps": 8, "warm_start": {"examples": 12, "epochs": 3}}
+    said = "two stages: a warm start on 12 worked examples (3 epochs of supervised training), then "
+    assert warm.told(training) == f"{said}40 steps of GRPO"
