@@ -891,9 +891,8 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             f"{obstacle}: sampling goes through Transformers, which is slower "
             "(engine='transformers')."
         )
-    settled = replace(preset, engine="transformers" if obstacle else "vllm")
-    long_in_4_bits = machine.gpu and preset.load_in_4bit and preset.max_steps >= 100
-    unsaid = preset.vllm_importance_sampling_correction is None
-    if settled.engine == "vllm" and long_in_4_bits and unsaid:
-        return replace(settled, vllm_importance_sampling_correction=True)
-    return settled
+        return replace(preset, engine="transformers")
+    corrects = preset.vllm_importance_sampling_correction
+    if corrects is None and machine.gpu and preset.load_in_4bit and preset.max_steps >= 100:
+        corrects = True
+    return replace(preset, engine="vllm", vllm_importance_sampling_correction=corrects)

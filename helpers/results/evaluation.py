@@ -39,11 +39,10 @@ def right(
         an answer is judged.
     """
     judge = judge or partial(correctness_reward, tags=tags)
-    columns = {}
+    columns = {"answer": answers}
     if rows is not None:
-        columns = rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
+        columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
     messages = [[{"role": "assistant", "content": text}] for text in completions]
-    columns |= {"answer": answers}
     scores, faults = checked_scores(judge, messages, columns, is_own(judge))
     if faults:
         raise ValueError(f"the judge {faults[0]}. {faults[0].advice}")

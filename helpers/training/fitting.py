@@ -2,7 +2,6 @@
 command `run` asks before it starts a notebook and the notebook asks again, both here.
 """
 
-import math
 from dataclasses import replace
 
 from helpers import presets
@@ -46,11 +45,11 @@ def settings_for(
     elif isinstance(start, dict):
         # Together the processes make the completions of a step that one would make alone, so that a
         # curve stays comparable, unless the parameters say what each process does.
-        of_each = any(given.get(name) is not None for name in OF_A_PROCESS)
         number = processes.count()
-        found = presets.override(start | {"processes": number if of_each else 1}, **given)
-        if not of_each:
-            found = share(found, number)
+        if any(given.get(name) is not None for name in OF_A_PROCESS):
+            found = presets.override(start | {"processes": number}, **given)
+        else:
+            found = share(presets.override(start, **given), number)
     else:
         name = presets.pick(machine) if start == "auto" else start
         if small and name == "pocket":
@@ -109,8 +108,8 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
     kind = config.get("model_type", "")
     family = family_of(kind)
     blind = "vision_config" in config and sees and not family.sees_through_vllm
-    least = math.inf if family.vllm_from is None else family.vllm_from
-    if machine.compute_capability >= least and not blind:
+    least = family.vllm_from
+    if least is not None and machine.compute_capability >= least and not blind:
         return settings
     print(
         f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "

@@ -105,7 +105,7 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
         ("pocket", 2, (32, 1, None)),
         ("pocket", 64, (1, 1, None)),
         ("l4", 4, (4, 1, None)),
-        ("h200", 8, (8, 1, None)),
+        ("h200", 8, (4, 1, None)),
         ("memory_optimized", 2, (1, 2, 4)),
         ("high_performance", 4, (2, 1, 2)),
     ],
