@@ -107,7 +107,7 @@ PARAMETERS = [
     ({"source": "{here}/dir.jsonl"}, "Is a directory"),
     ({"source": "{here}/q.jsnl.jsonl"}, "No such file"),
     ({"source": "{here}/q.jsonl"}, "no column 'answer'"),
-    ({"source": "arithmetic/sum"}, "not a family of arithmetic. Known: sums, differences,"),
+    ({"source": "arithmetic/sum"}, "not a family of arithmetic. Known: sums, pairs, differences."),
     (
         {"source": "arithmetic/sums", "columns": {5: "a"}},
         "columns={5: 'a'} is not a mapping of names",
