@@ -81,7 +81,7 @@ def test_it_has_the_weights_and_tokens_of_the_file_and_its_own_ends(made):
     assert model.generation_config.eos_token_id == ours.eos_token_id != ours.pad_token_id
     stored = json.loads((made / "tokenizer.json").read_text(encoding="utf-8"))
     assert not stored["model"]["byte_fallback"], "llama.cpp's converter would read SentencePiece"
-    peak = memory.size(memory.estimate(SMOLLM2, memory.shape_of(str(made)), None).peak)
+    peak = memory.size(memory.estimate(SMOLLM2, memory.config_of(str(made)), None).peak)
     assert f" {peak} |" in (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
 
 
