@@ -168,7 +168,7 @@ def theirs(completions: list, golds: list) -> list:
 def symbolic_rate(count: int, completions: list, golds: list) -> tuple[float, list]:
     """With this many worker processes, already started."""
     workers._workers["equal"] = [workers.Worker("equal") for _ in range(count)]
-    workers.are_equal([(f"y+{n}", f"{n}+y") for n in range(16 * count)])
+    workers.scores_in_time("equal", [(f"y+{n}", f"{n}+y") for n in range(16 * count)])
     return rate(ours, completions, golds)
 
 

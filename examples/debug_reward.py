@@ -8,7 +8,7 @@ In notebook 02 or 03, while you write a reward:
 
 from functools import wraps
 
-from helpers.rewards.answers.kinds import kind_of_row, quick_verdict
+from helpers.rewards.answers.kinds import compare_answers, kind_of_row
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.shaping import reward_name
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -53,5 +53,5 @@ def explain(text: str, row: dict, tags: TagFormat) -> None:
     print(f"judged as {kind}: {given!r} beside {gold!r}")
     if kind == "number":
         print(f"as numbers: {parse_number(given)} beside {parse_number(gold)}")
-    verdict = quick_verdict(given, gold, str(row.get("question") or ""), kind)
+    verdict = compare_answers(given, gold, str(row.get("question") or ""), kind).right
     print(f"the same: {'math-verify decides' if verdict is None else verdict}")

@@ -10,7 +10,7 @@ import warnings
 from fractions import Fraction
 
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.correctness import judged_answer
+from helpers.rewards.correctness import answer_of
 from helpers.rewards.shaping import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
@@ -33,7 +33,7 @@ def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **colu
     scores = []
     for completion, gold in zip(completions, answer, strict=True):
         wanted = parse_number(str(gold))
-        given = parse_number(judged_answer(completion, tags) or "")
+        given = parse_number(answer_of(completion, tags) or "")
         if wanted is None:
             scores.append(None)
         elif given is None:

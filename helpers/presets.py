@@ -38,7 +38,7 @@ def _setting(
     most: float = math.inf,
     choices: tuple[str, ...] = (),
     becomes: str = "GRPOConfig",
-    notebooks: str = "03",
+    notebooks: tuple[str, ...] = ("03",),
     matters: bool = False,
 ) -> Any:
     """One setting: its default and, in a sentence, what it does.
@@ -46,7 +46,7 @@ def _setting(
     least, most, choices: the values it may have.
     becomes: the call that gets it under its own name, `call.keyword` where the keyword has another
     name, or "" where no call gets it as it is.
-    notebooks: those of 01 and 03 that have it among their parameters.
+    notebooks: those of 01, 03 and 11 that have it among their parameters.
     matters: whether notebook 03 spells it out where it passes it on.
     """
     return field(
@@ -83,46 +83,46 @@ class Preset:
         "unsloth/Qwen3-4B-Instruct-2507",
         "the policy that is trained: a name on the hub, a folder, `smollm2`, or `pocket`",
         becomes="from_pretrained.model_name",
-        notebooks="01",
+        notebooks=("01",),
         matters=True,
     )
     source: str = _setting(
         "openai/gsm8k",
         "the questions: generated, of the hub, or of a file",
         becomes="",
-        notebooks="01",
+        notebooks=("01",),
     )
     examples: str | list | None = _setting(  # noqa: RUF009 (as all others)
         None,
         "worked examples before each question: a file of them, or a list",
         becomes="",
-        notebooks="01",
+        notebooks=("01",),
     )
     train_size: int | None = _setting(
-        None, "rows to train on; None: all", least=1, becomes="", notebooks="01"
+        None, "rows to train on; None: all", least=1, becomes="", notebooks=("01",)
     )
     holdout_size: int | None = _setting(
         256,
         "rows held out for the evaluation; None: 256, but at most a quarter of a file",
         least=1,
         becomes="",
-        notebooks="01",
+        notebooks=("01",),
     )
     max_prompt_length: int = _setting(
-        256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks="01"
+        256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks=("01",)
     )
     max_pixels: int = _setting(
         262_144,
         "pixels; a larger picture is made smaller, in its proportions",
         least=1,
         becomes="",
-        notebooks="11",
+        notebooks=("11",),
     )
     max_completion_length: int = _setting(
         768,
         "tokens after which a completion is cut off",
         least=1,
-        notebooks="01, 03",
+        notebooks=("01", "03"),
         matters=True,
     )
     max_seq_length: int | None = _setting(
@@ -130,20 +130,20 @@ class Preset:
         "the context in tokens; None: a prompt and its completion together",
         least=1,
         becomes="from_pretrained",
-        notebooks="01",
+        notebooks=("01",),
     )
     thinking: bool | None = _setting(
         None,
         "whether the model thinks before it answers, if its chat template leaves the choice; None: "
         "the template's default",
         becomes="GRPOConfig.chat_template_kwargs",
-        notebooks="01",
+        notebooks=("01",),
     )
     load_in_4bit: bool = _setting(
         True,
         "keep the policy's frozen weights in 4 bits",
         becomes="from_pretrained",
-        notebooks="01",
+        notebooks=("01",),
         matters=True,
     )
     backend: str = _setting(
@@ -151,14 +151,14 @@ class Preset:
         "what trains; transformers: Transformers, PEFT and TRL alone",
         choices=("unsloth", "transformers"),
         becomes="",
-        notebooks="01, 03",
+        notebooks=("01", "03"),
     )
     engine: str = _setting(
         "auto",
         "what samples; auto: vLLM on a GPU that it serves, else Transformers",
         choices=("auto", "transformers", "vllm"),
         becomes="",
-        notebooks="01, 03",
+        notebooks=("01", "03"),
     )
     gpu_memory_utilization: float = _setting(
         0.6,
@@ -166,10 +166,10 @@ class Preset:
         least=0.05,
         most=1.0,
         becomes="from_pretrained",
-        notebooks="01",
+        notebooks=("01",),
     )
     gradient_checkpointing: bool = _setting(
-        True, "compute activations twice rather than keep them: less memory", notebooks="01"
+        True, "compute activations twice rather than keep them: less memory", notebooks=("01",)
     )
     lora_rank: int = _setting(
         32,
@@ -221,10 +221,18 @@ class Preset:
     )
     optim: str = _setting("adamw_8bit", "the optimiser; adamw_8bit keeps its state in 8 bits")
     adam_beta1: float = _setting(
-        0.9, "how slowly Adam's mean of gradients changes", least=0.0, most=0.999999, notebooks="01"
+        0.9,
+        "how slowly Adam's mean of gradients changes",
+        least=0.0,
+        most=0.999999,
+        notebooks=("01",),
     )
     adam_beta2: float = _setting(
-        0.99, "how slowly its mean of their squares does", least=0.0, most=0.999999, notebooks="01"
+        0.99,
+        "how slowly its mean of their squares does",
+        least=0.0,
+        most=0.999999,
+        notebooks=("01",),
     )
     weight_decay: float = _setting(0.1, "how fast weights shrink towards 0", least=0.0, most=10.0)
     max_grad_norm: float = _setting(
@@ -324,16 +332,11 @@ class Preset:
     )
 
     # what is written down
-    logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks="01")
+    logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks=("01",))
     save_steps: int = _setting(50, "updates per checkpoint", least=1)
 
     # how the training was launched; set by that, never overridden
     processes: int = 1
-
-    def __post_init__(self):
-        problems = _problems(self)
-        if problems:
-            raise ValueError(f"preset {self.name!r} cannot run: " + " ".join(problems))
 
     @property
     def context(self) -> int:
@@ -385,7 +388,7 @@ SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
 OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata["notebooks"]]
 
 
-def grpo(preset: Preset) -> dict:
+def grpo_keywords(preset: Preset) -> dict:
     """The keywords of `GRPOConfig` that say what the settings do, what the chat template is told,
     and the one constant beside them that Unsloth would fill in on a GPU.
     """
@@ -400,10 +403,10 @@ def grpo(preset: Preset) -> dict:
     return kept | {"router_aux_loss_coef": 0.0}  # for mixtures of experts; Unsloth computes none
 
 
-def rest(preset: Preset) -> dict:
-    """`grpo` without the settings that notebook 03 spells out."""
+def unspelt_keywords(preset: Preset) -> dict:
+    """`grpo_keywords` without the settings that notebook 03 spells out."""
     spelt_out = {name for name, setting in SETTINGS.items() if setting.metadata["matters"]}
-    return {name: value for name, value in grpo(preset).items() if name not in spelt_out}
+    return {name: value for name, value in grpo_keywords(preset).items() if name not in spelt_out}
 
 
 def chosen(names: dict, among: Iterable[str] = SETTINGS) -> dict:
@@ -509,7 +512,7 @@ def _misfits(preset: Preset) -> list[str]:
         ),
         (
             loss == "vespo"
-            and preset.vllm_importance_sampling_correction
+            and preset.vllm_importance_sampling_correction is not False
             and preset.vllm_importance_sampling_mode.startswith("sequence"),
             f"vllm_importance_sampling_mode={preset.vllm_importance_sampling_mode!r}: {of_loss} "
             "takes a ratio of each token; leave it at 'token_truncate'.",
@@ -752,10 +755,10 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
     return override(PRESETS[name], **overrides)
 
 
-# --- What a run recorded --------------------------------------------------------------------------
+# --- Changing settings ----------------------------------------------------------------------------
 
 
-def completed(settings: dict) -> dict:
+def with_defaults(settings: dict) -> dict:
     """Recorded settings, with newer ones at their defaults and without those that are gone."""
     return {
         each.name: settings.get(each.name, getattr(Preset, each.name, None))
@@ -789,7 +792,10 @@ def override(settings: Preset | dict, **changes) -> Preset:
         given = {"train_size": None, "holdout_size": None, "examples": None} | given
     if given.get("backend") == "transformers" and "engine" not in given:
         given["engine"] = "transformers"  # vLLM is Unsloth's to start here
-    return Preset(**completed(recorded) | given)
+    changed = Preset(**with_defaults(recorded) | given)
+    if problems := _problems(changed):
+        raise ValueError(f"preset {changed.name!r} cannot run: " + " ".join(problems))
+    return changed
 
 
 # Settings of the loss, which nothing reads that only samples.
@@ -818,25 +824,6 @@ def for_sampling(settings: dict, **overrides) -> Preset:
 
 
 # --- What this machine can do ---------------------------------------------------------------------
-
-
-def check_early_stopping(patience: int | None) -> None:
-    """ValueError unless this is None or an integer of at least 2, in steps."""
-    if patience is not None and (type(patience) is not int or patience < 2):
-        raise ValueError(
-            f"early_stopping={patience!r} is not a number of steps: give an integer of at least "
-            "2, or None."
-        )
-
-
-def check_sampling_seconds(seconds: float | str | None) -> None:
-    """ValueError unless this is "auto", a number of seconds above 0, or None for no limit."""
-    number = type(seconds) in (int, float) and seconds > 0
-    if not number and seconds not in ("auto", None):
-        raise ValueError(
-            f"sampling_seconds={seconds!r} is no time: give a number of seconds above 0, 'auto', "
-            "or None for no limit."
-        )
 
 
 def refusal(preset: Preset, machine: Machine) -> str | None:
@@ -868,7 +855,7 @@ def refusal(preset: Preset, machine: Machine) -> str | None:
         ),
         (
             machine.gpu is None
-            and preset.engine == "vllm"
+            and preset.engine != "transformers"
             and preset.vllm_importance_sampling_correction,
             "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.",
         ),
@@ -898,13 +885,14 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
             )
         )
     if obstacle:
+        if preset.vllm_importance_sampling_correction:
+            raise ValueError(f"vllm_importance_sampling_correction=True: {obstacle}; leave it out.")
         print(
             f"{obstacle}: sampling goes through Transformers, which is slower "
             "(engine='transformers')."
         )
-    settled = replace(preset, engine="transformers" if obstacle else "vllm")
-    long_in_4_bits = machine.gpu and preset.load_in_4bit and preset.max_steps >= 100
-    unsaid = preset.vllm_importance_sampling_correction is None
-    if settled.engine == "vllm" and long_in_4_bits and unsaid:
-        return replace(settled, vllm_importance_sampling_correction=True)
-    return settled
+        return replace(preset, engine="transformers")
+    corrects = preset.vllm_importance_sampling_correction
+    if corrects is None and machine.gpu and preset.load_in_4bit and preset.max_steps >= 100:
+        corrects = True
+    return replace(preset, engine="vllm", vllm_importance_sampling_correction=corrects)

@@ -180,7 +180,7 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
         corrects = True if asked is None and long_in_4_bits else asked
         settled = {"engine": outcome, "vllm_importance_sampling_correction": corrects}
         assert found == replace(preset, **settled)
-        assert presets.grpo(found)["vllm_importance_sampling_correction"] is bool(corrects)
+        assert presets.grpo_keywords(found)["vllm_importance_sampling_correction"] is bool(corrects)
         assert ("not installed: sampling goes" in capsys.readouterr().out) == (not vllm)
     else:
         with pytest.raises(ValueError, match=outcome):
@@ -433,7 +433,7 @@ def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_defaul
         known = {name: getattr(preset, name) for name in SETTINGS if name in trls}
         constant = {"router_aux_loss_coef": 0.0}
         constant["chat_template_kwargs"] = template_options(preset.thinking)
-        assert presets.grpo(preset) == known | objective | constant
+        assert presets.grpo_keywords(preset) == known | objective | constant
 
 
 def test_the_page_has_the_table_of_the_settings():

@@ -111,7 +111,7 @@ def test_no_preset_leaves_a_model_thinking_and_its_ideal_completion_is_right(pre
 def test_trl_the_counter_and_the_proof_render_the_same_prompt(preset, tmp_path, model):
     tokenizer = with_template(TEMPLATES[preset.model], preset.thinking)
     text = rendered(tokenizer)
-    told = presets.grpo(preset)["chat_template_kwargs"]
+    told = presets.grpo_keywords(preset)["chat_template_kwargs"]
     assert apply_chat_template({"prompt": PROMPT}, tokenizer, **told)["prompt"] == text
     length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
     tokenizer.save_pretrained(tmp_path)
@@ -221,7 +221,7 @@ def test_gpt_oss_is_right_and_never_in_the_whole_format(final, earned):
 @pytest.mark.parametrize("name", ["pocket", "pocket-extraction", "pocket-functions"])
 def test_the_embedded_models_read_the_same_prompt_whatever_they_are_told(name):
     preset = presets.override(PRESETS["pocket"], model=name)
-    assert presets.grpo(preset)["chat_template_kwargs"] == {} and preset.thinking is None
+    assert presets.grpo_keywords(preset)["chat_template_kwargs"] == {} and preset.thinking is None
     tokenizer = AutoTokenizer.from_pretrained(preset.model_path)
     assert rendered(tokenizer, enable_thinking=False) == rendered(tokenizer)
     # to the byte: the published numbers come from this prompt

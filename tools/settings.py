@@ -13,7 +13,7 @@ def table() -> str:
         said = setting.metadata
         lines.append(
             f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {said['does']} | "
-            f"{said['becomes']} | {said['notebooks']} |"
+            f"{said['becomes']} | {', '.join(said['notebooks'])} |"
         )
     return "\n".join(lines)
 

@@ -108,7 +108,9 @@ def differences(trainer, settings: Preset, seed: int) -> tuple[int, list[str]]:
     """
     args = trainer.args
     trls = next(cls for cls in type(args).__mro__ if cls.__module__.startswith("trl."))
-    asked = {one.name: one.default for one in dataclasses.fields(trls)} | presets.grpo(settings)
+    asked = {one.name: one.default for one in dataclasses.fields(trls)} | presets.grpo_keywords(
+        settings
+    )
     rounds = settings.steps_per_generation or settings.gradient_accumulation_steps
     asked |= {"steps_per_generation": rounds, "seed": seed}
     asked |= {"generation_batch_size": settings.per_device_train_batch_size * rounds}

@@ -31,7 +31,7 @@ def main(parsed: argparse.Namespace) -> int:
         given["model"] = commands.absolute(parsed.model)
     name = given.pop("preset", parsed.preset)
     machine = environment.this_machine()
-    preset = presets.override(presets.resolve(name, machine), **given)
+    preset = presets.resolve(name, machine, **given)
     print(
         f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
         f"{machine.python}"

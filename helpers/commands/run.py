@@ -27,7 +27,8 @@ from helpers.rewards import own
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, held
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.training import memory, processes, warm
+from helpers.training import memory, warm
+from helpers.training.fitting import check_early_stopping, check_sampling_seconds, settings_for
 
 PIPELINE = ("01", "02", "03", "04", "05")
 NOTEBOOKS = PROJECT / "notebooks"
@@ -159,7 +160,7 @@ def execute(name: str, numbers: list[str], given: dict, resumed: bool = False) -
         for number in numbers:
             values = taken(given, [number])
             try:
-                succeeded = _execute(_notebooks()[number], folder, {"run": name} | values)
+                succeeded = _execute(notebook_paths()[number], folder, {"run": name} | values)
             except KeyboardInterrupt:
                 # asyncio would print what a task of the ended kernel still raises
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -209,7 +210,7 @@ def is_last_call(name: str, numbers: list[str], given: dict) -> bool:
 # --- The notebooks --------------------------------------------------------------------------------
 
 
-def _notebooks() -> dict[str, Path]:
+def notebook_paths() -> dict[str, Path]:
     """Return all notebooks by their number."""
     return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
@@ -221,7 +222,7 @@ def defaults(numbers: list[str]) -> dict[str, object]:
     """Return the parameters that these notebooks take, by name, each with the value it has if none
     is given. Raise ValueError for a number that no notebook has.
     """
-    known = _notebooks()
+    known = notebook_paths()
     if missing := [number for number in numbers if number not in known]:
         raise ValueError(f"there is no notebook {missing[0]}. There are: {', '.join(known)}.")
     return {
@@ -266,7 +267,7 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
         if parameter in known:
             continue
         hint = presets.hint(parameter, known)
-        takers = [number for number in _notebooks() if parameter in defaults([number])]
+        takers = [number for number in notebook_paths() if parameter in defaults([number])]
         if takers:
             hint = f"It is a parameter of {', '.join(takers)}. "
         raise ValueError(
@@ -291,35 +292,34 @@ def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -
             "05 reads no pictures."
         )
 
-    # the settings that the notebooks will have
+    # The settings that the notebooks will have, as far as they are known here: of the lessons' own
+    # small models only the quickstart's is, and 07 chooses its preset by its source.
+    lessons = set(LESSONS) & set(numbers)
+    loading = {"00", "03", "05"} if "completions" in given else {"00", "02", "03", "05"}
+    loads = not elsewhere and bool((loading | lessons) & set(numbers))
     machine = this_machine()
+    start = given.get("preset", known.get("preset")) or (not lessons and data.get("settings"))
     settings = None
-    overrides = {key: value for key, value in given.items() if key in presets.SETTINGS}
-    if "01" in numbers:
-        settings = presets.resolve(given.get("preset", "auto"), machine, **overrides)
-    elif data:
-        read = processes.from_manifest if "03" in numbers else presets.for_sampling
-        settings = read(data["settings"], **overrides)
+    if start:
+        settings = settings_for(
+            start,
+            machine,
+            {key: value for key, value in given.items() if key in presets.SETTINGS},
+            small={"model": "pocket"} if "00" in numbers else None,
+            sees="11" in numbers,
+            trains="03" in numbers,
+            loads=loads,
+        )
     check_parameters(given, settings.backend if settings else "unsloth")
-
-    # this machine; a lesson has settings of its own, and 02 loads no model for stored completions
-    if "preset" in given and not elsewhere and set(LESSONS) & set(numbers):
-        presets.check_machine(presets.resolve(given["preset"], machine), machine)
-    loading = {"03", "05"} if "completions" in given else {"02", "03", "05"}
-    if settings and not elsewhere and loading & set(numbers):
-        settings = presets.check_machine(settings, machine)
-        if machine.gpu:
-            from helpers.training import policy  # imports torch
-
-            settings = policy.for_model(settings, machine)
+    if settings and loads and loading & set(numbers):
         memory.check(settings, machine)
 
 
 # What a parameter's value alone shows, and its notebook would refuse, perhaps after hours.
 _RULES = {
     "seed": check_seed,
-    "sampling_seconds": presets.check_sampling_seconds,
-    "early_stopping": presets.check_early_stopping,
+    "sampling_seconds": check_sampling_seconds,
+    "early_stopping": check_early_stopping,
     "tags": TagFormat.parse,
     "kind": kinds.checked,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),

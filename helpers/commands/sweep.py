@@ -19,7 +19,14 @@ import yaml
 from pydantic import BaseModel
 
 from helpers import commands, presets
-from helpers.commands import run as notebooks
+from helpers.commands.run import (
+    check,
+    defaults,
+    is_last_call,
+    last_call,
+    notebooks_left,
+    run_notebooks,
+)
 from helpers.environment import this_machine
 from helpers.metrics.history import read_metrics
 from helpers.results.intervals import student_interval
@@ -53,8 +60,8 @@ class Task:
 
     def is_done(self) -> bool:
         """Return whether the run has finished as the grid asks for it now."""
-        asked = notebooks.is_last_call(self.run, self.notebooks, self.parameters)
-        return asked and not notebooks.notebooks_left(notebooks.last_call(Run(self.run)))
+        asked = is_last_call(self.run, self.notebooks, self.parameters)
+        return asked and not notebooks_left(last_call(Run(self.run)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -107,7 +114,7 @@ def main(parsed: argparse.Namespace) -> int:
         if not parsed.collect and not task.is_done():
             print(f"\n{number}/{len(tasks)}  {task.run}", flush=True)
             try:
-                notebooks.run_notebooks(task.run, None, only, texts, once=True)
+                run_notebooks(task.run, None, only, texts, once=True)
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
         if task.is_done():
@@ -143,7 +150,7 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
-    base = notebooks.defaults(numbers) | grid.fixed
+    base = defaults(numbers) | grid.fixed
     base |= asdict(presets.resolve(base.get("preset", "auto"), this_machine())) | grid.fixed
     tasks = {}
     for point in grid.points:
@@ -154,7 +161,7 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
         }
         label = "-".join(f"{knob}-{given[knob]}" for knob in point) or "base"
         try:
-            notebooks.check("sweep", numbers, given, elsewhere=elsewhere)
+            check("sweep", numbers, given, elsewhere=elsewhere)
         except (ValueError, OSError) as error:
             raise ValueError(f"point {label}: {error}") from None
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", label)

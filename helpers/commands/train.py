@@ -15,7 +15,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from helpers import commands
-from helpers.commands import run as notebooks
+from helpers.commands.run import check, notebook_paths
 from helpers.runs import Run
 from helpers.training import processes
 
@@ -50,11 +50,11 @@ def main(parsed: argparse.Namespace) -> int:
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     print(f"processes: {processes.count()}")
-    notebooks.check(run.name, ["03"], given)
+    check(run.name, ["03"], given)
     run.section("data")  # FileNotFoundError if 01 has not prepared the run
 
     # export the notebook, in place of an earlier copy, which shows another training
-    (notebook,) = notebooks.NOTEBOOKS.glob("03_*.ipynb")
+    notebook = notebook_paths()["03"]
     whole = parameterize_notebook(load_notebook_node(str(notebook)), {"run": run.name} | given)
     cells = [
         cell.source

@@ -12,8 +12,9 @@ import pandas as pd
 
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers.kinds import vote_of
-from helpers.rewards.correctness import correctness_reward, judged_answer
+from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.faults import checked_scores
+from helpers.rewards.shaping import is_own
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -38,11 +39,11 @@ def right(
         an answer is judged.
     """
     judge = judge or partial(correctness_reward, tags=tags)
-    columns = {}
+    columns = {"answer": answers}
     if rows is not None:
-        columns = rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
+        columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
     messages = [[{"role": "assistant", "content": text}] for text in completions]
-    scores, faults = checked_scores(judge, messages, columns | {"answer": answers})
+    scores, faults = checked_scores(judge, messages, columns, is_own(judge))
     if faults:
         raise ValueError(f"the judge {faults[0]}. {faults[0].advice}")
     # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
@@ -123,7 +124,7 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     winner = ""
     most = 0
     for completion in completions:
-        given = judged_answer(completion, tags)
+        given = answer_of(completion, tags)
         if not given:
             continue
         group = voters.setdefault(vote_of(given), [])

@@ -14,16 +14,8 @@ from itertools import combinations
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers import workers
-from helpers.rewards.answers.kinds import (
-    KINDS,
-    NAMES,
-    checked,
-    compare_answers,
-    quick_verdict,
-    settle,
-)
-from helpers.rewards.answers.mathematics import Verdict
+from helpers.rewards.answers import Comparison, workers
+from helpers.rewards.answers.kinds import KINDS, NAMES, checked, compare_answers, settle
 from helpers.rewards.answers.numbers import Number, parse_number
 from helpers.rewards.answers.texts import LONGEST
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -82,14 +74,14 @@ def correctness_reward(
         kinds = [name if name in NAMES else None for name in map(str, kind)]
 
     # 2. What can be told at once: nearly all.
-    verdicts = []
+    found = []
     for completion, gold, asked, said in zip(completions, golds, questions, kinds, strict=True):
-        given = None if gold is None else judged_answer(completion, tags)
+        given = None if gold is None else answer_of(completion, tags)
         asked = asked if isinstance(asked, str) else ""
-        verdicts.append(compare_answers(given, gold, asked, said) if given else Verdict(False))
+        found.append(compare_answers(given, gold, asked, said) if given else Comparison(False))
 
     # 3. The rest in one batch, by math-verify.
-    earned = map(float, settle(verdicts))
+    earned = map(float, settle(found))
     return [None if gold is None else score for gold, score in zip(golds, earned, strict=True)]
 
 
@@ -191,7 +183,7 @@ def task_reward(
     scores: list[float | None] = []
     requests = {}
     for completion, name, data in zip(completions, families, entries, strict=True):
-        given = judged_answer(completion, tags)
+        given = answer_of(completion, tags)
         # Some verifiers evaluate the answer: it must only compute. Python reads names in NFKC.
         read = unicodedata.normalize("NFKC", given or "")
         runs_code = "__" in read or (re.search(r"[(\[{]", read) and _RUNS_CODE.search(read))
@@ -211,9 +203,10 @@ def task_reward(
     return scores
 
 
-def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
-    """Return the text that the rewards of this file judge; None where there is no complete answer
-    block, or where blocks disagree.
+def answer_of(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
+    """Return the text that the rewards of this file judge, the last complete answer block; None
+    where there is none, or where two blocks are not the same at once. What math-verify alone could
+    tell to be the same, such as `x/2` and `\\frac{x}{2}`, is not worked out: it is two answers.
     """
     blocks = tags.answer_blocks(completion_text(completion))
     if not blocks or len(blocks) > _MOST_BLOCKS:
@@ -221,7 +214,7 @@ def judged_answer(completion: object, tags: TagFormat = THINK_ANSWER) -> str | N
     distinct = list(dict.fromkeys(blocks))
     if len(distinct) > 1 and sum(map(len, distinct)) > LONGEST:
         return None
-    agree = all(quick_verdict(one, other) for one, other in combinations(distinct, 2))
+    agree = all(compare_answers(one, other).right for one, other in combinations(distinct, 2))
     return blocks[-1] if agree else None
 
 
@@ -239,7 +232,7 @@ def _scored(
     scores = []
     for completion, gold in zip(completions, _golds(name, answer, len(completions)), strict=True):
         wanted = None if gold is None else read(gold)
-        text = judged_answer(completion, tags)
+        text = answer_of(completion, tags)
         given = read(text) if text else None
         if wanted is None:
             scores.append(None)

@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.rewards.shaping import defining_function, is_own, reward_name
+from helpers.rewards.shaping import defining_function, reward_name
 from helpers.tags import completion_text, on_one_line
 
 _SHOWN = 200  # characters of a completion in a message
@@ -59,7 +59,7 @@ class _OutOfTime(BaseException):
 
 
 def checked_scores(
-    reward: Callable, completions: list, columns: dict
+    reward: Callable, completions: list, columns: dict, own: bool = True
 ) -> tuple[list[float | None], list[Fault]]:
     """Return a reward's scores, with None and a Fault for each completion that it did not score
     with one finite number.
@@ -67,11 +67,13 @@ def checked_scores(
     If the call raises, or returns something other than one value per completion, the completions
     are scored one at a time, so that one bad completion does not cost its batch. None is a score:
     the row cannot be judged. All async rewards of a process run on one lasting event loop, so they
-    may share a client or a semaphore. A call of a user's own reward that takes longer than 3 s per
-    completion (at least 15 s) is interrupted, in the main thread on Linux and macOS.
+    may share a client or a semaphore.
+
+    own: whether it is a user's reward (`is_own`). A call that takes longer than 3 s per completion
+        (at least 15 s) is then interrupted, in the main thread on Linux and macOS.
     """
     rows = len(completions)
-    found = _called(reward, completions, columns)
+    found = _called(reward, completions, columns, own)
     if rows > 1 and all(what and advice != LATE for _, what, advice in found):
         alone = []
         for at, completion in enumerate(completions):
@@ -83,7 +85,7 @@ def checked_scores(
             }
             # what logs a value per batch has nothing to log for one row
             row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
-            alone += _called(reward, [completion], row)
+            alone += _called(reward, [completion], row, own)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
         if any(what for _, what, _ in alone):
             found = alone
@@ -105,13 +107,13 @@ def is_async(reward: Callable) -> bool:
 
 
 def _called(
-    reward: Callable, completions: list, columns: dict
+    reward: Callable, completions: list, columns: dict, own: bool
 ) -> list[tuple[float | None, str, str]]:
     """Return for each completion its score, or None, what is wrong with it or the whole call, and
     the way out.
     """
     rows = len(completions)
-    seconds = max(_SECONDS, _SECONDS_EACH * rows) if is_own(reward) else None
+    seconds = max(_SECONDS, _SECONDS_EACH * rows) if own else None
     try:
         with _alarm(seconds):
             returned = reward(completions=completions, **columns)
@@ -135,7 +137,7 @@ def _called(
         # what an error says may be a completion's, and is printed
         said = on_one_line(str(error)[:_SHOWN])
         what = f"raised {type(error).__name__}{_place(error, reward)}: {said}"
-        advice = _advice_on(error, columns) if is_own(reward) else ""
+        advice = _advice_on(error, columns) if own else ""
     return [(None, what, advice)] * rows
 
 

@@ -20,12 +20,13 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from helpers.presets import Preset, completed
+from helpers.presets import Preset, with_defaults
 from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.tags import completion_text, transcript
 from helpers.training import processes
 from helpers.training.base import describe
+from helpers.training.fitting import OF_A_PROCESS
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
 _locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
@@ -212,10 +213,10 @@ def _comparable(started: dict) -> dict:
     """Return what a training was started with, without what may be another when it is continued:
     what samples, and how many processes share the completions of a step.
     """
-    settings = completed(started["settings"])
+    settings = with_defaults(started["settings"])
     per_pass = settings["processes"] * settings["per_device_train_batch_size"]
     passes = settings["gradient_accumulation_steps"]
-    compared = settings | dict.fromkeys(("engine", "processes", *processes.OF_A_PROCESS))
+    compared = settings | dict.fromkeys(("engine", "processes", *OF_A_PROCESS))
     compared["completions a step"] = per_pass * passes
     compared["completions a round"] = per_pass * (settings["steps_per_generation"] or passes)
     weights = {name: entry["weight"] for name, entry in started["rewards"].items()}

@@ -9,28 +9,6 @@ from helpers.presets import Preset
 from helpers.runs import Run
 
 
-def settings(
-    name: str, machine: Machine, small: dict, given: dict, *, sees: bool = False
-) -> Preset:
-    """Return the settings of a lesson that ships with a small model of its own.
-
-    small: that model and its values. They apply with preset `pocket` alone, and only where the
-    parameters `given` name no other. sees: whether the lesson has pictures. ValueError for another
-    model with the learning rate of `pocket`.
-    """
-    from helpers.training import policy
-
-    found = presets.resolve(name, machine, **given)
-    if found.name == "pocket" and given.get("model") in (None, small["model"]):
-        found = presets.override(found, **small | given)
-    elif found.name == "pocket" and "learning_rate" not in given:
-        raise ValueError(
-            f"the learning rate of preset 'pocket' would ruin {given['model']!r}: take "
-            "preset='auto' on a GPU, or name a rate"
-        )
-    return policy.for_model(presets.check_machine(found, machine), machine, sees=sees)
-
-
 def import_unsloth(chosen: Preset) -> None:
     """Import Unsloth if these settings need it here (`policy.needs_unsloth`). It patches
     Transformers and so must come before it; the mode in which vLLM gives up its cache while the
@@ -54,7 +32,7 @@ def configuration(run: Run, chosen: Preset, machine: Machine, seed: int, **diffe
     return GRPOConfig(
         output_dir=str(run.path("checkpoints")),
         seed=seed,
-        **presets.grpo(chosen),
+        **presets.grpo_keywords(chosen),
         use_vllm=chosen.engine == "vllm" and machine.gpu is not None,
         bf16=not only_fp16,
         fp16=only_fp16,

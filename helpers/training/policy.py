@@ -10,12 +10,10 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
 
 import torch
 from tqdm.auto import tqdm
 
-from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.runs import seed_everything
 from helpers.templates import render, set_thinking
@@ -178,34 +176,6 @@ def _language_part(name: str) -> dict:
         ]
         text.quantization_config = stored
     return {"config": text, "key_mapping": _LANGUAGE_NAMES}
-
-
-def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Preset:
-    """Return the settings as they will run with their model: with Transformers as the engine if
-    Unsloth gives it no vLLM on this card, which is printed. Call it before Unsloth is imported,
-    which falls back by itself or raises.
-
-    sees: whether the run has pictures; then the model's template decides whether it thinks.
-    Otherwise only the language part of a model that sees is loaded.
-    """
-    if sees:  # a processor would take the keyword for one of its own, if its template has none
-        settings = replace(settings, thinking=None)
-    if settings.engine != "vllm" or machine.gpu is None:
-        return settings
-    config = config_of(settings.model_path)
-    kind = config.get("model_type", "")
-    family = family_of(kind)
-    blind = "vision_config" in config and sees and not family.sees_through_vllm
-    least = math.inf if family.vllm_from is None else family.vllm_from
-    if machine.compute_capability >= least and not blind:
-        return settings
-    print(
-        f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "
-        f"(compute capability {machine.compute_capability}): sampling goes through Transformers, "
-        "which is slower (engine='transformers')."
-    )
-    # nothing is left to correct
-    return replace(settings, engine="transformers", vllm_importance_sampling_correction=None)
 
 
 def without_bf16(name: str) -> torch.dtype:

@@ -11,7 +11,7 @@ from torch import nn
 from transformers import TrainerCallback
 
 from helpers.rewards.faults import Fault, checked_scores, is_async
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.shaping import is_own, reward_name
 from helpers.runs import Run
 from helpers.training import processes
 
@@ -192,11 +192,12 @@ class _Watched:
 
     def __init__(self, reward: Callable, hear: Callable):
         self.reward = reward
+        self.own = is_own(reward)
         self.hear = hear
         self.__name__ = reward_name(reward)
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
-        scores, faults = checked_scores(self.reward, completions, columns)
+        scores, faults = checked_scores(self.reward, completions, columns, self.own)
         self.hear(self.__name__, scores, faults)
         return scores
 

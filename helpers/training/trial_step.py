@@ -22,6 +22,7 @@ from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.training import policy, processes, vllm_cpu
+from helpers.training.fitting import check_sampling_seconds
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
 
@@ -216,7 +217,7 @@ def questions_within(
     The rate is that of a first batch, which ends after a few tokens; every completion is taken to
     reach its limit.
     """
-    presets.check_sampling_seconds(seconds)
+    check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in presets.EMBEDDED else AUTO
     if seconds is None:

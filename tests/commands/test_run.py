@@ -132,6 +132,14 @@ def test_what_a_run_was_made_for_decides_what_can_be_run_here(
     assert (code, bool(executions)) == ((2, False) if said else (0, True)) and said in err
 
 
+def test_a_lesson_is_checked_with_its_preset_and_not_with_what_its_last_call_recorded(
+    cli, executions
+):
+    long = asdict(PRESETS["pocket"]) | {"max_steps": 100, "warmup_steps": 50.0}
+    Run("a").record("data", settings=long, notebook="00")
+    assert cli("run", "--run", "a", "--only", "00", "-p", "max_steps=20")[0] == 0 and executions
+
+
 def test_an_evaluation_is_printed_at_the_end(cli, executions):
     entry = {"accuracy": 0.5, "ci95": [0.4, 0.6], "n": 100, "in_format": 0.25}
     Run("a").path("evaluation.json").write_text(json.dumps({"baseline": entry}))

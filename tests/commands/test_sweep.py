@@ -185,7 +185,7 @@ def test_the_table_is_written_and_shown_whatever_fails(cli, finished, grid_file,
             raise ValueError("preset 'x' is not known")
         return 0
 
-    monkeypatch.setattr(sweep.notebooks, "run_notebooks", quick)
+    monkeypatch.setattr(sweep, "run_notebooks", quick)
     command = ["sweep", "--grid", str(grid_file(**finished))]
     code, out, err = cli(*command)
     assert (code, err) == (1, "") and f"4/12  {first}\nerror: preset 'x' is not known" in out

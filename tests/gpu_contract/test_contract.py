@@ -18,7 +18,7 @@ def computed():
 def test_a_notebook_passes_every_setting_on(where):
     for case, settings in cases().items():
         if case[0] == where:
-            wanted = presets.grpo(settings)
+            wanted = presets.grpo_keywords(settings)
             given = passed(where, settings)
             assert {name: given[name] for name in wanted} == wanted
 

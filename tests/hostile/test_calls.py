@@ -51,6 +51,7 @@ COMMANDS = [
         ["run", "--only", "03", "--preset", "pocket"],
         "no chosen notebook has a parameter 'preset'. It is a parameter of 00, 01, 07, 09, 10, 11. ",
     ),
+    (["run", "--only", "00", "-p", "max_steps=0"], "max_steps=0 must be at least 1"),
     (["run", "--only", "00", "--preset", "l4"], "preset 'l4' needs an NVIDIA GPU"),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
@@ -106,7 +107,7 @@ PARAMETERS = [
     ({"source": "{here}/dir.jsonl"}, "Is a directory"),
     ({"source": "{here}/q.jsnl.jsonl"}, "No such file"),
     ({"source": "{here}/q.jsonl"}, "no column 'answer'"),
-    ({"source": "arithmetic/sum"}, "not a family of arithmetic. Known: sums, differences."),
+    ({"source": "arithmetic/sum"}, "not a family of arithmetic. Known: sums, pairs, differences."),
     (
         {"source": "arithmetic/sums", "columns": {5: "a"}},
         "columns={5: 'a'} is not a mapping of names",

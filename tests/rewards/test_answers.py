@@ -10,14 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.rewards.answers import kinds, labels, mathematics, numbers, texts
-from helpers.rewards.answers.kinds import (
-    compare_answers,
-    kind_of,
-    quick_verdict,
-    same_answer,
-    settle,
-    vote_of,
-)
+from helpers.rewards.answers.kinds import compare_answers, kind_of, settle, vote_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.tags import THINK_ANSWER
 
@@ -27,6 +20,10 @@ GSM8K = HERE.parents[2] / "shared" / "data" / "gsm8k"
 
 def table(name: str) -> list[dict]:
     return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
+
+
+def same_answer(given: str, gold: str, kind: str | None = None) -> bool:
+    return settle([compare_answers(given, gold, kind=kind)])[0]
 
 
 def verdicts(rows: list[dict], kind: str | None) -> list[bool]:
@@ -171,7 +168,7 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
     ],
 )
 def test_a_verdict_that_needs_no_computing(given, gold, question, kind, verdict):
-    assert quick_verdict(given, gold, question, kind) is verdict
+    assert compare_answers(given, gold, question, kind).right is verdict
 
 
 @pytest.mark.parametrize(
@@ -191,13 +188,13 @@ def test_a_verdict_that_needs_no_computing(given, gold, question, kind, verdict)
     ids=range(10),
 )
 def test_what_is_no_expression_is_never_computed(text):
-    assert quick_verdict(text, "x+2", kind="mathematics") is False
+    assert compare_answers(text, "x+2", kind="mathematics").right is False
 
 
 @pytest.mark.parametrize("kind", kinds.KINDS)
 def test_a_long_text_is_compared_as_it_is(kind):
-    assert quick_verdict(" " + "1 + a " * 300, "1 + a " * 300, kind=kind)
-    assert not quick_verdict("1 + A " * 300, "1 + a " * 300, kind=kind)
+    assert compare_answers(" " + "1 + a " * 300, "1 + a " * 300, kind=kind).right
+    assert not compare_answers("1 + A " * 300, "1 + a " * 300, kind=kind).right
 
 
 # --- The kinds: the examples in their files ------------------------------------------------------
@@ -362,5 +359,5 @@ def test_a_survey_says_how_many_answers_of_each_kind_there_are():
 def test_a_hostile_gold_has_a_kind_and_is_right_under_every_one(text):
     assert kind_of(text) in kinds.KINDS
     for kind in kinds.KINDS:
-        assert quick_verdict(text, text, kind=kind) is True
-        assert quick_verdict("something else", text, kind=kind) is False
+        assert compare_answers(text, text, kind=kind).right is True
+        assert compare_answers("something else", text, kind=kind).right is False

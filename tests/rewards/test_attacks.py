@@ -17,9 +17,9 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import (
+    answer_of,
     correctness_reward,
     exact_match_reward,
-    judged_answer,
     numeric_reward,
 )
 from helpers.rewards.lab import Lab
@@ -88,7 +88,7 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
 
 def near_reward(completions, answer, **columns):
     """1.0 within 5 of the answer."""
-    given = [parse_number(judged_answer(each) or "") for each in completions]
+    given = [parse_number(answer_of(each) or "") for each in completions]
     pairs = zip(given, answer, strict=True)
     return [
         float(number is not None and abs(number.value - int(gold)) <= 5) for number, gold in pairs
@@ -98,7 +98,7 @@ def near_reward(completions, answer, **columns):
 def strict_integer_reward(completions, answer, difficulty, question, **columns):
     """Takes columns of the data, and raises on an answer that is no integer."""
     return [
-        float(judged_answer(each) == str(int(gold)))
+        float(answer_of(each) == str(int(gold)))
         for each, gold in zip(completions, answer, strict=True)
     ]
 

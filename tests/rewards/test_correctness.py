@@ -11,10 +11,10 @@ from told import HOSTILE_ANSWERS
 
 from helpers.rewards.answers import workers
 from helpers.rewards.correctness import (
+    answer_of,
     correctness_reward,
     exact_match_reward,
     fuzzy_match_reward,
-    judged_answer,
     numeric_reward,
     task_reward,
 )
@@ -84,6 +84,8 @@ def test_an_answer_earns_where_it_means_the_same(given, gold, question, earned):
         # Each of the first two agrees with the last, which names no unit, but they contradict
         # each other.
         ("<answer>4 km</answer><answer>4 m</answer><answer>4</answer>", 0.0),
+        # whether these are the same is math-verify's to say, and it is not asked
+        (r"<answer>\sqrt{16}</answer><answer>\frac{8}{2}\sqrt{1}</answer>", 0.0),
         ("<think><answer>3</answer></think><answer>4</answer>", 1.0),
         ("<think><answer>4</answer></think>", 0.0),
         ("<think><answer>4</answer></think>4", 0.0),
@@ -99,7 +101,7 @@ def test_an_answer_earns_where_it_means_the_same(given, gold, question, earned):
 )
 def test_what_is_judged_is_the_answer_block_outside_the_reasoning(completion, earned):
     assert correctness_reward([completion], answer=["4"]) == [earned]
-    assert (judged_answer(completion) in ("4", "4.0")) is bool(earned)
+    assert (answer_of(completion) in ("4", "4.0")) is bool(earned)
 
 
 # --- Rows without an answer -----------------------------------------------------------------------
@@ -131,7 +133,7 @@ def entries() -> list[dict]:
 
 
 @needs_gym
-def test_a_row_is_judged_by_its_own_verifier_on_the_judged_answer_alone(entries):
+def test_a_row_is_judged_by_its_own_verifier_on_the_answer_of_alone(entries):
     given = [said(entry["answer"] if n % 2 else "no") for n, entry in enumerate(entries)]
     rows = {"entry": [json.dumps(entry) for entry in entries], "family": ["chain_sum"] * 12}
     assert task_reward(given, **rows) == [pytest.approx(n % 2, abs=0.1) for n in range(12)]

@@ -4,7 +4,7 @@ from fractions import Fraction
 
 import pytest
 
-from helpers.rewards.answers.kinds import same_answer
+from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import Number, parse_number
 
 VALUES = [
@@ -152,4 +152,4 @@ UNITS = [
     ],
 )
 def test_units_percentages_and_rounded_decimals(given, gold, same):
-    assert same_answer(given, gold) is same
+    assert compare_answers(given, gold).right is same

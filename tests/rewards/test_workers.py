@@ -27,6 +27,10 @@ def fresh(same: bool = True) -> tuple[str, str]:
     return f"{number}x + x", f"{number + 1 if same else number}x"
 
 
+def are_equal(pairs: list[tuple[str, str]]) -> list[bool]:
+    return [score == 1.0 for score in workers.scores_in_time("equal", pairs)]
+
+
 def alive() -> list[int]:
     """The process ids of the workers of this process that are alive."""
     every = [worker for several in workers._workers.values() for worker in several]
@@ -39,8 +43,8 @@ def alive() -> list[int]:
 def test_the_answers_come_in_the_order_of_the_questions():
     # More than one worker's share, with repeats.
     pairs = [(f"{n}x + x", f"{n + n % 2 + 1}x") for n in range(24)] * 2
-    assert workers.are_equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
-    assert workers.are_equal([]) == []
+    assert are_equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
+    assert are_equal([]) == []
 
 
 # --- Hostile ones ---------------------------------------------------------------------------------
@@ -71,7 +75,7 @@ BOMBS = [
 
 @pytest.mark.parametrize("bomb", BOMBS, ids=range(len(BOMBS)))
 def test_a_bomb_is_no_right_answer_and_the_next_question_is_answered(bomb):
-    assert workers.are_equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
+    assert are_equal([("x^2 + 2x + 1", bomb), fresh()]) == [False, True]
 
 
 CODE = [
@@ -93,7 +97,7 @@ CODE = [
 def test_code_is_not_run(tmp_path, code):
     path = tmp_path / "ran"
     code = code.format(path=path)
-    assert workers.are_equal([("4", code), (code, "4"), ("x+1", code)]) == [False] * 3
+    assert are_equal([("4", code), (code, "4"), ("x+1", code)]) == [False] * 3
     assert not path.exists()
 
 
@@ -112,7 +116,7 @@ FIRST = [
 def test_the_first_verdict_of_a_worker_is_right(pair, monkeypatch):
     worker = workers.Worker("equal")
     monkeypatch.setitem(workers._workers, "equal", [worker])
-    right = workers.are_equal([pair])
+    right = are_equal([pair])
     worker.process.kill()
     worker.process.communicate()
     assert right == [True]
@@ -121,7 +125,7 @@ def test_the_first_verdict_of_a_worker_is_right(pair, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+{n}){parts}"])
 def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(bomb):
-    workers.are_equal([fresh() for _ in range(16)])
+    are_equal([fresh() for _ in range(16)])
     parts = "".join(f"(x+{n})" for n in range(100, 140))
     bombs = [("x^2 + 2x + 1", bomb.format(n=n, parts=parts)) for n in range(1, 33)]
     honest = [  # longer than most bombs
@@ -131,7 +135,7 @@ def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(
     processes = [psutil.Process(pid) for pid in alive()]
     before = [process.cpu_times().user for process in processes]
     with pytest.warns(UserWarning, match=r"32 of 64 answers could not be judged in time"):
-        assert workers.are_equal(bombs + honest) == [False] * 32 + [n % 3 > 0 for n in range(32)]
+        assert are_equal(bombs + honest) == [False] * 32 + [n % 3 > 0 for n in range(32)]
     for process, used in zip(processes, before, strict=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # a bomb has cost it its process
             assert process.cpu_times().user - used < 3, (
@@ -145,48 +149,48 @@ def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(
 def test_several_threads_can_ask_at_once():
     batches = [[fresh(), fresh(False), fresh()] for _ in range(10)] * 2
     with ThreadPoolExecutor(4) as pool:
-        hostile = pool.submit(workers.are_equal, [fresh(), ("6x", "10000001!"), fresh(False)])
-        assert list(pool.map(workers.are_equal, batches)) == [[True, False, True]] * 20
+        hostile = pool.submit(are_equal, [fresh(), ("6x", "10000001!"), fresh(False)])
+        assert list(pool.map(are_equal, batches)) == [[True, False, True]] * 20
         assert hostile.result() == [True, False, False]
 
 
 @linux
 def test_a_worker_killed_from_outside_is_replaced():
-    assert workers.are_equal([fresh()]) == [True]
+    assert are_equal([fresh()]) == [True]
     killed = alive()
     for worker in killed:
         os.kill(worker, signal.SIGKILL)
         os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
-    assert workers.are_equal([fresh(), fresh(False)]) == [True, False]
+    assert are_equal([fresh(), fresh(False)]) == [True, False]
     assert killed and alive() and not set(alive()) & set(killed)
 
 
 ASKS = """
 from helpers.rewards.answers import workers
-print(workers.are_equal([("x+1", "1+x")]), workers._workers["equal"][0].process.pid)
+print(workers.scores_in_time("equal", [("x+1", "1+x")]), workers._workers["equal"][0].process.pid)
 """
 
 
 def test_a_script_on_standard_input_has_a_worker_that_ends_with_it():
     done = subprocess.run([sys.executable], input=ASKS, capture_output=True, text=True, timeout=300)
     answer, worker = done.stdout.split()
-    assert answer == "[True]" and done.stderr == ""
+    assert answer == "[1.0]" and done.stderr == ""
     with contextlib.suppress(psutil.NoSuchProcess):  # it has ended, as it should
         psutil.Process(int(worker)).wait(20)
 
 
 @linux
 def test_a_forked_process_starts_its_own_worker():
-    assert workers.are_equal([fresh()]) == [True]
+    assert are_equal([fresh()]) == [True]
     ours = alive()
     child = os.fork()
     if not child:
         try:
-            right = workers.are_equal([fresh()]) == [True] and not set(alive()) & set(ours)
+            right = are_equal([fresh()]) == [True] and not set(alive()) & set(ours)
         finally:
             os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert alive() == ours and workers.are_equal([fresh()]) == [True]
+    assert alive() == ours and are_equal([fresh()]) == [True]
 
 
 # --- reasoning-gym --------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import pytest
 from executions import together
 
 from helpers import presets
-from helpers.training import checkpoints, processes
+from helpers.training import checkpoints, fitting, processes
 
 RIGHT = "<think>2</think><answer>2</answer>"
 # What each of two processes does and finds, as one line of JSON from the first.
@@ -105,14 +105,14 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
         ("pocket", 2, (32, 1, None)),
         ("pocket", 64, (1, 1, None)),
         ("l4", 4, (4, 1, None)),
-        ("h200", 8, (8, 1, None)),
+        ("h200", 8, (4, 1, None)),
         ("memory_optimized", 2, (1, 2, 4)),
         ("high_performance", 4, (2, 1, 2)),
     ],
 )
 def test_processes_share_the_completions_of_a_step(preset, number, each):
     one = presets.PRESETS[preset]
-    several = processes.shared(one, number)
+    several = fitting.share(one, number)
     found = (
         several.per_device_train_batch_size,
         several.gradient_accumulation_steps,
@@ -136,4 +136,4 @@ def test_processes_share_the_completions_of_a_step(preset, number, each):
 def test_more_processes_than_divide_a_step_are_refused(number):
     said = f"^{number} processes cannot share the 64 completions of a step"
     with pytest.raises(ValueError, match=said):
-        processes.shared(presets.PRESETS["pocket"], number)
+        fitting.share(presets.PRESETS["pocket"], number)

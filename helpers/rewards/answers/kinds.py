@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from helpers.rewards.answers import labels, mathematics, numbers, texts, workers
-from helpers.rewards.answers.mathematics import Verdict
+from helpers.rewards.answers import Comparison, labels, mathematics, numbers, texts, workers
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.texts import LONGEST, plain, typed
 
@@ -41,63 +40,56 @@ _WORDS = re.compile(
 _MOST_EXPRESSIONS = 4  # of a question, that math-verify compares with the row's answer
 
 
-def same_answer(given: str, gold: str, question: str = "", kind: str | None = None) -> bool:
+def compare_answers(
+    given: str, gold: str, question: str = "", kind: str | None = None
+) -> Comparison:
     """Return whether an answer means what the row's answer means, judged by a kind of `KINDS`, or
-    by the one that the row's answer shows.
+    by the one that the row's answer shows; `settle` decides what math-verify has to judge.
 
     An expression of the `question`, respelt, is no answer. ValueError for an unknown `kind`.
 
-    >>> same_answer("$1,000", "1000.0"), same_answer("1/2", "50%"), same_answer("", "")
-    (True, True, False)
-    >>> same_answer("3.1", "3.10"), same_answer("3.1", "3.10", kind="text")
+    >>> compare_answers("$1,000", "1000.0").right, compare_answers("1/2", "50%").right
+    (True, True)
+    >>> compare_answers("3.1", "3.10").right, compare_answers("3.1", "3.10", kind="text").right
     (True, False)
+    >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
+    True
     """
-    return settle([compare_answers(given, gold, question, kind)])[0]
+    if given == gold:
+        return Comparison(given.strip() != "")
+    if len(given) > LONGEST or len(gold) > LONGEST:
+        return Comparison(given.strip() == gold.strip())
+    kind = checked(kind) if kind else kind_of(gold)
+    if _LEAD.match(given):
+        given = _LEAD.sub("", given, count=1)
+    if kind in ("mathematics", "set") or (kind == "number" and parse_number(gold) is not None):
+        if kind == "number":
+            found = Comparison(numbers.same_number(given, gold))
+        else:
+            in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
+            found = mathematics.compare_expressions(given, gold, in_any_order)
+        wrong = found.right is False
+        return found if wrong or not question else in_asked_form(found, given, gold, question)
+    if kind == "choice":
+        return Comparison(labels.same_choice(given, gold))
+    if kind == "exact":
+        return Comparison(labels.same_code(given, gold))
+    return Comparison(texts.same_text(given, gold))
 
 
-def quick_verdict(
-    given: str, gold: str, question: str = "", kind: str | None = None
-) -> bool | None:
-    """Return `same_answer` wherever it can be told at once; None where math-verify has to judge."""
-    return compare_answers(given, gold, question, kind).right
-
-
-def settle(verdicts: list[Verdict]) -> list[bool]:
+def settle(comparisons: list[Comparison]) -> list[bool]:
     """Return whether each answer is right, those that math-verify has to judge in one batch."""
-    open_ones = [verdict for verdict in verdicts if verdict.right is None]
-    pairs = [pair for verdict in open_ones for pair in (verdict.pair, *verdict.unless)]
+    pairs = [pair for one in comparisons if one.pair for pair in (one.pair, *one.unless)]
+    if not pairs:
+        return [one.right for one in comparisons]
     equal = dict(zip(pairs, workers.scores_in_time("equal", pairs), strict=True))
     return [
         # what could not be judged in time is no proof that the question was not handed back
         equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
         if right is None
         else right
-        for right, pair, unless in verdicts
+        for right, pair, unless in comparisons
     ]
-
-
-def compare_answers(given: str, gold: str, question: str = "", kind: str | None = None) -> Verdict:
-    """Return the verdict where it can be told at once; else the pairs that math-verify judges."""
-    if given == gold:
-        return Verdict(given.strip() != "")
-    if len(given) > LONGEST or len(gold) > LONGEST:
-        return Verdict(given.strip() == gold.strip())
-    kind = checked(kind) if kind else kind_of(gold)
-    if _LEAD.match(given):
-        given = _LEAD.sub("", given, count=1)
-    if kind in ("mathematics", "set") or (kind == "number" and parse_number(gold) is not None):
-        if kind == "number":
-            verdict = Verdict(numbers.same_number(given, gold))
-        else:
-            in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
-            verdict = mathematics.compare_expressions(given, gold, in_any_order)
-        wrong = verdict.right is False
-        return verdict if wrong or not question else in_asked_form(verdict, given, gold, question)
-    if kind == "choice":
-        return Verdict(labels.same_choice(given, gold))
-    if kind == "exact":
-        return Verdict(labels.same_code(given, gold))
-    return Verdict(texts.same_text(given, gold))
 
 
 def vote_of(given: str) -> str:
@@ -114,29 +106,29 @@ def vote_of(given: str) -> str:
     return words if texts.case_counts(words) else words.casefold()
 
 
-def in_asked_form(verdict: Verdict, given: str, gold: str, question: str) -> Verdict:
-    """Return the verdict on an answer, beside the question; wrong if it hands the task back.
+def in_asked_form(found: Comparison, given: str, gold: str, question: str) -> Comparison:
+    """Return what was found of an answer, beside the question; wrong if it hands the task back.
 
     Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
     decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
     digits, or the terms and factors, of the row's, in any order.
     """
     if terms_of(given) == terms_of(gold):
-        return verdict
+        return found
     shown = {terms_of(one): one for one in expressions_of(question)}
     if terms_of(gold) in shown:
-        return verdict
+        return found
     number = parse_number(given)
     if terms_of(given) in shown or (number and number.form and number.value.denominator == 1):
-        return Verdict(False)  # copied, or a division that comes out even
+        return Comparison(False)  # copied, or a division that comes out even
     unless = []
     for one in list(shown.values())[:_MOST_EXPRESSIONS]:
         # an equation with one unknown is a task to solve
         if "=" not in one or len(mathematics.letters(gold)) > 1:
             unless.append(mathematics.compare_expressions(one, gold))
     if any(other.right for other in unless):
-        return Verdict(False)
-    return verdict._replace(unless=tuple(other.pair for other in unless if other.pair))
+        return Comparison(False)
+    return found._replace(unless=tuple(other.pair for other in unless if other.pair))
 
 
 def terms_of(text: str) -> str:

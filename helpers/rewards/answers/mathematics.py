@@ -30,8 +30,8 @@ import math
 import re
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
 
+from helpers.rewards.answers import Comparison
 from helpers.rewards.answers.numbers import UNIT, parse_number, same_number
 from helpers.rewards.answers.texts import depths, plain
 
@@ -135,19 +135,9 @@ _SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\
 _SEPARATOR = re.compile(rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION.pattern}")
 
 
-class Verdict(NamedTuple):
-    """A verdict. right: None where math-verify has to compare `pair`, the row's answer and the
-    given one in LaTeX; the answer is then right if these are equal, and no pair of `unless` is.
-    """
-
-    right: bool | None
-    pair: tuple[str, str] | None = None
-    unless: tuple[tuple[str, str], ...] = ()
-
-
 @lru_cache(maxsize=1 << 14)
-def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Verdict:
-    """Return the verdict where math-verify would err or is not needed; else the pair it judges.
+def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Comparison:
+    """Return the comparison, decided where math-verify would err or is not needed.
 
     >>> compare_expressions("x=3", "y=3").right, compare_expressions("x + 1", "1+x").pair
     (False, ('1+x', 'x + 1'))
@@ -155,28 +145,28 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Ve
     # 1. Plain numbers, the same spelling, and what nobody should parse.
     given, gold = (plain(text).removesuffix(".") for text in (given, gold))
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
-        return Verdict(same_number(given, gold))
+        return Comparison(same_number(given, gold))
     given = latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
     gold = latex(gold)
     if without_spaces(given) == without_spaces(gold):
-        return Verdict(True)
+        return Comparison(True)
     if not is_readable(given) or (_BOMB.search(given) and not _BOMB.search(gold)):
-        return Verdict(False)
+        return Comparison(False)
     in_any_order = in_any_order or bool(_UNORDERED.search(gold) or _AND_OR.search(gold))
 
     # 2. Values without the names before them. With marks, their spelling is the same, or it is an
     # equation the other way round; for a row's answer that is not computed, no arithmetic is left.
     values = without_names(given, gold)
     if values is None:
-        return Verdict(False)
+        return Comparison(False)
     given, gold = values
     if has_marks(given) or has_marks(gold) or without_spaces(given) == without_spaces(gold):
         sides = without_spaces(given).split("=")
-        return Verdict(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
+        return Comparison(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
     if "=" not in gold and parse_number(gold):
-        return Verdict(same_number(given, gold))
+        return Comparison(same_number(given, gold))
     if is_literal(gold) and not is_literal(given):
-        return Verdict(False)
+        return Comparison(False)
 
     # 3. The answer's own letters and brackets. An inequality may stand for an interval, in a letter
     # of its own; x < 1 or x > 3 is not x < 1 and x > 3, and 3 < 4 is as true as 1 < 2.
@@ -190,18 +180,18 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Ve
     if relates and asked:
         comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(letters(gold))
     if not comparable:
-        return Verdict(False)
+        return Comparison(False)
 
     # 4. The order of a list, and fractions that the row's answer has not reduced.
     fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold) if "," in gold else []
     if any(math.gcd(int(above), int(below)) > 1 for above, below in fractions):
-        return Verdict(False)
+        return Comparison(False)
     members = split_list(gold)
     ordered = len(members) > 1 and not members[0].startswith(("(", "["))
     if ordered and not in_any_order and r"\pm" not in given:
         given = f"({', '.join(split_list(given))})"
         gold = f"({', '.join(members)})"
-    return Verdict(None, (gold, given))
+    return Comparison(None, (gold, given))
 
 
 def is_literal(text: str) -> bool:

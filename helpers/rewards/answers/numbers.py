@@ -110,7 +110,8 @@ _SCALES = {
     "billion": 10**9,
     "trillion": 10**12,
 }
-# most numbers have nothing to respell
+# most numbers have nothing to respell, and nothing around them
+_DIGITS = re.compile(r"-?\d[\d.,]*", re.ASCII)
 _TO_RESPELL = re.compile(r"[\\^×·*=≈~{(\[\"]|^['mMnN]|\.\.\.|\$.*\$")
 # What is passed over behind a number: a unit, or a plural of things that are counted. Of single
 # letters only those that are nothing but units: k, M and B multiply. Written against the number, a
@@ -174,7 +175,8 @@ def parse_number(text: str) -> Number | None:
 @lru_cache(maxsize=1 << 16)
 def _parsed(text: str) -> Number | None:
     # 1. In the spelling of a keyboard, without what LaTeX or Markdown puts around it.
-    text = plain(text)
+    if not _DIGITS.fullmatch(text):
+        text = plain(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
     if _TO_RESPELL.search(text):

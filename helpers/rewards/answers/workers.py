@@ -40,25 +40,17 @@ _MEMORY = 4 << 30  # bytes of address space
 _POSIX = os.name == "posix"  # elsewhere a judgement has its time on the clock only
 
 
-def are_equal(pairs: list[tuple[str, str]]) -> list[bool]:
-    """Return for each pair (gold, given) of LaTeX whether math-verify finds the two equal.
-
-    False where it cannot tell in time; see `scores_in_time`.
-
-    >>> are_equal([("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
-    [True, False]
-    """
-    return [score == 1.0 for score in scores_in_time("equal", pairs)]
-
-
 def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     """Return the score of each row; None where there was none in time, with one warning for all.
 
-    kind: "equal" for rows (gold, given), as `are_equal` has them; "task" for (family, answer, entry
-    as JSON), scored by reasoning-gym's own verifier; "schema" for (schema, document), both JSON,
-    1.0 where the document fulfils the JSON Schema. Every distinct row is judged once. LookupError
-    where the process that judges does not start.
+    kind: "equal" for rows (gold, given) of LaTeX, 1.0 where math-verify finds the two equal; "task"
+    for (family, answer, entry as JSON), scored by reasoning-gym's own verifier; "schema" for
+    (schema, document), both JSON, 1.0 where the document fulfils the JSON Schema.
 
+    Every distinct row is judged once. LookupError where the process that judges does not start.
+
+    >>> scores_in_time("equal", [("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
+    [1.0, 0.0]
     >>> scores_in_time("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from helpers.rewards.answers.kinds import quick_verdict
+from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.rewards import program_of
 from helpers.rewards.code.tests import Test, read_tests
@@ -76,7 +76,7 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
             far = [str(int(number.value + abs(number.value)) + 10), *far]
             if number.value.denominator == 1:
                 near = [str(number.value + 1)]
-        surely_wrong = [text for text in near + far if quick_verdict(text, answer) is False]
+        surely_wrong = [text for text in near + far if compare_answers(text, answer).right is False]
         first_far = next(text for text in far if text in surely_wrong)
         wrong[answer] = {WRONG: surely_wrong[0], FAR: first_far}
     return [row | {"answer": str(row["answer"])} | wrong[str(row["answer"])] for row in rows]

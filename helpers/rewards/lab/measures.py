@@ -26,7 +26,7 @@ from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.faults import LATE, Fault, checked_scores
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.shaping import reward_name, source_hash, source_of
+from helpers.rewards.shaping import is_own, reward_name, source_hash, source_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
@@ -97,7 +97,7 @@ class Lab:
         for name, function in zip(self.names, self.functions, strict=True):
             scored = [None] * len(completions)
             if name not in late:
-                scored, faults = checked_scores(function, messages, given)
+                scored, faults = checked_scores(function, messages, given, is_own(function))
                 self.faults += faults
             table[name] = pd.Series(scored, dtype=float)
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.

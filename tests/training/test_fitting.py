@@ -1,9 +1,9 @@
-"""The settings of the lessons that ship with a small model of their own."""
+"""The settings as they will run: with a lesson's small model, and shared by processes."""
 
 import pytest
 
 from helpers.environment import Machine
-from helpers.training import lessons
+from helpers.training.fitting import settings_for
 
 SMALL = {"model": "pocket-functions", "learning_rate": 2e-3, "beta": 0.02}
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11", "Linux")
@@ -11,7 +11,7 @@ T4 = Machine("Tesla T4", 16.1, 7.5, 2, 8.0, "3.11", "Linux")
 
 
 def settings(**given):
-    return lessons.settings("pocket", CPU, SMALL, {"source": "tasks.jsonl"} | given)
+    return settings_for("pocket", CPU, {"source": "tasks.jsonl"} | given, small=SMALL)
 
 
 @pytest.mark.parametrize("given", [{}, {"model": "pocket-functions"}])

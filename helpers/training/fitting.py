@@ -1,0 +1,139 @@
+"""The settings of a run as they will run: on this machine, with this model, in this process. The
+command `run` asks before it starts a notebook and the notebook asks again, both here.
+"""
+
+from dataclasses import replace
+
+from helpers import presets
+from helpers.environment import Machine
+from helpers.presets import Preset
+from helpers.training import processes
+from helpers.training.families import family_of
+from helpers.training.memory import config_of
+
+# the settings that say what one process does of a step
+OF_A_PROCESS = (
+    "per_device_train_batch_size",
+    "gradient_accumulation_steps",
+    "steps_per_generation",
+)
+
+
+def settings_for(
+    start: str | dict,
+    machine: Machine,
+    given: dict,
+    *,
+    small: dict | None = None,
+    sees: bool = False,
+    trains: bool = True,
+    loads: bool = True,
+) -> Preset:
+    """Return the settings of a run as this process will have them; ValueError for what cannot run,
+    before anything is loaded.
+
+    start: a preset's name, or what a manifest recorded. given: the settings that the parameters
+        change.
+    small: a lesson's own small model and its values. They apply with preset `pocket` alone, and
+        only if the parameters name no other model; another needs a learning rate.
+    sees: whether the run has pictures.
+    trains: whether it trains; otherwise the objective is neither checked nor kept.
+    loads: whether a model will be loaded here; otherwise what this machine lacks is no reason.
+    """
+    if isinstance(start, dict) and not trains:
+        found = presets.for_sampling(start, **given)
+    elif isinstance(start, dict):
+        # Together the processes make the completions of a step that one would make alone, so that a
+        # curve stays comparable, unless the parameters say what each process does.
+        number = processes.count()
+        if any(given.get(name) is not None for name in OF_A_PROCESS):
+            found = presets.override(start | {"processes": number}, **given)
+        else:
+            found = share(presets.override(start, **given), number)
+    else:
+        name = presets.pick(machine) if start == "auto" else start
+        if small and name == "pocket":
+            if given.get("model") in (None, small["model"]):
+                given = small | given
+            elif given.get("learning_rate") is None:
+                raise ValueError(
+                    f"the learning rate of preset 'pocket' would ruin {given['model']!r}: take "
+                    "preset='auto' on a GPU, or name a rate"
+                )
+        found = presets.resolve(name, machine, **given)
+    return for_model(presets.check_machine(found, machine), machine, sees=sees) if loads else found
+
+
+def share(preset: Preset, number: int) -> Preset:
+    """Return the settings of one process among so many, with the completions of a step and of a
+    round of sampling that one would make.
+
+    Each makes fewer forward passes or, as far as these do not divide, smaller ones. ValueError if
+    neither divides.
+    """
+    batch = preset.per_device_train_batch_size
+    passes = preset.gradient_accumulation_steps
+    rounds = preset.steps_per_generation
+    for fewer in range(number, 0, -1):
+        smaller = number // fewer
+        divides = (rounds or 0) % fewer == 0 and passes % fewer == 0 and batch % smaller == 0
+        if number % fewer == 0 and divides:
+            return replace(
+                preset,
+                processes=number,
+                per_device_train_batch_size=batch // smaller,
+                gradient_accumulation_steps=passes // fewer,
+                steps_per_generation=rounds // fewer if rounds else None,
+            )
+    raise ValueError(
+        f"{number} processes cannot share the {batch * passes} completions of a step "
+        f"(per_device_train_batch_size={batch} x gradient_accumulation_steps={passes}) evenly: "
+        "start a number that divides them, or say with these two settings what each process does."
+    )
+
+
+def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Preset:
+    """Return the settings as they will run with their model: with Transformers as the engine if
+    Unsloth gives it no vLLM on this card, which is printed. Call it before Unsloth is imported,
+    which falls back by itself or raises.
+
+    sees: whether the run has pictures; then the model's template decides whether it thinks.
+    Otherwise only the language part of a model that sees is loaded.
+    """
+    if sees:  # a processor would take the keyword for one of its own, if its template has none
+        settings = replace(settings, thinking=None)
+    if settings.engine != "vllm" or machine.gpu is None:
+        return settings
+    config = config_of(settings.model_path)
+    kind = config.get("model_type", "")
+    family = family_of(kind)
+    blind = "vision_config" in config and sees and not family.sees_through_vllm
+    least = family.vllm_from
+    if least is not None and machine.compute_capability >= least and not blind:
+        return settings
+    print(
+        f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "
+        f"(compute capability {machine.compute_capability}): sampling goes through Transformers, "
+        "which is slower (engine='transformers')."
+    )
+    # nothing is left to correct
+    return replace(settings, engine="transformers", vllm_importance_sampling_correction=None)
+
+
+def check_early_stopping(patience: int | None) -> None:
+    """ValueError unless this is None or an integer of at least 2, in steps."""
+    if patience is not None and (type(patience) is not int or patience < 2):
+        raise ValueError(
+            f"early_stopping={patience!r} is not a number of steps: give an integer of at least "
+            "2, or None."
+        )
+
+
+def check_sampling_seconds(seconds: float | str | None) -> None:
+    """ValueError unless this is "auto", a number of seconds above 0, or None for no limit."""
+    number = type(seconds) in (int, float) and seconds > 0
+    if not number and seconds not in ("auto", None):
+        raise ValueError(
+            f"sampling_seconds={seconds!r} is no time: give a number of seconds above 0, 'auto', "
+            "or None for no limit."
+        )
