@@ -547,7 +547,7 @@ def test_a_fault_on_the_users_rows_stops(sums):
         (
             [format_reward],
             [1.0],
-            r"a right one \(1.00 against 1.00 on average\): no reward tells them apart"
+            r"a right one \(1.00 against 1.00 on average\), such as .* beside .*: no reward tells them"
             r"[^`]*\nno reward tells a right answer from a wrong one",
         ),
         # the judge is the one that the attacks found, not the first
