@@ -20,7 +20,7 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.rewards import program_of
 from helpers.rewards.code.tests import Test, read_tests
 from helpers.rewards.lab.verdicts import RIGHT, WRONG
-from helpers.rewards.shaping import is_own, source_of
+from helpers.rewards.shaping import defining_function, is_own, source_of
 from helpers.tags import TagFormat
 
 _REASONING = (
@@ -407,7 +407,10 @@ def _texts_in(functions: list[Callable]) -> list[str]:
         tree = ast.Module([], [])
         with suppress(SyntaxError, ValueError):
             tree = ast.parse(textwrap.dedent(source_of(function)))
-        for node in ast.walk(tree):
+        # the reward's own first: a file may hold much else
+        named = defining_function(function).__name__
+        nodes = [node for node in ast.walk(tree) if getattr(node, "name", "") == named]
+        for node in [*(each for node in nodes for each in ast.walk(node)), *ast.walk(tree)]:
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts.append(node.value)
     found = []
