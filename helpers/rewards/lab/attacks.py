@@ -409,8 +409,8 @@ def _texts_in(functions: list[Callable]) -> list[str]:
             tree = ast.parse(textwrap.dedent(source_of(function)))
         # the reward's own first: a file may hold much else
         named = defining_function(function).__name__
-        nodes = [node for node in ast.walk(tree) if getattr(node, "name", "") == named]
-        for node in [*(each for node in nodes for each in ast.walk(node)), *ast.walk(tree)]:
+        own = [node for node in ast.walk(tree) if getattr(node, "name", "") == named]
+        for node in (each for part in [*own, tree] for each in ast.walk(part)):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 texts.append(node.value)
     found = []

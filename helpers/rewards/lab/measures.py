@@ -391,12 +391,22 @@ class _Trial:
     length: int
     near: dict[int, str] = field(default_factory=dict)
 
-    def scores(self, texts: list[str]) -> pd.DataFrame:
-        """Return the scores of a completion per row, at one step after another; the index is the
-        row.
+    def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
+        """Return the scores of each list of completions, which has one per row, at one step after
+        another; the index is the row. Up to 16 lists are a batch.
         """
-        columns = _columns(self.rows)
-        return pd.concat([self.lab.scores(texts, step, **columns) for step in self.steps])
+        count = len(self.rows)
+        tables = []
+        for first in range(0, len(written), 16):
+            several = written[first : first + 16]
+            columns = _columns(self.rows * len(several))
+            texts = [text for texts in several for text in texts]
+            of_steps = [self.lab.scores(texts, step, **columns) for step in self.steps]
+            for begin in range(0, len(texts), count):
+                of_list = [table.iloc[begin : begin + count] for table in of_steps]
+                table = pd.concat(of_list, ignore_index=True)
+                tables.append(table.set_axis(list(range(count)) * len(self.steps)))
+        return tables
 
     def best_of(
         self, family: list[attacks.Attack], tables: dict | None = None
@@ -406,7 +416,7 @@ class _Trial:
         """
         tags = self.lab.tags
         written = [[attack.write(row, tags, self.length) for row in self.rows] for attack in family]
-        scored = [self.scores(texts) for texts in written]
+        scored = self.scores(written)
         for attack, texts, table in zip(family, written, scored, strict=True):
             if attack.by_chance:
                 table[self._are_right(texts, table, tables)] = np.nan
@@ -452,8 +462,8 @@ class _Trial:
         if close:
             totals = table["total"].groupby(level=0).mean()
             inside, outside = (
-                self.scores(others)["total"].groupby(level=0).mean() >= totals - _SAME
-                for others in (between, beyond)
+                others["total"].groupby(level=0).mean() >= totals - _SAME
+                for others in self.scores([between, beyond])
             )
             full = tables[attacks.RIGHT]["total"].groupby(level=0).mean() - _SAME
             for at, (answer, is_close) in close.items():
