@@ -452,7 +452,7 @@ def contains_reward(completions, answer, **columns):
 
 
 def first_word_reward(completions, **columns):
-    return [float(completion_text(c).split()[0] == "so") for c in completions]
+    return [0.0 * len(completion_text(c).split()[0]) for c in completions]
 
 
 def blocks(*answers: str, think: str = "<think>so") -> list[str]:
