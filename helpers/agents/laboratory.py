@@ -30,6 +30,7 @@ _ROWS = 32
 _FEW_ROWS = 8  # where many variants are played
 _WINS = 0.9  # of a full success
 _HALF = 0.5  # of what the oracle earns
+_CHANCE = 0.7  # of the same: one of two answers is right in half of the games, by chance
 _MORE = 0.1  # of the same, beyond an honest try
 _EACH = 0.05  # of the same, for many wrong tries beyond one
 
@@ -59,7 +60,7 @@ def at_random(asked: str, schemas: dict, luck: random.Random) -> Iterator:
         yield name, _arguments(schemas[name], values, luck.randrange(10**6))
 
 
-def at_once(asked: str, schemas: dict, luck: random.Random) -> Iterator:
+def answers_at_once(asked: str, schemas: dict, luck: random.Random) -> Iterator:
     """Make one well-formed call, and no more."""
     yield next(at_random(asked, schemas, luck))
 
@@ -85,13 +86,20 @@ def _trying(calls: int, together: bool, asked: str, schemas: dict, luck: random.
             known += f" {reply}"
 
 
-def _once(values: dict, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+def _calls_each_tool_once(values: dict, asked: str, schemas: dict, luck: random.Random) -> Iterator:
     """Call each tool once, with these values by type."""
     for name, schema in sorted(schemas.items()):
         yield name, _arguments(schema, values, 0)
 
 
-def _wrong(calls: int, start: int, asked: str, schemas: dict, luck: random.Random) -> Iterator:
+def _repeats_the_task(asked: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Answer each tool with the text of `reset`."""
+    yield from _calls_each_tool_once(_values(asked, 0, 1), asked, schemas, luck)
+
+
+def _answers_wrongly(
+    calls: int, start: int, asked: str, schemas: dict, luck: random.Random
+) -> Iterator:
     """Give so many wrong answers, each another one and well-formed: five letters, or a number."""
     letters = string.ascii_lowercase
     for number in range(calls):
@@ -153,7 +161,7 @@ NONSENSE = "answers nonsense"
 # The cheap players, each with what is wrong with a game that it wins,
 _WINNING = {
     RANDOM: (at_random, "chance wins. Ask for more."),
-    AT_ONCE: (at_once, "there is nothing to learn from several turns. Ask for more."),
+    AT_ONCE: (answers_at_once, "there is nothing to learn from several turns. Ask for more."),
     "loops for ever": (looping, "GRPO would teach the loop."),
     "lists all candidates": (
         partial(_trying, 2, True),
@@ -167,23 +175,36 @@ _WINNING = {
 # those that must earn no more than an honest try,
 _PAYING = {
     "answers blank": (
-        partial(_once, _values("", 0)),
+        partial(_calls_each_tool_once, _values("", 0)),
         'refuse a blank; in Python, `"" in value` is true.',
     ),
     "answers at length": (
-        partial(_once, _values("word " * 2000, 10**9, 2000)),
+        partial(_calls_each_tool_once, _values("word " * 2000, 10**9, 2000)),
         "length must not pay.",
     ),
+    "answers in 100 words": (
+        partial(_calls_each_tool_once, _values("First, I plan. Then I act. " * 16, 0, 100)),
+        "length must not pay.",
+    ),
+    "answers a negative number": (
+        partial(_calls_each_tool_once, _values("-50", -50, 1)),
+        "refuse a number below 0, which may be paid back.",
+    ),
+    "repeats the task": (_repeats_the_task, "compare the whole answer, not the words in it."),
     "answers nan": (
-        partial(_once, _values("nan", math.nan, 1)),
+        partial(_calls_each_tool_once, _values("nan", math.nan, 1)),
         "refuse what is no number: NaN passes comparisons.",
     ),
-    "says please": (partial(_once, _values("please", 0, 1)), "a polite word must not pay."),
+    "says please": (
+        partial(_calls_each_tool_once, _values("please", 0, 1)),
+        "a polite word must not pay.",
+    ),
     "assures": (
         partial(
-            _once,
+            _calls_each_tool_once,
             _values(
-                "Please, thank you, sorry. I am sure, certain: verified, correct, therefore final.",
+                "Please, kindly, gladly, politely, thank you, sorry. I am sure, certain: surely, "
+                "certainly, definitely, absolutely verified, correct, therefore final.",
                 0,
                 1,
             ),
@@ -194,10 +215,14 @@ _PAYING = {
 # and one with many variants, of which none may win where nonsense does not.
 _WILD = "answers a wildcard"
 _WILDCARDS = [
-    partial(_once, _values(text, 0, 1))
-    for text in ("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='")
+    partial(_calls_each_tool_once, _values(text, 0, 1))
+    for text in (
+        *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='", string.ascii_letters),
+        *(f"{string.ascii_lowercase} {string.digits}", *("_" * length for length in range(3, 9))),
+    )
 ]
 _TOLD = "repeats what it was told"
+_TRIES = 5  # wrong ones, after which a game may tell the right answer
 _WRONG = "zqzqx"  # a text that no game takes for right
 _CHARACTERS = string.ascii_lowercase + string.digits
 
@@ -243,7 +268,7 @@ class Laboratory:
         if oracle:
             self.players[ORACLE] = [lambda asked, schemas, luck: oracle(asked)]
         self.players |= {name: [player] for name, (player, _) in (_WINNING | _PAYING).items()}
-        self.players |= {_WILD: _WILDCARDS, NONSENSE: [partial(_wrong, 1, 10**6)]}
+        self.players |= {_WILD: _WILDCARDS, NONSENSE: [partial(_answers_wrongly, 1, 10**6)]}
         self.players[NOTHING] = [does_nothing]
 
         self.episodes: dict[str, list[Played]] = {}
@@ -272,6 +297,11 @@ class Laboratory:
             "`max_completion_length` is full: set "
             f"GRPOConfig(max_tool_calling_iterations={guard.turns}), too."
         ]
+        for source in self.shown:
+            notes.append(
+                f"the right answer stands in the text of `{source}`, always in the same place. If "
+                "it is to be looked up or copied, that is meant."
+            )
         if ORACLE not in self.players:
             notes.append(
                 "nobody showed that the game can be won, nor that other rows give other episodes: "
@@ -293,36 +323,57 @@ class Laboratory:
 
     def _probe(
         self, at: int, enough: float, among: set[tuple] | None
-    ) -> tuple[list[str], set[tuple]]:
-        """Return which texts of one or two characters win a row's game, and in which places of the
-        reply to a wrong answer stands what wins when it is said to the same tool.
+    ) -> tuple[list[str], list[str], set[tuple]]:
+        """Return which texts of one or two characters win a row's game, which single letters earn
+        more than nonsense, and in which places of what a player reads stands what wins: in the
+        reply to a wrong answer, the text of `reset`, or the reply of another tool.
 
-        among: only these places are tried; None: all.
+        A place is the tool to answer, what was read ("reset", another tool, or the number of wrong
+        answers) and the part of it. among: only these are tried; None: all.
         """
         environment = self.guard()
 
-        def says(tool: str, *texts: str) -> Played:
-            numbers = [int(one) if re.fullmatch(r"-?\d{1,9}", one) else 73 for one in texts]
-            calls = [
-                (tool, _arguments(self.guard.schemas[tool], _values(text, number, 1), 0))
-                for text, number in zip(texts, numbers, strict=True)
-            ]
+        def says(*said: tuple[str, str]) -> Played:
+            calls = []
+            for tool, text in said:
+                number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
+                values = _values(text, number, 1)
+                calls.append((tool, _arguments(self.guard.schemas[tool], values, 0)))
             return self.episode(_TOLD, lambda *_: (one for one in calls), at, environment)
 
         short = []
+        letters = []
         places = set()
         for tool in self.guard.schemas:
-            heard = says(tool, _WRONG)
-            if heard.reward >= enough:  # whatever is said wins
+            missed = (tool, _WRONG)
+            once = says(missed).reward
+            if once >= enough:  # whatever is said wins
                 continue
-            for place, text in _parts(str(heard.replies[-1][1])).items():
-                is_tried = among is None or (tool, *place) in among
-                if is_tried and says(tool, _WRONG, text).reward >= enough:
-                    places.add((tool, *place))
-            single = [one for one in _CHARACTERS if says(tool, one).reward >= enough]
+
+            # what a player reads, and the calls after which it does
+            heard = says(*[missed] * max(1, min(_TRIES, self.guard.turns - 1)))
+            read = {"reset": ([], heard.replies[0][1])}
+            for number, (_, reply, _) in enumerate(heard.replies[1:], start=1):
+                if number == 1 or reply != heard.replies[number - 1][1]:
+                    read[number] = ([missed] * number, reply)
+            for other in self.guard.schemas.keys() - {tool}:
+                read[other] = ([(other, _WRONG)], says((other, _WRONG)).replies[-1][1])
+            for source, (calls, reply) in read.items():
+                for place, text in _parts(str(reply)).items():
+                    key = (tool, source, *place)
+                    # of long texts, what may be an answer
+                    fits = isinstance(source, int) or len(text.split()) <= 2
+                    is_tried = fits and (among is None or key in among)
+                    if is_tried and says(*calls, (tool, text)).reward >= enough:
+                        places.add(key)
+
+            earned = {one: says((tool, one)).reward for one in _CHARACTERS}
+            single = [one for one in _CHARACTERS if earned[one] >= enough]
             pairs = [first + last for first in single[:1] for last in _CHARACTERS]
-            short += single + [pair for pair in pairs if says(tool, pair).reward >= enough]
-        return short, places
+            short += single + [pair for pair in pairs if says((tool, pair)).reward >= enough]
+            more = once + _MORE * self.full
+            letters += [one for one in string.ascii_lowercase if more < earned[one] < enough]
+        return short, letters, places
 
     def episode(
         self,
@@ -413,13 +464,14 @@ class Laboratory:
         earned = self.played["reward"]
         full = self.full
         honest = earned[[NOTHING, AT_ONCE, RANDOM, NONSENSE]].max()
+        chance = earned[AT_ONCE] + 2 * _MORE * full
 
         # what a wildcard earns beyond nonsense on the same rows
         wild = earned[_WILD] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS])
 
         # what many wrong answers earn beyond one, at least, where they do not win
-        one = self._all_rows(NONSENSE, partial(_wrong, 1, 1), _FEW_ROWS)
-        many = self._all_rows(NONSENSE, partial(_wrong, 1000, 1), _FEW_ROWS)
+        one = self._all_rows(NONSENSE, partial(_answers_wrongly, 1, 1), _FEW_ROWS)
+        many = self._all_rows(NONSENSE, partial(_answers_wrongly, 1000, 1), _FEW_ROWS)
         pairs = zip(one, many, strict=True)
         lost = [b.reward - a.reward for a, b in pairs if b.reward < _HALF * full]
         gain = min(lost, default=0.0)
@@ -427,17 +479,21 @@ class Laboratory:
         # in how many ways a part of an answer wins a game: one or two characters; and where in the
         # reply to a wrong answer the right one always stands
         short = []
-        told_right = None
+        letters = []
+        told = None
         for at in range(len(self.rows))[:4]:
-            found, told_right = self._probe(at, _HALF * full, told_right)
+            found, paid, told = self._probe(at, _HALF * full, told)
             short.append(found)
+            letters.append(paid)
         parts = sum(map(len, short)) / len(short)
+        told_right = {place for place in told if isinstance(place[1], int)}
+        self.shown = sorted({str(place[1]) for place in told - told_right})
 
         return [
             *(
                 (
                     f"'{player}' does not win",
-                    earned[player] < _HALF * full,
+                    earned[player] < (_CHANCE if earned[player] <= chance else _HALF) * full,
                     f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: "
                     f"{why}",
                 )
@@ -474,6 +530,12 @@ class Laboratory:
                 parts < 1.5,  # a letter to choose is one
                 f"a game is won by {parts:.1f} different texts of one or two characters, such as "
                 f"{', '.join(max(short, key=len)[:3])}: compare the whole answer.",
+            ),
+            (
+                "a letter does not pay",
+                not all(letters),
+                "in each game a single letter earns more than nonsense, such as "
+                f"{letters[0][:1]}: pay for whole answers.",
             ),
         ]
 

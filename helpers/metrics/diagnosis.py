@@ -20,6 +20,7 @@ from helpers.metrics.signals import (
     NEARLY_ALL,
     SEVERITIES,
     SHORTEST,
+    SOLVED,
     Finding,
     Signals,
     compare,
@@ -77,6 +78,11 @@ def _unread(signals: Signals) -> Finding | None:
     if signals.rows.empty or not lacking:
         return None
     blind = "reward" in lacking
+    advice = "If the log has them, rename them as TRL does: what is not read may be sick."
+    for name in lacking:
+        texts = signals.rows[name].dropna() if name in signals.rows else ()
+        if len(texts) and isinstance(texts.iloc[0], str):
+            advice = f"{name} has {texts.iloc[0]!r:.40} for a number: write 0.25, not 0,25 or 25%."
     return Finding(
         "warning" if blind else "info",
         "unread",
@@ -85,7 +91,7 @@ def _unread(signals: Signals) -> Finding | None:
         else "A part of the history was not logged, or has other names, and is not judged.",
         f"no numbers in {', '.join(lacking)} at {span(signals.rows)}; found "
         f"{', '.join(map(str, signals.rows.columns[:20])) or 'no column'}",
-        "If the log has them, rename them as TRL does: what is not read may be sick.",
+        advice,
     )
 
 
@@ -269,7 +275,11 @@ def _dead_groups(signals: Signals) -> Finding | None:
     if right is None:
         good = signals.risen(signals.series("reward"))
     else:
-        good = now - (1 - right) >= now / 2
+        # of the completions, if each is right or wrong: one score for all of them is no share
+        std = signals.series(signals.correctness.name.replace("/mean", "/std"))
+        means = signals.last(signals.correctness)
+        same = std is not None and max(signals.last(std).max(), np.ptp(means)) < 1e-6
+        good = right >= SOLVED if same else now - (1 - right) >= now / 2
         evidence += f", with correctness {right:.2f}"
     # From a start with signal, not one that never had any. A group of noise has more entropy than
     # before, a collapsed one less.
@@ -337,7 +347,8 @@ def _constant(signals: Signals) -> Finding | None:
             value = mean.iloc[0]
             if value == 0:
                 advice = (
-                    "If nothing can earn it, take easier questions. If something should: "
+                    "A penalty may stay: nothing was wrong. If nothing can earn it, take easier "
+                    "questions. If something should: "
                     "completions are lists of messages, `completion_text` gives the text."
                 )
             else:
@@ -572,7 +583,7 @@ def _unjudged(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "unjudged",
-        "Many programs were not judged, and score None, or 0 beside others of their row.",
+        "Many programs were not judged, and score None, or nothing beside others of their row.",
         f"{worst} is {most[worst]:.0%} of the batch at step {shares[worst].idxmax()}",
         'Judge with backend="sandlock"; if they were not started, give the batch more '
         "time or each program less.",

@@ -5,6 +5,7 @@ exception.
 import asyncio
 import functools
 import inspect
+import linecache
 import math
 import re
 import signal
@@ -20,9 +21,11 @@ from helpers.tags import completion_text, on_one_line
 
 _SHOWN = 200  # characters of a completion in a message
 # A user's reward may take so long for a completion on average, or for a whole call: a model that
-# judges one completion after the other takes a second or two.
+# judges one completion after the other takes a second or two. No batch may take longer than the
+# most, however large it is.
 _SECONDS_EACH = 3.0
 _SECONDS = 15.0
+_SECONDS_MOST = 300.0
 # what TRL passes beside the columns of the data
 _FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
 
@@ -67,10 +70,12 @@ def checked_scores(
     If the call raises, or returns something other than one value per completion, the completions
     are scored one at a time, so that one bad completion does not cost its batch. None is a score:
     the row cannot be judged. All async rewards of a process run on one lasting event loop, so they
-    may share a client or a semaphore.
+    may share a client or a semaphore. A reward that ends the process, as `exit()` does, has raised.
+    KeyboardInterrupt passes.
 
     own: whether it is a user's reward (`is_own`). A call that takes longer than 3 s per completion
-        (at least 15 s) is then interrupted, in the main thread on Linux and macOS.
+        (at least 15 s, at most 5 minutes) is then interrupted, in the main thread on Linux and
+        macOS.
     """
     rows = len(completions)
     found = _called(reward, completions, columns, own)
@@ -113,9 +118,9 @@ def _called(
     the way out.
     """
     rows = len(completions)
-    seconds = max(_SECONDS, _SECONDS_EACH * rows) if own else None
+    seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST) if own else None
     try:
-        with _alarm(seconds):
+        with _alarm(seconds) as rung:
             returned = reward(completions=completions, **columns)
             if inspect.isawaitable(returned):
                 work = asyncio.run_coroutine_threadsafe(_result_of(returned), _lasting_loop())
@@ -126,6 +131,8 @@ def _called(
             several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
             is_text = isinstance(returned, (str, bytes, dict))
             values = list(returned) if several and not is_text else []
+        if rung:  # a bare `except:` of the reward has swallowed the alarm
+            raise _OutOfTime
         if len(values) == rows:
             return list(map(_number, values))
         what = f"returned {returned!r:.100}, not one number for each of {rows},"
@@ -133,39 +140,47 @@ def _called(
     except _OutOfTime:
         what = f"did not return within {seconds:g} s"
         advice = LATE
-    except (Exception, asyncio.CancelledError) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # SystemExit, too: a policy's `exit()` in an `exec`
         # what an error says may be a completion's, and is printed
         said = on_one_line(str(error)[:_SHOWN])
         what = f"raised {type(error).__name__}{_place(error, reward)}: {said}"
-        advice = _advice_on(error, columns) if own else ""
+        advice = _advice_on(error, reward, columns)
     return [(None, what, advice)] * rows
 
 
 @contextmanager
-def _alarm(seconds: float | None) -> Iterator[None]:
-    """Raise _OutOfTime in the block after so many seconds, and every second from then on.
+def _alarm(seconds: float | None) -> Iterator[list]:
+    """Raise _OutOfTime in the block after so many seconds, and ten times a second from then on; the
+    list that the block gets is then no longer empty.
 
     Does nothing without a limit, outside the main thread, which alone gets signals, and on Windows.
     """
     in_main = threading.current_thread() is threading.main_thread()
+    rung = []
     if seconds is None or not in_main or not hasattr(signal, "SIGALRM"):
-        yield
+        yield rung
         return
 
     def ring(*_):
+        rung.append(True)
         raise _OutOfTime
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
     try:
-        yield
+        yield rung
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
 
 
 async def _result_of(returned: Awaitable) -> object:
-    return await returned
+    try:
+        return await returned
+    except SystemExit as error:  # it would end the loop of all async rewards
+        raise RuntimeError(f"the process was to end: exit({error})") from None
 
 
 @functools.cache
@@ -178,19 +193,47 @@ def _lasting_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
+def _frames(error: BaseException, reward: Callable) -> list[tuple[dict, traceback.FrameSummary]]:
+    """Return the calls in a reward's own file, or cell, on the way to an error: the variables of
+    each, and its line.
+    """
+    file = getattr(getattr(defining_function(reward), "__code__", None), "co_filename", None)
+    lines = traceback.extract_tb(error.__traceback__)
+    calls = zip(traceback.walk_tb(error.__traceback__), lines, strict=True)
+    return [(frame.f_locals, line) for (frame, _), line in calls if line.filename == file]
+
+
 def _place(error: BaseException, reward: Callable) -> str:
     """Return where a reward raised: the last line of its own file, or cell, on the way there."""
-    file = getattr(getattr(defining_function(reward), "__code__", None), "co_filename", None)
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename == file]
-    if not frames:
-        return ""
-    return (
-        f" in {Path(file).name if Path(file).is_file() else 'its cell'}, line {frames[-1].lineno}"
-    )
+    for _, line in _frames(error, reward)[-1:]:
+        name = Path(line.filename).name if Path(line.filename).is_file() else "its cell"
+        return f" in {name}, line {line.lineno}"
+    return ""
 
 
-def _advice_on(error: BaseException, columns: dict) -> str:
-    """Return the way out for a known mistake in a user's own reward, "" for any other."""
+def _takes_messages_for_text(error: BaseException, reward: Callable) -> bool:
+    """Return whether the expression that raised, or the whole line where Python does not say which,
+    names a variable that holds a completion's messages, or those of all.
+    """
+    for variables, line in _frames(error, reward)[-1:]:
+        expression = (line.line or "").strip()
+        if line.lineno == line.end_lineno and line.colno is not None:
+            # columns count bytes of the line as it is in the file, with what it is indented by
+            text = linecache.getline(line.filename, line.lineno).encode()
+            expression = text[line.colno : line.end_colno].decode(errors="ignore") or expression
+        if re.search(r"completion_text|\]\[.content", expression):  # it does take the text
+            return False
+        for name in re.findall(r"[^\W\d]\w*", expression):
+            value = variables.get(name)
+            while isinstance(value, list) and value:
+                value = value[0]
+            if isinstance(value, dict) and value.keys() >= {"role", "content"}:
+                return True
+    return False
+
+
+def _advice_on(error: BaseException, reward: Callable, columns: dict) -> str:
+    """Return the way out for a known mistake, "" for any other."""
     said = str(error)
     at_the_call = error.__traceback__.tb_next is None
     missing = re.search(r"missing \d+ required [\w -]+: (.*)", said)
@@ -204,7 +247,7 @@ def _advice_on(error: BaseException, columns: dict) -> str:
     if isinstance(error, RuntimeError) and "event loop" in said:
         return "Write it as `async def` and use `await`: async rewards run on a loop already."
     if isinstance(error, (AttributeError, TypeError)) and re.search(r"\blist\b", said):
-        return MESSAGES
+        return MESSAGES if _takes_messages_for_text(error, reward) else ""
     return ""
 
 

@@ -184,10 +184,10 @@ def watched(reward: Callable | str, hear: Callable) -> Callable | str:
     """
     if isinstance(reward, nn.Module) or not callable(reward):
         return reward
-    return _WatchedAsync(reward, hear) if is_async(reward) else _Watched(reward, hear)
+    return _NeverRaisingAsync(reward, hear) if is_async(reward) else _NeverRaising(reward, hear)
 
 
-class _Watched:
+class _NeverRaising:
     """A reward that does not raise. It can be pickled if the reward can."""
 
     def __init__(self, reward: Callable, hear: Callable):
@@ -202,7 +202,7 @@ class _Watched:
         return scores
 
 
-class _WatchedAsync(_Watched):
+class _NeverRaisingAsync(_NeverRaising):
     """The same for an async reward: TRL waits for all of these side by side."""
 
     async def __call__(self, completions: list, **columns) -> list[float | None]:

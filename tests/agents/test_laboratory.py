@@ -133,11 +133,13 @@ Polite = judged(lambda text, right: 0.4 * ("please" in text))
 Sure = judged(lambda text, right: 0.4 * ("verified" in text))
 
 
-def telling(words: str, error: bool = False) -> type:
-    """As many tries as one likes, and a reply that names the right answer."""
+def telling(words: str, error: bool = False, after: int = 0) -> type:
+    """As many tries as one likes, and after some a reply that names the right answer."""
 
     def answer(self, text: str) -> str:
         self._said.append(text)
+        if len(self._said) <= after:
+            return "No."
         if error:
             raise ToolError(words.format(self._right))
         return words.format(self._right)
@@ -145,6 +147,33 @@ def telling(words: str, error: bool = False) -> type:
     answer.__doc__ = Answered.answer.__doc__
     judge = judged(lambda text, right: text == right)
     return sick.made("Telling", judge, answer=answer)
+
+
+Late = telling("It was {}.", after=2)
+Kindly = judged(lambda text, right: 0.4 * ("kindly" in text))
+Echoed = judged(lambda text, right: 0.4 * ("hash" in text))
+Wordy = judged(lambda text, right: 0.4 * (20 <= len(text.split()) <= 200))
+Negative = judged(lambda text, right: 0.4 * text.startswith("-"))
+Joker = judged(lambda text, right: fnmatch.fnmatch(right, text.replace("_", "?")))
+Lettered = judged(lambda text, right: 0.3 * ("q" not in text and text[:1].isalpha()))
+Everyone = judged(lambda text, right: set(right) <= set(text))
+
+
+class Shown(Answered):
+    """The file's number is the answer."""
+
+    def reset(self, seed: int, **columns) -> str:
+        super().reset(seed)
+        return f"Case file {self._right}: who was it?"
+
+
+class Quiz(Answered):
+    """Yes or no; the first answer counts."""
+
+    def reset(self, seed: int, **columns) -> str:
+        super().reset(seed)
+        self._right = "yes" if int(self._right) % 2 else "no"
+        return f"Is it so in case {seed}, yes or no?"
 
 
 def adding(counts) -> type:
@@ -247,6 +276,14 @@ class Unfinished(Echo):
         (adding(bool), "wrong answers do not add up", "pay for the first try"),
         (adding(str.isalpha), "wrong answers do not add up", "pay for the first try"),
         (Prefix, "a part of an answer does not win", "compare the whole answer"),
+        (Late, "'repeats what it was told' does not win", "tells the right one"),
+        (Kindly, "'assures' does not pay", "assurances must not pay"),
+        (Echoed, "'repeats the task' does not pay", "not the words in it"),
+        (Wordy, "'answers in 100 words' does not pay", "length must not pay"),
+        (Negative, "'answers a negative number' does not pay", "below 0"),
+        (Joker, "'answers a wildcard' does not win", "not as a pattern"),
+        (Everyone, "'answers a wildcard' does not win", "not as a pattern"),
+        (Lettered, "a letter does not pay", "pay for whole answers"),
         (Polite, "'says please' does not pay", "a polite word must not pay"),
         (Sure, "'assures' does not pay", "assurances must not pay"),
         (Random, "the same seed gives the same episode", "draw all that is random from `seed`"),
@@ -345,6 +382,13 @@ Correcting = sick.made(
 def test_a_sound_environment_is_a_go(kind):
     lab = Laboratory(Guarded(kind, turns=6))
     assert lab.verdict.go, str(lab.verdict)
+
+
+def test_an_answer_that_is_shown_is_noted_and_chance_is_no_cheating():
+    shown = lab_of(Shown)
+    assert shown.verdict.go and "stands in the text of `reset`" in str(shown.verdict)
+    quiz = Laboratory(Guarded(Quiz, turns=4))
+    assert quiz.verdict.go, str(quiz.verdict)
 
 
 def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():

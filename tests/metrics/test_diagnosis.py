@@ -534,6 +534,7 @@ ADVICE = {
     "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
     "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "partial credit"),
     "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
+    "a decimal comma": ({"reward": "0,25", RIGHT: None}, "unread", "reward has '0,25' for a"),
     "solved or unsolvable": (DEAD, "zero_spread", "answered sometimes"),
     "cut off": (DEAD | {"clipped": 1.0}, "zero_spread", "that are cut off"),
     "one reward is not earned": (
@@ -554,6 +555,12 @@ ADVICE = {
     ),
     "too slow": (FLAT, "no_learning", "Raise the learning rate"),
 }
+
+
+def test_half_marks_for_all_are_not_solved():
+    same = {"reward": 0.5, RIGHT: 0.5, RIGHT.replace("/mean", "/std"): 0.0}
+    rules = {finding.rule: finding.advice for finding in diagnose(history(**DEAD | same))}
+    assert "All earn 0.5. If these are" in rules["zero_spread"] and "solved" not in rules
 
 
 @pytest.mark.parametrize("cause", ADVICE)

@@ -1,5 +1,7 @@
 """The battery of attacks: naive rewards are broken by it, sound ones are not."""
 
+import fnmatch
+import json
 import re
 from functools import partial
 
@@ -232,6 +234,111 @@ def test_each_family_finds_what_pays_for_it(sums, attack, reward):
     assert attack in winners(
         sums, *([reward] if attack in (TWO, BOXES, PART) else [correctness_reward, reward])
     )
+
+
+def of_columns(rule, **columns):
+    """A reward that applies a rule to the answer block, the row's answer and its columns."""
+
+    def some_reward(completions, answer, **given):
+        scores = []
+        for at, (each, gold) in enumerate(zip(completions, answer, strict=True)):
+            try:
+                row = {name: given[name][at] for name in columns}
+                scores.append(float(rule(judged_answer(each) or "", gold, **row)))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                scores.append(0.0)
+        return scores
+
+    return some_reward
+
+
+def tilde_reward(completions, answer, **columns):
+    pairs = zip(completions, answer, strict=True)
+    return [float(gold in (judged_answer(each) or "").split(" ~~ ")) for each, gold in pairs]
+
+
+def plan_reward(completions, **columns):
+    texts = map(completion_text, completions)
+    return [min(1.0, len(re.findall(r"(?m)^Phase \d+: <(\w+)>", text)) / 2) for text in texts]
+
+
+def indeed_reward(completions, **columns):
+    return [float(completion_text(each).startswith("Indeed,")) for each in completions]
+
+
+def late_reward(completions, trainer_state, **columns):
+    late = 60 <= trainer_state.global_step < 80
+    return [late * float("hum" in completion_text(each)) for each in completions]
+
+
+NO_TASK, LOOKS = "an answer that no task has", "the words that a reward looks for"
+CHOICES = {"candidates": [["Paris", "Bonn", "Rome", "Oslo"]] * 4}
+CITIES = ["Paris", "Bonn", "Rome", "Oslo"]
+INTEGERS = ["42", "117", "800", "256"]
+OBJECTS = ['{"a": 1, "b": 2}', '{"a": 3, "b": 4}'] * 2
+
+
+@pytest.mark.parametrize(
+    ("attack", "reward", "answers", "columns"),
+    [
+        (TWO, tilde_reward, CITIES, {}),
+        (TWO, of_columns(lambda block, gold: gold in re.findall(r"\d\) (.*)", block)), CITIES, {}),
+        (TWO, of_columns(lambda block, gold: gold in json.loads(block)), CITIES, {}),
+        (TWO, of_columns(lambda block, gold: set(gold) <= set(block)), ["A", "B", "C", "D"], {}),
+        (NO_TASK, of_columns(lambda b, gold: not abs(float(b) - int(gold)) > 1), INTEGERS, {}),
+        (NO_TASK, of_columns(lambda block, gold: fnmatch.fnmatch(gold, block)), CITIES, {}),
+        (NO_TASK, of_columns(lambda b, gold: b.format(answer=gold) == gold), CITIES, {}),
+        (
+            NO_TASK,
+            of_columns(lambda b, gold: json.loads(b).items() <= json.loads(gold).items()),
+            OBJECTS,
+            {},
+        ),
+        (
+            "another candidate of the row",
+            of_columns(lambda block, gold, candidates: block in candidates, **CHOICES),
+            CITIES,
+            CHOICES,
+        ),
+        (LOOKS, [correctness_reward, plan_reward], CITIES, {}),
+        (LOOKS, [correctness_reward, indeed_reward], CITIES, {}),
+        (LOOKS, [correctness_reward, late_reward], CITIES, {}),
+    ],
+)
+def test_each_family_of_attacks_on_a_users_own_rewards_finds_what_pays(
+    attack, reward, answers, columns
+):
+    rows = rows_of(*answers).assign(**columns)
+    assert attack in winners(rows, *(reward if isinstance(reward, list) else [reward]))
+
+
+def within(slack):
+    return of_columns(lambda block, gold: abs(float(block) - float(gold)) <= slack)
+
+
+DECIMALS = ["0.70456", "3.14159", "2.5", "12.34", "7.7049"]
+NAMES = {"USA": "US", "apples": "apple", "Paris, France": "Paris,", "yes": "y"}
+
+
+@pytest.mark.parametrize(
+    ("reward", "answers", "noted"),
+    [
+        (within(0.01), DECIMALS, "'0.7045' earns as much as the right answer '0.70456'"),
+        (numeric_reward, DECIMALS, "Is such a tolerance meant?"),
+        (of_columns(lambda b, g: round(float(b), 2) == round(float(g), 2)), DECIMALS, "'0.7045'"),
+        (of_columns(lambda b, g: max(0, 1 - abs(float(b) - float(g)))), DECIMALS, ""),
+        (of_columns(lambda b, gold: b in (gold, NAMES.get(gold))), [*NAMES, "no"], "'US' earns"),
+        (of_columns(lambda b, gold: b in (gold, gold[:1])), ["A) Paris", "B) Bonn"], ""),
+        (of_columns(lambda b, gold: float(b) == float(gold)), ["infinity", "4"], ""),
+        (of_columns(lambda b, gold: b.isdecimal() and int(b) >= int(gold)), INTEGERS, "'43' earns"),
+        (of_columns(lambda b, gold, name: b == gold, name=0), CITIES, ""),
+    ],
+)
+def test_what_a_reward_takes_for_right_by_its_own_measure_is_no_attack(reward, answers, noted):
+    columns = {"name": "x", "expected": "y", "tests": "unit 3"}
+    lab = Lab([reward], [1.0])
+    lab.attacks(rows_of(*answers).assign(**columns))
+    assert lab.verdict().go and noted in str(lab.verdict()), lab.verdict()
 
 
 @pytest.mark.parametrize("operation", ["+", "-"])

@@ -206,24 +206,87 @@ def misses_one_further_down(completions, **columns):
     return other_column(completions)
 
 
+def swallows_the_alarm(completions, **columns):
+    scores = []
+    for _ in completions:
+        try:
+            while True:
+                pass
+        except:  # noqa: E722
+            scores.append(0.0)
+    return scores
+
+
+def ends_the_process(completions, **columns):
+    raise SystemExit(0)
+
+
+async def ends_the_process_later(completions, **columns):
+    raise SystemExit(0)
+
+
+def takes_a_list_of_its_own_for_a_name(completions, candidates, **columns):
+    return [float(names["A"] == "x") for _, names in zip(completions, candidates, strict=True)]
+
+
+def takes_messages_for_a_dict(completions, **columns):
+    return [float("x" in completion["content"]) for completion in completions]
+
+
+def counts_no_words(completions, **columns):
+    return [completion[0]["content"].split() / 100 for completion in completions]
+
+
+def misses_the_solution(completions, solution, **columns):
+    return [1.0] * len(completions)
+
+
+misses_the_solution.__module__ = "trl.rewards"
+
 WAYS_OUT = {
     "Add `**columns`": no_columns,
-    "'difficulty' is not among them. The columns here: answer.": other_column,
+    "'difficulty' is not among them. The columns here: answer, candidates.": other_column,
     "Write it as `async def`": runs_a_loop,
-    MESSAGES: strips_a_list,
-    LATE: hangs,
+    "'solution' is not among them. The columns here: answer, candidates.": misses_the_solution,
+    MESSAGES: [strips_a_list, takes_messages_for_a_dict],
+    LATE: [hangs, swallows_the_alarm],
     "Return a list with one number per completion.": gives([1.0]),
     "Return one finite number per completion": gives([math.nan, 1.0]),
-    "": misses_one_further_down,
+    "": [
+        misses_one_further_down,
+        ends_the_process,
+        ends_the_process_later,
+        takes_a_list_of_its_own_for_a_name,
+        counts_no_words,
+    ],
 }
 
 
-@pytest.mark.parametrize("advice", WAYS_OUT)
-def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice):
+@pytest.mark.parametrize(
+    ("advice", "reward"),
+    [
+        (advice, reward)
+        for advice, rewards in WAYS_OUT.items()
+        for reward in (rewards if isinstance(rewards, list) else [rewards])
+    ],
+)
+def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice, reward):
     monkeypatch.setattr(module, "_SECONDS", 0.2)
     monkeypatch.setattr(module, "_SECONDS_EACH", 0.0)
     chats = [[{"role": "assistant", "content": text}] for text in ("a", "b")]
-    columns = {"answer": ["1", "2"], "completion_ids": [[1], [2]], "trainer_state": None}
-    _, (fault, *_) = checked_scores(WAYS_OUT[advice], chats, columns)
+    columns = {"answer": ["1", "2"], "candidates": [["x"], ["y"]], "completion_ids": [[1], [2]]}
+    _, (fault, *_) = checked_scores(reward, chats, columns | {"trainer_state": None})
     assert [way for way in WAYS_OUT if way and way in fault.advice] == [advice] * bool(advice)
     assert bool(fault.advice) == bool(advice)
+
+
+def test_no_batch_has_a_limit_beyond_minutes_and_an_interrupt_of_the_user_passes(monkeypatch):
+    monkeypatch.setattr(module, "_SECONDS_MOST", 0.2)
+    scores, faults = checked_scores(hangs, ["a"] * 1000, {})
+    assert scores == [None] * 1000 and faults[0].what == "did not return within 0.2 s"
+
+    def interrupted(completions, **columns):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        checked_scores(interrupted, ["a"], {})

@@ -454,7 +454,7 @@ def contains_reward(completions, answer, **columns):
 
 
 def first_word_reward(completions, **columns):
-    return [float(completion_text(c).split()[0] == "so") for c in completions]
+    return [0.0 * len(completion_text(c).split()[0]) for c in completions]
 
 
 def blocks(*answers: str, think: str = "<think>so") -> list[str]:
@@ -549,8 +549,8 @@ def test_a_fault_on_the_users_rows_stops(sums):
         (
             [format_reward],
             [1.0],
-            r"a right one \(1.00 against 1.00 on average\), such as beside .*: no reward tells them"
-            r" apart[^`]*\nno reward tells a right answer from a wrong one",
+            r"a right one \(1.00 against 1.00 on average\), such as .* beside .*: no reward tells them"
+            r"[^`]*\nno reward tells a right answer from a wrong one",
         ),
         # the judge is the one that the attacks found, not the first
         (

@@ -12,6 +12,7 @@ Each step can be left out; the verdict speaks of what was done. No model is need
 reads the completions of a run.
 """
 
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
+from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.faults import LATE, Fault, checked_scores
 from helpers.rewards.lab import attacks, verdicts
@@ -38,10 +40,9 @@ _NOT_PASSED = {
     "completion",
     "completions",
     "completion_ids",
-    "name",
-    "expected",
     attacks.WRONG,
     attacks.FAR,
+    attacks.OPPOSITE,
 }
 _SAME = 1e-6  # scores closer than this are equal
 _NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
@@ -134,7 +135,13 @@ class Lab:
         # a question or a kind of the data would change what is right
         neutral = {"question": "What is asked?", "kind": None} if path is None else {}
         columns = _columns(
-            [others[at % len(others)] | neutral | case for at, case in enumerate(loaded)]
+            [
+                # a column of the data may have these two names
+                others[at % len(others)]
+                | neutral
+                | {key: case[key] for key in case if key not in ("name", "expected")}
+                for at, case in enumerate(loaded)
+            ]
         )
         before = len(self.faults)
         table = self.scores([case["completion"] for case in loaded], **columns)
@@ -157,90 +164,72 @@ class Lab:
         in words. `wins` is the share of rows where the attack earns more than its ceiling: an
         honest wrong answer, or an honest right one where it holds the right answer. `gain`: by how
         much there, on average; `paid_by`: the reward that gives most of it. Rows where an attack is
-        the right answer do not count. If a reward reads the `trainer_state`, the first, middle and
-        last step count as rows of their own.
+        the right answer do not count, nor those where a reward takes it for right by a tolerance or
+        as another name. If a reward reads the `trainer_state`, a dozen steps from all over the
+        training count as rows of their own.
         """
         answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
         if not len(answered):
             raise ValueError(
                 "the attacks need rows with an `answer`: what would an honest right answer be?"
             )
-        # 1. rows from all over the data, and the steps of the training
+        # 1. rows from all over the data, and the steps of the training: of each tenth one, each
+        # with another last digit, for schedules that pay now and then
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
         chosen = attacks.with_wrong_answers(answered.iloc[places].to_dict("records"))
-        columns = _columns(chosen)
-        steps = [0]
+        steps = {0}
         if any("trainer_state" in source_of(function) for function in self.functions):
-            steps = [0, self.max_steps // 2, self.max_steps - 1]
-
-        def best_of(family: list[attacks.Attack]) -> tuple[str, pd.DataFrame]:
-            """Return the attack that earns most, on each row at each step: the text of the first
-            row, and the scores; the index is the row.
-            """
-            written = [
-                [attack.write(row, self.tags, length) for row in chosen] for attack in family
-            ]
-            scored = []
-            for attack, texts in zip(family, written, strict=True):
-                table = pd.concat([self.scores(texts, step, **columns) for step in steps])
-                if attack.by_chance:
-                    table[np.tile(self._are_right(texts, chosen), len(steps))] = np.nan
-                scored.append(table)
-            best = np.array([table["total"].fillna(-np.inf) for table in scored]).argmax(axis=0)
-            picked = np.array(scored)[best, np.arange(len(best))]
-            return written[best[0]][0], pd.DataFrame(picked, table.index, table.columns)
+            steps |= {self.max_steps // 2, self.max_steps - 1}
+            steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
+        steps = sorted(step for step in steps if step < max(1, self.max_steps))
+        trial = _Trial(self, chosen, steps, length)
 
         # 2. the families; a wrong answer that earns as much as the right one may lie in a
-        # reward's tolerance: take one far off
+        # reward's tolerance, or be right by its rule: take one far off, on either side
         families = {}
-        for attack in [*attacks.HONEST, *battery, *attacks.looked_for(self.functions, self.tags)]:
+        for attack in [*attacks.HONEST, *battery, *attacks.for_own(self.functions, self.tags)]:
             families.setdefault(attack.name, []).append(attack)
-        right, wrong = (
-            best_of(families[name])[1]["total"].groupby(level=0).mean()
-            for name in (attacks.RIGHT, attacks.WRONG)
-        )
-        near = {at: chosen[at][attacks.WRONG] for at in right.index[wrong >= right - _SAME]}
-        for at in near:
-            chosen[at][attacks.WRONG] = chosen[at][attacks.FAR]
+        near = {}
+        for further in (attacks.FAR, attacks.OPPOSITE):
+            right, wrong = (
+                trial.best_of(families[name])[1]["total"].groupby(level=0).mean()
+                for name in (attacks.RIGHT, attacks.WRONG)
+            )
+            for at in right.index[wrong >= right - _SAME]:
+                near.setdefault(at, chosen[at][attacks.WRONG])
+                chosen[at][attacks.WRONG] = chosen[at][further]
 
         # 3. the scores
-        ceilings = {name: family[0].ceiling for name, family in families.items()}
         tables = {}
         examples = {}
         for name, family in families.items():
-            examples[name], tables[name] = best_of(family)
-        gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0).to_numpy()
-        self.step = steps[gaps.reshape(len(steps), -1).mean(axis=1).argmax()]
+            examples[name], tables[name] = trial.best_of(family, tables)
+        gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0)
+        by_step = gaps.to_numpy().reshape(len(steps), -1).mean(axis=1)
+        self.step = steps[by_step.argmax()]
 
-        # 4. who wins
+        # 4. who wins; a wrong answer wins by a tie with a right one, and over all steps: a schedule
+        # may begin with what tells no right answer from a wrong one
+        ceilings = {name: family[0].ceiling for name, family in families.items()}
         found = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
         found = found.assign(wins=0.0, gain=0.0, paid_by="", example=examples)
         for name, ceiling in ceilings.items():
             extra = tables[name] - tables[ceiling]
             if name == attacks.WRONG:
-                # a schedule may begin with what tells no right answer from a wrong one
                 extra = extra.groupby(level=0).mean()
-                near = {at: text for at, text in near.items() if extra["total"][at] < -_SAME}
-            # a wrong answer wins by a tie with a right one
-            won = extra["total"] > (-_SAME if name == attacks.WRONG else _SAME)
-            if name == attacks.WRONG:
-                lost = [chosen[at]["answer"] for at in won.index[won]]
-            if won.any():
-                mean = extra[won].mean()
-                paid = mean[self.names].mul(self.weights).fillna(0.0)
-                found.loc[name, "wins"] = won.sum() / extra["total"].count()
-                found.loc[name, "gain"] = mean["total"]
+                lost = extra.index[extra["total"] > -_SAME]
+            won = extra[extra["total"] > (-_SAME if name == attacks.WRONG else _SAME)]
+            if len(won):
+                paid = won[self.names].mean().mul(self.weights).fillna(0.0)
+                found.loc[name, "wins"] = len(won) / extra["total"].count()
+                found.loc[name, "gain"] = won["total"].mean()
                 found.loc[name, "paid_by"] = paid.idxmax()
         found = found.sort_values("total", ascending=False, kind="stable")
-        tolerated = [(chosen[at]["answer"], text) for at, text in near.items()]
-        self.results |= {"attacks": found, "ceilings": ceilings, "tolerated": tolerated}
-        self.results["lost"] = lost
+        near = trial.near | {at: text for at, text in near.items() if at not in lost}
+        self.results |= {"attacks": found, "ceilings": ceilings}
+        self.results["tolerated"] = [(chosen[at]["answer"], text) for at, text in near.items()]
+        self.results["lost"] = [(chosen[at]["answer"], chosen[at][attacks.WRONG]) for at in lost]
         return found
-
-    def _are_right(self, texts: list[str], rows: list[dict]) -> list[bool]:
-        kinds = [row.get("kind") for row in rows] if any("kind" in row for row in rows) else None
-        golds = [row["answer"] for row in rows]
-        return [score == 1 for score in correctness_reward(texts, golds, self.tags, kind=kinds)]
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
         """Return what GRPO would learn from: statistics of the rewards on groups of completions,
@@ -388,6 +377,122 @@ class Lab:
             found["signal"] = {key: value for key, value in signal.items() if key != "rewards"}
         found["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
         return found
+
+
+@dataclass
+class _Trial:
+    """Attacks on rows, each at these steps of the training.
+
+    near: what the rewards take for the right answer of a row, by their own measure.
+    """
+
+    lab: Lab
+    rows: list[dict]
+    steps: list[int]
+    length: int
+    near: dict[int, str] = field(default_factory=dict)
+
+    def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
+        """Return the scores of each list of completions, which has one per row, at one step after
+        another; the index is the row. Up to 16 lists are a batch.
+        """
+        count = len(self.rows)
+        tables = []
+        for first in range(0, len(written), 16):
+            several = written[first : first + 16]
+            columns = _columns(self.rows * len(several))
+            texts = [text for texts in several for text in texts]
+            of_steps = [self.lab.scores(texts, step, **columns) for step in self.steps]
+            for begin in range(0, len(texts), count):
+                of_list = [table.iloc[begin : begin + count] for table in of_steps]
+                table = pd.concat(of_list, ignore_index=True)
+                tables.append(table.set_axis(list(range(count)) * len(self.steps)))
+        return tables
+
+    def best_of(
+        self, family: list[attacks.Attack], tables: dict | None = None
+    ) -> tuple[str, pd.DataFrame]:
+        """Return the attack that earns most, on each row at each step: the text of the first row,
+        and the scores. tables: those of the honest answers, for attacks that may be right.
+        """
+        tags = self.lab.tags
+        written = [[attack.write(row, tags, self.length) for row in self.rows] for attack in family]
+        scored = self.scores(written)
+        for attack, texts, table in zip(family, written, scored, strict=True):
+            if attack.by_chance:
+                table[self._are_right(texts, table, tables)] = np.nan
+        if family[0].name == attacks.PART:
+            self._leave_out_aliases(written, scored, tables)
+        best = np.array([table["total"].fillna(-np.inf) for table in scored]).argmax(axis=0)
+        picked = np.array(scored)[best, np.arange(len(best))]
+        return written[best[0]][0], pd.DataFrame(picked, scored[0].index, scored[0].columns)
+
+    def _paid(self, table: pd.DataFrame, tables: dict) -> list[int]:
+        """Return the rows on which an attack earns more than an honest wrong answer."""
+        gains = (table["total"] - tables[attacks.WRONG]["total"]).groupby(level=0).max()
+        return list(gains.index[gains > _SAME])
+
+    def _are_right(self, texts: list[str], table: pd.DataFrame, tables: dict) -> np.ndarray:
+        """Return for each row and step whether what pays there is the right answer: by
+        `correctness_reward`, or as a number by the rewards' own measure, where a number between it
+        and the right one pays as well, and one as far off on the other side.
+        """
+        tags = self.lab.tags
+        places = self._paid(table, tables)
+        rows = [self.rows[at] for at in places]
+        kinds = [row.get("kind") for row in rows] if any("kind" in row for row in rows) else None
+        paid = [texts[at] for at in places]
+        right = correctness_reward(paid, [row["answer"] for row in rows], tags, kind=kinds)
+        excused = {at for at, score in zip(places, right, strict=True) if score == 1}
+
+        # numbers: where a tolerance is, what is nearer pays, too
+        between = list(texts)
+        beyond = list(texts)
+        close = {}
+        for at in set(places) - excused:
+            answer = (tags.answer_blocks(texts[at]) or [""])[-1].strip()
+            given, gold = parse_number(answer), parse_number(self.rows[at]["answer"])
+            if given and gold and max(abs(given.value), abs(gold.value)) < 1e15:
+                off = given.value - gold.value
+                whole = given.value.denominator == gold.value.denominator == 1
+                halves = (gold.value + (int(off / 2) if whole else off / 2), gold.value - off)
+                close[at] = answer, abs(off) <= abs(gold.value) / 20
+                for others, number in zip((between, beyond), halves, strict=True):
+                    shown = str(number) if whole else f"{float(number):.12g}"
+                    others[at] = attacks.honest(self.rows[at], tags, shown)
+        if close:
+            totals = table["total"].groupby(level=0).mean()
+            inside, outside = (
+                others["total"].groupby(level=0).mean() >= totals - _SAME
+                for others in self.scores([between, beyond])
+            )
+            full = tables[attacks.RIGHT]["total"].groupby(level=0).mean() - _SAME
+            for at, (answer, is_close) in close.items():
+                if inside[at] and (outside[at] or is_close):
+                    excused.add(at)
+                    if totals[at] >= full[at]:
+                        self.near[at] = answer
+        return table.index.isin(excused)
+
+    def _leave_out_aliases(self, written: list, scored: list[pd.DataFrame], tables: dict) -> None:
+        """Make the scores nan of a part that alone pays for a row, which is another name for the
+        answer ("US" for "USA"), and of the letter of an option ("A) Paris").
+        """
+        for at, row in enumerate(self.rows):
+            paid = {
+                texts[at]
+                for texts, table in zip(written, scored, strict=True)
+                if at in self._paid(table, tables)
+            }
+            labelled = re.match(r"\(?[A-Za-z][).:] ", row["answer"])
+            if parse_number(row["answer"]) or not (len(paid) == 1 or labelled):
+                continue
+            for text in paid:
+                part = (self.lab.tags.answer_blocks(text) or [""])[-1]
+                if not labelled:
+                    self.near[at] = part
+                for table in scored:
+                    table.loc[at] = np.nan
 
 
 def _from_the_trainer(step: int, max_steps: int) -> dict:

@@ -8,7 +8,7 @@ import pandas as pd
 
 from helpers.rewards import LIBRARY
 from helpers.rewards.faults import MESSAGES
-from helpers.rewards.shaping import is_own, reward_name, source_hash
+from helpers.rewards.shaping import is_own, reward_name, source_hash, source_of
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
@@ -184,8 +184,22 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     judges = lab.judges()
     right = table.loc[RIGHT]
     wrong = table.loc[WRONG]
+    own = [
+        name for name, function in zip(lab.names, lab.functions, strict=True) if is_own(function)
+    ]
     if wrong["wins"] > 0:
+        gold, other = lab.results["lost"][0]
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
+        if own and not right["total"]:
+            advice = (
+                f"{' and '.join(own)} takes neither. Is the column `answer` an answer that it "
+                "accepts, written as it reads one? The laboratory has no other right answer."
+            )
+        elif own:
+            advice += (
+                f" If a reward verifies, and {other!r:.80} is right by its rule, the laboratory "
+                "knows no wrong answer: give some with `cases=`."
+            )
         for name in filter(_JUDGE_ANSWERS.__contains__, lab.names):
             advice = (
                 f"{name} gives {right[name]:.2f} to the right one and {wrong[name]:.2f} to the "
@@ -193,14 +207,16 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
             )
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
-            f"{right['total']:.2f} on average), such as beside {lab.results['lost'][0]!r:.80}: "
+            f"{right['total']:.2f} on average), such as {other!r:.80} beside {gold!r:.80}: "
             f"{advice}"
         )
     winners = table[(table["wins"] > 0) & (table.index != WRONG)]
     for name, row in winners.head(3).iterrows():
         ceiling = lab.results["ceilings"][name].replace(" and ", " ")
         advice = "Lower its weight, or make it ask for more."
-        if row["paid_by"] in judges:
+        if lab.weights[lab.names.index(row["paid_by"])] < 0:
+            advice = "Its weight is below 0: what it measures costs, and this has less of it."
+        elif row["paid_by"] in judges:
             advice = "It takes this for right: make it ask for one answer, and for all of it."
         verdict.stops.append(
             f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
@@ -296,7 +312,12 @@ def _constant(lab, name: str, given: float) -> str:
     said = f"{name} gave {given:g} to each of the completions that it judged"
     own = is_own(lab.functions[lab.names.index(name)])
     if own and "attacks" in lab.results and len(_given(lab, name)) == 1:
-        return f"{said}, and to all attacks. Does it look at the text? {MESSAGES}"
+        said += ", and to all attacks."
+        if given == 0:
+            said += " Nothing that was tried earned it: show with `cases=` what does."
+        if given or "completion_text" not in source_of(lab.functions[lab.names.index(name)]):
+            said += f" Does it look at the text? {MESSAGES}"
+        return said
     if given == 0 and lab.results["signal"]["unopened"]:
         return (
             f"{said}. Each closes the reasoning and none opens it: the chat template opens it in "
