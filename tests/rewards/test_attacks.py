@@ -244,7 +244,7 @@ def of_columns(rule, **columns):
         for at, (each, gold) in enumerate(zip(completions, answer, strict=True)):
             try:
                 row = {name: given[name][at] for name in columns}
-                scores.append(float(rule(judged_answer(each) or "", gold, **row)))
+                scores.append(float(rule(answer_of(each) or "", gold, **row)))
             except (ValueError, KeyError, TypeError, AttributeError):
                 scores.append(0.0)
         return scores
@@ -254,7 +254,7 @@ def of_columns(rule, **columns):
 
 def tilde_reward(completions, answer, **columns):
     pairs = zip(completions, answer, strict=True)
-    return [float(gold in (judged_answer(each) or "").split(" ~~ ")) for each, gold in pairs]
+    return [float(gold in (answer_of(each) or "").split(" ~~ ")) for each, gold in pairs]
 
 
 def plan_reward(completions, **columns):
