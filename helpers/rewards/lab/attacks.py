@@ -67,7 +67,7 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     Where every row has `tests` of programs, its answer is a program that passes them, and the wrong
     one runs and returns nothing.
     """
-    if _are_programs(rows):
+    if are_programs(rows):
         right = [_fenced(program_of(str(row["answer"]))) for row in rows]
         idle = [_fenced(_functions(row, "None")) for row in rows]
         return [
@@ -91,7 +91,7 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     return [row | {"answer": str(row["answer"])} | wrong[str(row["answer"])] for row in rows]
 
 
-def _are_programs(rows: list[dict]) -> bool:
+def are_programs(rows: list[dict]) -> bool:
     """Return whether the column `tests` holds tests of programs: other data has other tests."""
     try:
         return all(row.get("tests") is not None for row in rows) and bool(_tests(rows[0]))
@@ -330,6 +330,9 @@ _MORE_WORDS = (
     '\n```json\n{"answer": 1}\n```\n',
     "Sure! Of course. Great question. Verified. ",
 )
+
+
+LISTS = ("two answers in one block", "every number from 1 to 100", "a box for every answer")
 
 
 def for_own(functions: list[Callable], tags: TagFormat) -> list[Attack]:

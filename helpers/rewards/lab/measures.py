@@ -187,7 +187,10 @@ class Lab:
         # 2. the families; a wrong answer that earns as much as the right one may lie in a
         # reward's tolerance, or be right by its rule: take one far off, on either side
         families = {}
-        for attack in [*attacks.HONEST, *battery, *attacks.for_own(self.functions, self.tags)]:
+        own = attacks.for_own(self.functions, self.tags)
+        if attacks.are_programs(chosen):  # of several the last one counts: a list is no attack
+            own = [attack for attack in own if attack.name not in attacks.LISTS]
+        for attack in [*attacks.HONEST, *battery, *own]:
             families.setdefault(attack.name, []).append(attack)
         near = {}
         for further in (attacks.FAR, attacks.OPPOSITE):
