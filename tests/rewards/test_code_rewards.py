@@ -334,7 +334,7 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     assert (table.loc[right, "tests_reward"] == 1.0).all()
     assert len(CODE_BATTERY) >= 25
     wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
-    assert set(table.index) == {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
+    assert set(table.index) >= {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
 
     # a solution that fails its own tests is named before a training
     tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']
