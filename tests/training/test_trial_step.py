@@ -85,7 +85,7 @@ def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit
 
 def interrupts_reward(completions, **columns):
     """What no reward may do and a person can: it ends the step from within."""
-    raise SystemExit("something else")
+    raise KeyboardInterrupt("something else")
 
 
 def broken_reward(completions, **columns):
@@ -98,7 +98,7 @@ def test_it_leaves_no_trace(policy, tried, interrupted):
     rewards = [format_reward, broken_reward] + [interrupts_reward] * interrupted
     model.train()
     before = {name: weight.detach().clone() for name, weight in model.state_dict().items()}
-    with pytest.raises(SystemExit, match="something else") if interrupted else nullcontext():
+    with pytest.raises(KeyboardInterrupt, match="something else") if interrupted else nullcontext():
         tried(rewards, ROWS[:1])  # fewer rows than a round takes are repeated
     after = model.state_dict()
     assert after.keys() == before.keys(), "TRL's reference adapter is gone"
