@@ -46,11 +46,15 @@ def measure(result: common.Result) -> None:
     ours, theirs = (gradient(one, tokenizer) for one in (in_4_bits, unpacked()))
     apart = ((ours - theirs).norm() / theirs.norm()).item()
     result.found["LoRA's gradient on 4 bits against unpacked, relative difference"] = apart
-    result.expect(apart < 0.05, f"LoRA's gradients on 4 bits are {apart:.1%} off.")
-    # how far rounding alone takes it: an H200 gave 5.4 % above, and nobody knows what of it is bf16
+    # Two gradients in bfloat16 differ by their own rounding, about 1.4 times as much as one differs
+    # from float32: an H200 gave 5.4 % between them and 3.8 % from float32.
     exact = gradient(unpacked(torch.float32), tokenizer)
     rounding = ((theirs - exact).norm() / exact.norm()).item()
     result.found["the unpacked gradient in bfloat16 against float32"] = rounding
+    result.expect(
+        apart < 2 * rounding,
+        f"LoRA's gradients on 4 bits are {apart:.1%} off, and bfloat16 alone is {rounding:.1%}.",
+    )
 
     unpacked().merge_and_unload().save_pretrained(folder / "merged")
     tokenizer.save_pretrained(folder / "merged")
