@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
+import huggingface_hub
 import torch
 
 from helpers import PROJECT
@@ -82,10 +83,10 @@ def check_wishes(
         )
     address = r"[\w-][\w.-]*/[\w.-]+"
     named = push_to_hub is None or re.fullmatch(address, str(push_to_hub))
-    if not named or (push_to_hub and not os.environ.get("HF_TOKEN")):
+    if not named or (push_to_hub and not huggingface_hub.get_token()):
         raise ValueError(
             f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
-            "may write, in the environment."
+            "may write, in the environment (or log in with `hf auth login`)."
         )
 
 

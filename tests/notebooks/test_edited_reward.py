@@ -25,7 +25,12 @@ def test_notebook_03_trains_the_file_as_it_is_and_says_if_02_tested_another(
     rewards = f"{file}:brevity,correctness*0.5"
     functions, weights = own.own_rewards(folder, rewards, THINK_ANSWER)
     names = {"lab": Lab(functions, weights), "folder": folder, "rewards": rewards, "own": own}
-    names |= {"write_json": write_json, "data": {"fingerprint": "f"}, "sampled_by": "nobody"}
+    names |= {
+        "write_json": write_json,
+        "data": {"fingerprint": "f"},
+        "sampled_by": "nobody",
+        "warm_started": None,
+    }
     defined("02", 'write_json(folder.path("reward_report.json")', **names)
 
     if edited:
