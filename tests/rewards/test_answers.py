@@ -162,6 +162,11 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         ("6 + 5x + x^2", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
         ("(3+x)(x+2)", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, None),
         ("x^2", "x^2", "Which is even, x^2 or x^3?", None, True),
+        # another way to write a number is no task handed back; a division left open is
+        ("2 million", "2000000", "How many live there?", None, True),
+        ("1.5e3", "1500", "How many live there?", None, True),
+        ("500%", "5", "How much more?", None, True),
+        ("62/2", "31", "How many are left?", None, False),
         ("Paris", "Paris", "Paris or London?", None, True),
         ("The final answer is: 12", "12", "Is it 12?", None, True),
         ("x^2+2x+1", "(x+1)^2", "Expand (x+1)^2.", None, None),

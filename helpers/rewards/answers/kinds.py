@@ -119,7 +119,8 @@ def in_asked_form(found: Comparison, given: str, gold: str, question: str) -> Co
     if terms_of(gold) in shown:
         return found
     number = parse_number(given)
-    if terms_of(given) in shown or (number and number.form and number.value.denominator == 1):
+    divides = number is not None and "/" in number.form
+    if terms_of(given) in shown or (divides and number.value.denominator == 1):
         return Comparison(False)  # copied, or a division that comes out even
     unless = []
     for one in list(shown.values())[:_MOST_EXPRESSIONS]:

@@ -68,7 +68,7 @@ def tests_reward(
     passes all, else 0.0.
 
     tests, entry_point: columns as `read_tests` takes them: calls with values, or what a script
-    reads and prints. limits: for a program with all its tests, 2 s, 256 MB and 64 kB of output by
+    reads and prints. limits: for a program with all its tests, 1 s, 256 MB and 64 kB of output by
     default; a test that comes to an error or a limit is not passed, and a time-out leaves none for
     the tests behind it. Reward tests that the prompt does not show: those that it shows can be
     written into the program. And a share can be guessed if many tests have the same answer: try
