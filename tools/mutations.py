@@ -4,7 +4,8 @@ that a test notices.
 `python -m tools.mutations` draws 120 changes by a seed. Coverage, collected once and kept in
 build/, says which tests run a line; those run on each change, in a private copy of the project.
 Each verdict goes to build/mutations.jsonl at once, so that a stopped call goes on. The table is
-benchmarks/results/mutations.md. It needs `pip install coverage`. A try on few tests and files:
+benchmarks/results/mutations.md. It needs coverage
+(`python -m helpers install --optional coverage`). A try on few tests and files:
 `python -m tools.mutations --count 4 --only helpers/metrics -- tests/metrics`.
 
 What only refuses or explains is not changed: raise, assert, the body of `except`, an `if` that only

@@ -54,9 +54,9 @@ def main(parsed: argparse.Namespace) -> int:
     # for a machine that is too small, what it would take on the smallest card it is meant for
     card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
     try:
-        estimate = memory.check(
-            preset, card if preset.needs_gb > machine.gpu_memory_gb else machine
-        )
+        if environment.installed_version("torch"):
+            on = card if preset.needs_gb > machine.gpu_memory_gb else machine
+            estimate = memory.check(preset, on)
         presets.check_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))

