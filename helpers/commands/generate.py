@@ -170,7 +170,7 @@ def main(parsed: argparse.Namespace) -> int:
     print(
         f"{len(rows) - done} answers written to {parsed.output}, {silent} of them null, as the "
         f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
-        "questions"
+        "questions, whose answers are null, too"
     )
     return 0
 

@@ -82,8 +82,8 @@ class Task:
             r"result in each of them, by #### or \boxed{}, or name another column.": (
                 2 * self.report.get("long_answers", 0) > len(self.train) + len(self.holdout)
             ),
-            f"{commas:,} answers have a decimal comma and are judged as text, not as numbers: "
-            "write 17.5 for 17,5.": commas,
+            f"answers with a decimal comma: {commas:,}. They are not judged as numbers: write "
+            "17.5 for 17,5.": commas,
         }
         return (
             f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "

@@ -77,18 +77,21 @@ def _unread(signals: Signals) -> Finding | None:
     lacking = [name for name in _LOGGED if signals.series(name) is None]
     if signals.rows.empty or not lacking:
         return None
-    blind = "reward" in lacking
+    if "reward" in lacking:
+        what = "Without a reward nothing can be judged."
+    elif "reward_std" in lacking:
+        what = "Without the spread of the reward, whether it rises or falls is not judged."
+    else:
+        what = "A part of the history was not logged, or has other names, and is not judged."
     advice = "If the log has them, rename them as TRL does: what is not read may be sick."
     for name in lacking:
         texts = signals.rows[name].dropna() if name in signals.rows else ()
         if len(texts) and isinstance(texts.iloc[0], str):
             advice = f"{name} has {texts.iloc[0]!r:.40} for a number: write 0.25, not 0,25 or 25%."
     return Finding(
-        "warning" if blind else "info",
+        "warning" if what.startswith("Without") else "info",
         "unread",
-        "Without a reward nothing can be judged."
-        if blind
-        else "A part of the history was not logged, or has other names, and is not judged.",
+        what,
         f"no numbers in {', '.join(lacking)} at {span(signals.rows)}; found "
         f"{', '.join(map(str, signals.rows.columns[:20])) or 'no column'}",
         advice,

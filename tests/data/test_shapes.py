@@ -382,7 +382,7 @@ def test_where_questions_and_answers_were_found_is_said(load):
     assert "note: most answers have more than 30 words" in prose.line
     commas = load(lambda n: {"question": f"{n}?", "answer": f"{n},5" if n % 2 else f"{n},500"})
     assert commas.line.endswith(
-        "note: 4 answers have a decimal comma and are judged as text, not as numbers: write 17.5 for 17,5."
+        "note: answers with a decimal comma: 4. They are not judged as numbers: write 17.5 for 17,5."
     )
     assert (
         "note:" not in load(lambda n: {"question": f"{n}?", "answer": f"{n},5"}, kind="text").line

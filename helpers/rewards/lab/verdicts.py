@@ -243,7 +243,13 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
     if flat > _MANY_FLAT:
-        if judged and not _NEVER < passing < _ALWAYS:
+        silent = len(signal["pass_rate"]) - len(judged)
+        if 2 * silent > len(signal["pass_rate"]):
+            advice = (
+                f"In {silent} of {len(signal['pass_rate'])} groups no completion was judged: the "
+                "rewards give None there. Bring rows that they judge."
+            )
+        elif judged and not _NEVER < passing < _ALWAYS:
             advice = ""  # see below
         elif signal["one_text"] > 0.5:
             advice = "In most of them all completions are one text: raise the temperature."
