@@ -101,7 +101,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(mine, tmp_path, execute
     printed = execute("10", Run("mine"), **given, max_steps=1, result_characters=100)
     assert re.search(r"faults of the environment: 0, texts cut short: [1-9]", printed)
     assert "note: the small model knows only number guessing" in printed
-    assert "" in printed
+    assert "note: 16 players attacked Echo; 23 of 23 checks hold" in printed
     assert "40 rows; dropped: {'duplicate': 1}" in printed
     holdout = pd.read_parquet(Run("mine").require("data/holdout.parquet"))
     train = pd.read_parquet(Run("mine").require("data/train.parquet"))
