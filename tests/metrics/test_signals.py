@@ -30,7 +30,7 @@ def test_rows_of_an_evaluation_and_the_summary_are_no_steps():
         [{"step": 5, "eval_loss": 0.1}, {"step": 10, "train_runtime": 60.0, "train_loss": 0.1}]
     )
     assert diagnose(pd.concat([rows, extra])) == diagnose(rows)
-    assert severe(history()[["step", "reward"]]) == {}
+    assert severe(history()[["step", "reward"]]) == {"unread": "warning"}
 
 
 def test_the_order_of_rows_does_not_matter_and_the_history_is_not_changed():
