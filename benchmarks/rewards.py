@@ -147,7 +147,7 @@ def median_rate(judge, completions: list, golds: list) -> tuple[float, list]:
     """The median of five passes, each over texts that no cache has seen."""
     rates = []
     for _ in range(5):
-        numbers._parsed.cache_clear()
+        numbers._parse.cache_clear()
         passed, verdicts = rate(judge, completions, golds)
         rates.append(passed)
     return statistics.median(rates), verdicts

@@ -10,8 +10,8 @@ import warnings
 from fractions import Fraction
 
 from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.common import visible
 from helpers.rewards.correctness import answer_of
-from helpers.rewards.shaping import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 STEP = re.compile(

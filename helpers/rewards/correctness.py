@@ -15,9 +15,15 @@ from itertools import combinations
 from rapidfuzz.distance import Levenshtein
 
 from helpers.rewards.answers import Comparison, workers
-from helpers.rewards.answers.kinds import KINDS, NAMES, checked, compare_answers, settle
+from helpers.rewards.answers.kinds import (
+    DECLARED_KINDS,
+    KINDS,
+    are_right,
+    check_kind,
+    compare_answers,
+)
 from helpers.rewards.answers.numbers import Number, parse_number
-from helpers.rewards.answers.texts import LONGEST
+from helpers.rewards.answers.texts import LONGEST_ANSWER
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # more than this, or long ones, are no answer, and comparing every two would cost
@@ -60,10 +66,12 @@ def correctness_reward(
     # 1. The kind of each row, None where nothing says it.
     if kind is None or isinstance(kind, str):
         if kind:
-            checked(kind)
+            check_kind(kind)
         kinds = [kind] * rows
     else:
-        foreign = [name for name in kind if isinstance(name, str) and name and name not in NAMES]
+        foreign = [
+            name for name in kind if isinstance(name, str) and name and name not in DECLARED_KINDS
+        ]
         if foreign:
             warnings.warn(
                 f"correctness_reward: the column `kind` holds {min(foreign)!r}, which is not a "
@@ -71,7 +79,7 @@ def correctness_reward(
                 f"{', '.join(KINDS)}.",
                 stacklevel=2,
             )
-        kinds = [name if name in NAMES else None for name in map(str, kind)]
+        kinds = [name if name in DECLARED_KINDS else None for name in map(str, kind)]
 
     # 2. What can be told at once: nearly all.
     found = []
@@ -81,7 +89,7 @@ def correctness_reward(
         found.append(compare_answers(given, gold, asked, said) if given else Comparison(False))
 
     # 3. The rest in one batch, by math-verify.
-    earned = map(float, settle(found))
+    earned = map(float, are_right(found))
     return [None if gold is None else score for gold, score in zip(golds, earned, strict=True)]
 
 
@@ -212,7 +220,7 @@ def answer_of(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
     if not blocks or len(blocks) > _MOST_BLOCKS:
         return None
     distinct = list(dict.fromkeys(blocks))
-    if len(distinct) > 1 and sum(map(len, distinct)) > LONGEST:
+    if len(distinct) > 1 and sum(map(len, distinct)) > LONGEST_ANSWER:
         return None
     agree = all(compare_answers(one, other).right for one, other in combinations(distinct, 2))
     return blocks[-1] if agree else None

@@ -5,7 +5,7 @@ import re
 import textwrap
 
 from helpers.rewards.answers import workers
-from helpers.rewards.shaping import visible
+from helpers.rewards.common import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread

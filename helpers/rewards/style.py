@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import regex
 
-from helpers.rewards.shaping import visible
+from helpers.rewards.common import visible
 from helpers.tags import completion_text
 
 # Seconds for the search of a completion; those that need longer share what the batch has left.

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from helpers.rewards.common import reward_name, source_hash
 from helpers.rewards.own import copies_of, located, own_rewards, read_rewards
-from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
 

@@ -19,13 +19,13 @@ from examples.more_rewards import target_length_reward
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards import LIBRARY
+from helpers.rewards.common import reward_name
 from helpers.rewards.correctness import (
     correctness_reward,
     exact_match_reward,
     fuzzy_match_reward,
     numeric_reward,
 )
-from helpers.rewards.shaping import reward_name
 from helpers.rewards.structure import (
     format_reward,
     incremental_format_reward,

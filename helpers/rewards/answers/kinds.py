@@ -11,10 +11,10 @@ from functools import lru_cache
 
 from helpers.rewards.answers import Comparison, labels, mathematics, numbers, texts, workers
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.texts import LONGEST, plain, typed
+from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text, to_keyboard
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
-NAMES = (*KINDS, "set")  # a set is mathematics whose lists have no order
+DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
 _MATHS_SIGN = re.compile(
     r"\\[a-zA-Z]{2,}|[_^]\{|\d_\d|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$|\bsqrt\b|\bpi\b|[\d)]!"
@@ -44,7 +44,7 @@ def compare_answers(
     given: str, gold: str, question: str = "", kind: str | None = None
 ) -> Comparison:
     """Return whether an answer means what the row's answer means, judged by a kind of `KINDS`, or
-    by the one that the row's answer shows; `settle` decides what math-verify has to judge.
+    by the one that the row's answer shows; `are_right` decides what math-verify has to judge.
 
     An expression of the `question`, respelt, is no answer. ValueError for an unknown `kind`.
 
@@ -57,9 +57,9 @@ def compare_answers(
     """
     if given == gold:
         return Comparison(given.strip() != "")
-    if len(given) > LONGEST or len(gold) > LONGEST:
+    if len(given) > LONGEST_ANSWER or len(gold) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
-    kind = checked(kind) if kind else kind_of(gold)
+    kind = check_kind(kind) if kind else kind_of(gold)
     if _LEAD.match(given):
         given = _LEAD.sub("", given, count=1)
     if kind in ("mathematics", "set") or (kind == "number" and parse_number(gold) is not None):
@@ -69,7 +69,7 @@ def compare_answers(
             in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
             found = mathematics.compare_expressions(given, gold, in_any_order)
         wrong = found.right is False
-        return found if wrong or not question else in_asked_form(found, given, gold, question)
+        return found if wrong or not question else refuse_handed_back(found, given, gold, question)
     if kind == "choice":
         return Comparison(labels.same_choice(given, gold))
     if kind == "exact":
@@ -77,7 +77,7 @@ def compare_answers(
     return Comparison(texts.same_text(given, gold))
 
 
-def settle(comparisons: list[Comparison]) -> list[bool]:
+def are_right(comparisons: list[Comparison]) -> list[bool]:
     """Return whether each answer is right, those that math-verify has to judge in one batch."""
     pairs = [pair for one in comparisons if one.pair for pair in (one.pair, *one.unless)]
     if not pairs:
@@ -106,7 +106,7 @@ def vote_of(given: str) -> str:
     return words if texts.case_counts(words) else words.casefold()
 
 
-def in_asked_form(found: Comparison, given: str, gold: str, question: str) -> Comparison:
+def refuse_handed_back(found: Comparison, given: str, gold: str, question: str) -> Comparison:
     """Return what was found of an answer, beside the question; wrong if it hands the task back.
 
     Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
@@ -125,7 +125,7 @@ def in_asked_form(found: Comparison, given: str, gold: str, question: str) -> Co
     unless = []
     for one in list(shown.values())[:_MOST_EXPRESSIONS]:
         # an equation with one unknown is a task to solve
-        if "=" not in one or len(mathematics.letters(gold)) > 1:
+        if "=" not in one or len(mathematics.variables(gold)) > 1:
             unless.append(mathematics.compare_expressions(one, gold))
     if any(other.right for other in unless):
         return Comparison(False)
@@ -142,7 +142,7 @@ def terms_of(text: str) -> str:
     number = parse_number(text)
     if number is not None:
         return f"{number.value} {number.form}"
-    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", mathematics.latex(plain(text)))))
+    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", mathematics.to_latex(plain_text(text)))))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -152,7 +152,7 @@ def expressions_of(question: str) -> list[str]:
     >>> expressions_of("Write 7/20 as a decimal, and factor $x^2 + 5x$.")
     ['7/20', 'x^2 + 5x']
     """
-    pieces = (piece.strip() for piece in _WORDS.split(typed(question)))
+    pieces = (piece.strip() for piece in _WORDS.split(to_keyboard(question)))
     return [piece for piece in pieces if len(piece) > 1 or piece.isdigit()]
 
 
@@ -170,11 +170,11 @@ def kind_of(gold: str) -> str:
         bare = number.unit in numbers.CURRENCY_SIGNS + "°" or "\\" in gold
         even = number.places is None and number.value.denominator == 1  # 50/50 is no fraction
         return "number" if bare and not even and not re.match(r"0\d{4}", gold) else "text"
-    text = plain(gold)
-    spelt = mathematics.latex(text)
+    text = plain_text(gold)
+    spelt = mathematics.to_latex(text)
     if _CODE.search(text) or not mathematics.is_readable(spelt):
         return "text"
-    letters = mathematics.letters(spelt)
+    letters = mathematics.variables(spelt)
     # A list, a tuple or an interval of numbers.
     holds_comma = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
     if holds_comma and not letters and mathematics.is_literal(spelt):
@@ -190,15 +190,15 @@ def kind_of_row(row: dict) -> str:
     """Return the kind that a row of data is judged by: its own `kind` where that is one, else that
     of its `answer`.
     """
-    return row["kind"] if row.get("kind") in NAMES else kind_of(row["answer"])
+    return row["kind"] if row.get("kind") in DECLARED_KINDS else kind_of(row["answer"])
 
 
-def checked(kind: str) -> str:
+def check_kind(kind: str) -> str:
     """Return the kind; ValueError where there is none of this name."""
-    if kind not in NAMES:
+    if kind not in DECLARED_KINDS:
         raise ValueError(
-            f"kind={kind!r} is not a kind of answer. Known: {', '.join(NAMES)}; without one, an "
-            "answer is a number, mathematics or text."
+            f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
+            "one, an answer is a number, mathematics or text."
         )
     return kind
 

@@ -33,7 +33,7 @@ from itertools import pairwise
 
 from helpers.rewards.answers import Comparison
 from helpers.rewards.answers.numbers import UNIT, parse_number, same_number
-from helpers.rewards.answers.texts import depths, plain
+from helpers.rewards.answers.texts import depths, plain_text
 
 _LONGEST = 300
 _DEEPEST = 25  # nested braces or brackets; nobody's answer is deeper, a bomb is
@@ -143,11 +143,11 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     (False, ('1+x', 'x + 1'))
     """
     # 1. Plain numbers, the same spelling, and what nobody should parse.
-    given, gold = (plain(text).removesuffix(".") for text in (given, gold))
+    given, gold = (plain_text(text).removesuffix(".") for text in (given, gold))
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
         return Comparison(same_number(given, gold))
-    given = latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
-    gold = latex(gold)
+    given = to_latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
+    gold = to_latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Comparison(True)
     if not is_readable(given) or (_BOMB.search(given) and not _BOMB.search(gold)):
@@ -170,15 +170,15 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
 
     # 3. The answer's own letters and brackets. An inequality may stand for an interval, in a letter
     # of its own; x < 1 or x > 3 is not x < 1 and x > 3, and 3 < 4 is as true as 1 < 2.
-    others = letters(given) - letters(gold) - {"e", "i"}
+    others = variables(given) - variables(gold) - {"e", "i"}
     relates, asked = (bool(_RELATION.search(text)) for text in (given, gold))
     if relates != asked:
-        own_letter = relates and len(letters(given)) == 1
+        own_letter = relates and len(variables(given)) == 1
         comparable = (own_letter or not others) and tuple_brackets(gold if relates else given)
     else:
         comparable = not others and tuple_brackets(given) == tuple_brackets(gold)
     if relates and asked:
-        comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(letters(gold))
+        comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(variables(gold))
     if not comparable:
         return Comparison(False)
 
@@ -236,7 +236,7 @@ def split_name(item: str) -> tuple[str | None, str]:
     name, equals, value = item.partition("=")
     if not equals:
         return "", item
-    variable = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
+    variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
     if "=" in value or not variable or not _NAME.fullmatch(name.strip()):
         return None, item
     return without_spaces(name), value.strip()
@@ -280,7 +280,7 @@ def has_marks(text: str) -> bool:
     [True, True, True, False]
     """
     text = _AND_OR.sub(",", text)
-    capitals = [letter for letter in letters(text) if letter.isupper()]
+    capitals = [letter for letter in variables(text) if letter.isupper()]
     unknown = re.search(r"\\[a-zA-Z]", _KNOWN.sub("@", text))
     return bool(unknown or len(capitals) > 1 or _SPELT.search(_COMMAND.sub("@", text)))
 
@@ -301,16 +301,16 @@ def is_readable(text: str) -> bool:
     return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
 
 
-def letters(text: str) -> set[str]:
+def variables(text: str) -> set[str]:
     """Return the variables of an expression; p is not P."""
     return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
 
 
 @lru_cache(maxsize=1 << 14)
-def latex(text: str) -> str:
+def to_latex(text: str) -> str:
     r"""Return the expression in the spelling that math-verify reads.
 
-    >>> latex("2√3 + x^12"), latex("x >= π")
+    >>> to_latex("2√3 + x^12"), to_latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
     """
     # two answers side by side are no product; $$ alone opens or closes a display

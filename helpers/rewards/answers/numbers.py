@@ -31,7 +31,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from helpers.rewards.answers.texts import plain
+from helpers.rewards.answers.texts import plain_text
 
 # characters; what is longer is no number, so no completion can cost more than a regex on 100
 _LONGEST = 100
@@ -169,14 +169,14 @@ def parse_number(text: str) -> Number | None:
     >>> str(parse_number(r"\\boxed{\\frac{1}{2}}").value), str(parse_number("0.1(6)").value)
     ('1/2', '1/6')
     """
-    return _parsed(text) if len(text) <= _LONGEST else None
+    return _parse(text) if len(text) <= _LONGEST else None
 
 
 @lru_cache(maxsize=1 << 16)
-def _parsed(text: str) -> Number | None:
+def _parse(text: str) -> Number | None:
     # 1. In the spelling of a keyboard, without what LaTeX or Markdown puts around it.
     if not _DIGITS.fullmatch(text):
-        text = plain(text)
+        text = plain_text(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
     if _TO_RESPELL.search(text):

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
+from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.faults import MESSAGES
-from helpers.rewards.shaping import is_own, reward_name, source_hash, source_of
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
