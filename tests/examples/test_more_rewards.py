@@ -12,8 +12,40 @@ from helpers.rewards.own import read_rewards
 from helpers.tags import THINK_ANSWER
 
 FOUR = "First, 2 + 2. Then, 4 + 1. Finally, 5."
+HUGE = ["1e999", "-1e999", "1e-999", "9" * 100]
+
+
+def answers(reward, *rows) -> list[tuple]:
+    """Rows of the table for a reward that compares: what is in the answer block, the row's answer,
+    what it earns.
+    """
+    return [
+        (reward, f"<answer>{given}</answer>", {"answer": [gold]}, expected)
+        for given, gold, expected in rows
+    ]
+
+
 TABLE = [
     # (reward, completion, columns, expected)
+    *answers(more.exact_match_reward, ("Paris", "Paris", 1), (" Paris\n", "Paris", 1)),
+    *answers(more.exact_match_reward, ("paris", "Paris", 0), ("4.0", "4", 0), ("", "", 0)),
+    *answers(partial(more.exact_match_reward, ignore_case=True), ("B", "b ", 1), ("4.0", "4", 0)),
+    *answers(more.numeric_reward, ("3.1412", "3.1415927", 1), ("3.13", "3.1415927", 0)),
+    *answers(more.numeric_reward, ("1001", "1000", 1), ("1001.1", "1000", 0), ("50%", "0.5", 1)),
+    *answers(more.numeric_reward, ("999", "1,000 km", 1), ("0", "0", 1), ("0.0000001", "0", 0)),
+    *answers(more.numeric_reward, ("-1000", "1000", 0), ("1000 or 2", "1000", 0), ("nan", "1", 0)),
+    *answers(more.numeric_reward, ("4", "Paris", None), ("4", 4, 1)),
+    *answers(more.numeric_reward, *[(n, n, 1) for n in HUGE], *[(n, "1", 0) for n in HUGE]),
+    *answers(more.numeric_reward, *[("1", n, 0) for n in HUGE]),
+    *answers(partial(more.numeric_reward, relative_tolerance=0.05), ("104", "100", 1)),
+    *answers(partial(more.numeric_reward, relative_tolerance=0.05), ("106", "100", 0)),
+    *answers(partial(more.numeric_reward, relative_tolerance=0), ("100.0", "100", 1)),
+    *answers(more.fuzzy_match_reward, ("Marie Curie", "marie  curie", 1), ("a", "aaaa", 0.25)),
+    *answers(more.fuzzy_match_reward, ("Mary Curie", "marie curie", 0.818182), ("", "Paris", 0)),
+    *answers(more.fuzzy_match_reward, ("abcd", "abxd", 0.75), ("Paris", "xyzvw", 0)),
+    *answers(more.fuzzy_match_reward, ("x" * 10_000 + "a", "x" * 10_000 + "b", 1)),
+    *answers(partial(more.fuzzy_match_reward, threshold=0.75), ("abcd", "abxd", 0.75)),
+    *answers(partial(more.fuzzy_match_reward, threshold=0.76), ("abcd", "abxd", 0)),
     (more.proximity_reward, "<answer>99</answer>", {"answer": ["100"]}, 0.495),
     (more.proximity_reward, "<answer>200</answer>", {"answer": [100]}, 0.25),
     (more.proximity_reward, "<answer>-100</answer>", {"answer": ["100"]}, 0.0),

@@ -20,12 +20,7 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards import LIBRARY
 from helpers.rewards.common import reward_name
-from helpers.rewards.correctness import (
-    correctness_reward,
-    exact_match_reward,
-    fuzzy_match_reward,
-    numeric_reward,
-)
+from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.structure import (
     format_reward,
     incremental_format_reward,
@@ -46,13 +41,6 @@ def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
 
 def chat(text: str) -> list[dict]:
     return [{"role": "assistant", "content": text}]
-
-
-def answers(reward, *rows, wrap=said) -> list[tuple]:
-    """Rows of the table for a reward that compares: what is in the answer block, the row's answer,
-    what it earns.
-    """
-    return [(reward, wrap(given), {"answer": [gold]}, earned) for given, gold, earned in rows]
 
 
 def texts(reward, *rows) -> list[tuple]:
@@ -104,31 +92,8 @@ WRITTEN = [  # by somebody
     "5 + 3 = 8. 8 + 2 = 10. 10 - 4 = 6. So $\\frac{6}{2} = 3$ and $\\frac{12}{4} = 3$.",
     "https://example.com/some/long/path/file.html?x=1&y=2",
 ]
-HUGE = ["1e999", "-1e999", "1e-999", "9" * 100]
 # Every row: a reward, a completion, the row's columns, what it earns.
 TABLE = [
-    # --- the right answer, and one that is nearly right
-    *answers(exact_match_reward, ("Paris", "Paris", 1), (" Paris\n", "Paris", 1)),
-    *answers(exact_match_reward, ("paris", "Paris", 0), ("4.0", "4", 0)),
-    *answers(partial(exact_match_reward, ignore_case=True), ("B", "b ", 1), ("4.0", "4", 0)),
-    *answers(numeric_reward, ("3.1412", "3.1415927", 1), ("3.13", "3.1415927", 0)),
-    *answers(numeric_reward, ("1001", "1000", 1), ("1001.1", "1000", 0), ("999", "1,000 km", 1)),
-    *answers(numeric_reward, ("50%", "0.5", 1), ("0", "0", 1), ("0.0000001", "0", 0)),
-    *answers(numeric_reward, ("-1000", "1000", 0), ("1000 or 2", "1000", 0), ("nan", "1", 0)),
-    *answers(numeric_reward, ("4", "Paris", None)),
-    *answers(numeric_reward, *[(n, n, 1) for n in HUGE]),
-    *answers(numeric_reward, *[(n, "1", 0) for n in HUGE], *[("1", n, 0) for n in HUGE]),
-    *answers(
-        partial(numeric_reward, relative_tolerance=0.05), ("104", "100", 1), ("106", "100", 0)
-    ),
-    *answers(partial(numeric_reward, relative_tolerance=0), ("100.0", "100", 1)),
-    *answers(fuzzy_match_reward, ("Marie Curie", "marie  curie", 1), ("a", "aaaa", 0.25)),
-    *answers(fuzzy_match_reward, ("Mary Curie", "marie curie", 0.818182), ("", "Paris", 0)),
-    *answers(fuzzy_match_reward, ("abcd", "abxd", 0.75), ("Paris", "xyzvw", 0)),
-    # no more of a text is read
-    *answers(fuzzy_match_reward, ("x" * 10_000 + "a", "x" * 10_000 + "b", 1)),
-    *answers(partial(fuzzy_match_reward, threshold=0.75), ("abcd", "abxd", 0.75)),
-    *answers(partial(fuzzy_match_reward, threshold=0.76), ("abcd", "abxd", 0)),
     # --- the format, all or nothing
     *texts(format_reward, (said("4"), 1), (f"\n{said('')}\n", 1), (said("4") + ".", 0)),
     *texts(format_reward, ("so " + said("4"), 0), (said("4") * 2, 0), ("", 0)),
@@ -269,7 +234,6 @@ HOSTILE = [
     [{"role": "assistant", "content": None}],
     [{"role": "assistant", "content": [{"type": "image"}]}],
 ]
-COMPARING = ("correctness_reward", "exact_match_reward", "numeric_reward", "fuzzy_match_reward")
 
 
 @each_name
@@ -279,13 +243,10 @@ COMPARING = ("correctness_reward", "exact_match_reward", "numeric_reward", "fuzz
 )
 def test_a_hostile_completion_gets_a_score_and_is_no_right_answer(name, reward, gold):
     scores = reward(HOSTILE, answer=[gold] * len(HOSTILE))
-    if name == "numeric_reward" and gold != "4":  # the row's answer is no number
-        assert scores == [None] * len(HOSTILE)
-        return
     given = [score for score in scores if isinstance(score, float) and 0 <= score <= 1]
     assert len(given) == len(scores)
     won = [text for text, score in zip(HOSTILE, scores, strict=True) if score == 1]
-    if name in COMPARING:
+    if name == "correctness_reward":
         assert [f"{text:.40}" for text in won if text != said(gold)] == []
 
 
