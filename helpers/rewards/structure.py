@@ -73,22 +73,24 @@ def incremental_format_reward(
     """
     scores = []
     for text in map(completion_text, completions):
-        found = tags.outer_tags(text)
-        names = [tag for tag, _, _ in found]
+        occurrences = tags.outer_tags(text)
+        names = [tag for tag, _, _ in occurrences]
         opening, closing, *_ = tags.tags
+        # 1. A tag that is there once, behind those before it that earned theirs.
         score = 0.0
         behind = 0  # where the last tag that earned something ends
         for tag in tags.expected:
             opened_again = tags.opened and tag == closing and opening in names
             if names.count(tag) != 1 or opened_again:
                 continue
-            _, start, end = found[names.index(tag)]
+            _, start, end = occurrences[names.index(tag)]
             if start >= behind:
                 score += 1 / len(tags.expected)
                 behind = end
+        # 2. Less for text after the end: at most what one tag earns.
         if tags.tags[-1] in names:
-            trailing = text[found[-1][2] :].strip()
-            score -= min(0.25, 0.001 * len(trailing))  # at most what one tag earns
+            trailing = text[occurrences[-1][2] :].strip()
+            score -= min(0.25, 0.001 * len(trailing))
         scores.append(round(max(0.0, score), 6))
     return scores
 
@@ -142,17 +144,20 @@ def fenced_blocks(text: str) -> list[tuple[str, str]]:
             closing = ""
         elif closing:
             blocks[-1][1].append(line)
-        elif fence := _FENCE.match(bare) or _BEHIND_WORDS.match(bare):
-            blocks.append((fence["language"].casefold(), []))
-            closing = fence["fence"]
+        else:
+            fence = _FENCE.match(bare) or _BEHIND_WORDS.match(bare)
+            if fence:
+                blocks.append((fence["language"].casefold(), []))
+                closing = fence["fence"]
     if closing:
         return []
-    found = []
+    contents = []
     for language, lines in blocks:
         content = "".join(lines)
-        content = textwrap.dedent(content) if content[:1].isspace() else content
-        found.append((language, content))
-    return found
+        if content[:1].isspace():
+            content = textwrap.dedent(content)
+        contents.append((language, content))
+    return contents
 
 
 def json_document(text: str) -> str:
@@ -168,17 +173,17 @@ def json_document(text: str) -> str:
     if len(blocks) == 1 and blocks[0][0] in ("", "json"):
         text = blocks[0][1]
     try:
-        value = json.loads(text, parse_constant=_refused, object_pairs_hook=_object)
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique_keys)
     except (ValueError, RecursionError):  # brackets ten thousand deep
         return ""
     return text if isinstance(value, (dict, list)) else ""
 
 
-def _refused(name: str):
+def _refuse(name: str):
     raise ValueError(f"{name} is not JSON")
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict:
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict:
     """Return the object, if no two of its keys are the same: readers differ in which one counts."""
     keys = {visible(key) for key, _ in pairs}
-    return dict(pairs) if len(keys) == len(pairs) else _refused("a key twice")
+    return dict(pairs) if len(keys) == len(pairs) else _refuse("a key twice")

@@ -154,11 +154,11 @@ def words_of(text: str) -> str:
 
 def same_text(given: str, gold: str) -> bool:
     """Return whether two texts are the same words."""
-    one = words_of(given)
-    other = words_of(gold)
-    if one == other:
-        return one != ""
-    return one.casefold() == other.casefold() and not case_counts(other)
+    words = words_of(given)
+    gold_words = words_of(gold)
+    if words == gold_words:
+        return words != ""
+    return words.casefold() == gold_words.casefold() and not case_counts(gold_words)
 
 
 def case_counts(text: str) -> bool:
