@@ -20,9 +20,6 @@ LIBRARY = {
     "format": "structure",
     "incremental_format": "structure",
     "substantial_format": "structure",
-    "json_format": "structure",
-    "forbidden_patterns": "style",
-    "repetition": "style",
     "tests": "code.rewards",
 }
 

@@ -1,14 +1,11 @@
 """Rewards for the shape of a completion, whatever it says."""
 
-import json
 import re
 import textwrap
 
-from helpers.rewards.answers import workers
 from helpers.rewards.common import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread
 # A fence at the start of a line may have words behind its language; behind words it ends the line.
 _FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
 _BEHIND_WORDS = re.compile(
@@ -95,33 +92,6 @@ def incremental_format_reward(
     return scores
 
 
-def json_format_reward(
-    completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
-) -> list[float]:
-    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one
-    is given; else 0.0.
-
-    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
-    comments, a key given twice and a second document are not JSON. A document that cannot be shown
-    to fulfil the schema in time scores 0.0, with a warning; a pattern such as (a+)+, or a schema
-    that refers to itself, is the usual cause. jsonschema.SchemaError is raised for a schema that is
-    none.
-
-    >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-    >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
-    >>> json_format_reward(given, schema=schema)
-    [1.0, 0.0]
-    """
-    documents = [json_document(_document(completion, tags)) for completion in completions]
-    if schema is None:
-        return [float(document != "") for document in documents]
-    from jsonschema.validators import validator_for
-
-    validator_for(schema).check_schema(schema)
-    rows = [(json.dumps(schema), document) for document in documents]
-    return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
-
-
 def _document(completion: object, tags: TagFormat | None) -> str:
     """Return the answer block of a completion, or all of it where `tags` is None."""
     text = completion_text(completion)
@@ -158,32 +128,3 @@ def fenced_blocks(text: str) -> list[tuple[str, str]]:
             content = textwrap.dedent(content)
         contents.append((language, content))
     return contents
-
-
-def json_document(text: str) -> str:
-    """Return the text of one JSON object or array, out of its fence; "" where there is none.
-
-    >>> json_document("```json\\n[1]\\n```"), json_document("[NaN]"), json_document("4")
-    ('[1]\\n', '', '')
-    """
-    if len(text) > _LONGEST_JSON:
-        return ""
-    text = text.strip()
-    blocks = fenced_blocks(text) if text[:3] in ("```", "~~~") and text[-3:] == text[:3] else []
-    if len(blocks) == 1 and blocks[0][0] in ("", "json"):
-        text = blocks[0][1]
-    try:
-        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError):  # brackets ten thousand deep
-        return ""
-    return text if isinstance(value, (dict, list)) else ""
-
-
-def _refuse(name: str):
-    raise ValueError(f"{name} is not JSON")
-
-
-def _unique_keys(pairs: list[tuple[str, object]]) -> dict:
-    """Return the object, if no two of its keys are the same: readers differ in which one counts."""
-    keys = {visible(key) for key, _ in pairs}
-    return dict(pairs) if len(keys) == len(pairs) else _refuse("a key twice")

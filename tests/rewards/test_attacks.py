@@ -56,8 +56,8 @@ def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) 
 # The sets of docs/rewards.md, whose weights a reader may copy.
 SETS = {
     "mathematics": MATH,
-    "short answers": "correctness, substantial_format*0.25, repetition*0.25",
-    "labels": "correctness, format*0.25, forbidden_patterns*0.25",
+    "short answers": "correctness, substantial_format*0.25, examples/style_rewards.py:repetition_reward*0.25",
+    "labels": "correctness, format*0.25",
     "sourced answers": "correctness, substantial_format*0.25, examples/more_rewards.py:citation_reward*0.25",
 }
 ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]

@@ -1,7 +1,8 @@
-"""Rewards for how a completion is written.
+"""Rewards for how a completion is written: no forbidden words, no loops.
 
-All of them are cheap to please: give them small weights. For its length there are
-examples/more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
+Both are cheap to please: give them small weights. Name one by its file, as in
+`-p rewards=correctness,examples/style_rewards.py:repetition_reward*0.25`. For a completion's length
+there are more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
 """
 
 import time
