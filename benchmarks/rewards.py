@@ -17,15 +17,11 @@ from pathlib import Path
 
 from trl.rewards import accuracy_reward
 
+from examples.more_rewards import exact_match_reward, fuzzy_match_reward, numeric_reward
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.answers import numbers, workers
-from helpers.rewards.correctness import (
-    correctness_reward,
-    exact_match_reward,
-    fuzzy_match_reward,
-    numeric_reward,
-)
+from helpers.rewards.correctness import correctness_reward
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8
@@ -147,7 +143,7 @@ def median_rate(judge, completions: list, golds: list) -> tuple[float, list]:
     """The median of five passes, each over texts that no cache has seen."""
     rates = []
     for _ in range(5):
-        numbers._parsed.cache_clear()
+        numbers._parse.cache_clear()
         passed, verdicts = rate(judge, completions, golds)
         rates.append(passed)
     return statistics.median(rates), verdicts

@@ -24,11 +24,12 @@ from pathlib import Path
 
 import psutil
 
+from examples.json_reward import json_format_reward
+from examples.style_rewards import forbidden_patterns_reward, repetition_reward
 from helpers import PROJECT
 from helpers.rewards.code.rewards import tests_reward
 from helpers.rewards.code.run import Job, Limits, run_code
-from helpers.rewards.structure import json_format_reward, substantial_format_reward
-from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
+from helpers.rewards.structure import substantial_format_reward
 from tests.rewards.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"

@@ -10,7 +10,7 @@ from functools import wraps
 
 from helpers.rewards.answers.kinds import compare_answers, kind_of_row
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.shaping import reward_name
+from helpers.rewards.common import reward_name
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 

@@ -9,9 +9,11 @@ import re
 import warnings
 from fractions import Fraction
 
+from rapidfuzz.distance import Levenshtein
+
 from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.common import visible
 from helpers.rewards.correctness import answer_of
-from helpers.rewards.shaping import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 STEP = re.compile(
@@ -19,6 +21,76 @@ STEP = re.compile(
     r"|\b(?:first|second|third|next|then|therefore|thus|hence|so|finally)\b(?=[ ,:])",
     re.IGNORECASE | re.MULTILINE,
 )
+
+
+def exact_match_reward(
+    completions, answer, tags: TagFormat = THINK_ANSWER, ignore_case: bool = False, **columns
+):
+    """1.0 where the judged answer is the row's answer, letter for letter, else 0.0.
+
+    For answers with one spelling: a class label, a key, a move. `4.0` is not `4` here.
+
+    >>> given = ["<answer> Paris </answer>", "<answer>paris</answer>"]
+    >>> exact_match_reward(given, answer=["Paris", "Paris"])
+    [1.0, 0.0]
+    """
+    scores = []
+    for completion, gold in zip(completions, answer, strict=True):
+        given = answer_of(completion, tags) or ""
+        wanted = str(gold).strip()
+        if ignore_case:
+            given = given.casefold()
+            wanted = wanted.casefold()
+        scores.append(float(given == wanted != ""))
+    return scores
+
+
+def numeric_reward(
+    completions, answer, tags: TagFormat = THINK_ANSWER, relative_tolerance: float = 1e-3, **columns
+):
+    """1.0 where the judged answer is a number within `relative_tolerance` of the row's, else 0.0;
+    None where the row's answer is not a number.
+
+    For measured or rounded quantities. A row answer of 0 wants exactly 0; units are not compared.
+
+    >>> numeric_reward(["<answer>3.1412</answer>", "<answer>3</answer>"], answer=["3.1415927"] * 2)
+    [1.0, 0.0]
+    """
+    scores = []
+    for completion, gold in zip(completions, answer, strict=True):
+        wanted = parse_number(str(gold))
+        given = parse_number(answer_of(completion, tags) or "")
+        if wanted is None:
+            scores.append(None)
+        elif given is None:
+            scores.append(0.0)
+        else:
+            allowed = abs(wanted.value) * Fraction(relative_tolerance)
+            scores.append(float(abs(given.value - wanted.value) <= allowed))
+    return scores
+
+
+def fuzzy_match_reward(
+    completions, answer, tags: TagFormat = THINK_ANSWER, threshold: float = 0.0, **columns
+):
+    """How alike the judged answer and the row's are as text: 1 - edit distance / length of the
+    longer, 0.0 below `threshold`.
+
+    Case and runs of spaces do not count. A text that has most of the answer's letters earns most of
+    it.
+
+    >>> given = ["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"]
+    >>> fuzzy_match_reward(given, answer=["marie curie"] * 2)
+    [1.0, 0.818182]
+    """
+    scores = []
+    for completion, gold in zip(completions, answer, strict=True):
+        # no more of a text is read: the distance takes the product of the two lengths
+        given = " ".join((answer_of(completion, tags) or "")[:10_000].casefold().split())
+        wanted = " ".join(str(gold)[:10_000].casefold().split())
+        alike = Levenshtein.normalized_similarity(given, wanted) if given else 0.0
+        scores.append(round(alike, 6) if alike >= threshold else 0.0)
+    return scores
 
 
 def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **columns):

@@ -35,7 +35,7 @@ from helpers.agents.protocol import (
     short_repr,
     tools_of,
 )
-from helpers.rewards.shaping import printable
+from helpers.rewards.common import printable
 from helpers.tags import on_one_line
 
 _LEAST = {"seconds": 0.01, "turns": 1, "result_characters": 100}

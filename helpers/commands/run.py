@@ -321,7 +321,7 @@ _RULES = {
     "sampling_seconds": check_sampling_seconds,
     "early_stopping": check_early_stopping,
     "tags": TagFormat.parse,
-    "kind": kinds.checked,
+    "kind": kinds.check_kind,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
     "columns": check_columns,

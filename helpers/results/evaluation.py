@@ -12,9 +12,9 @@ import pandas as pd
 
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
 from helpers.rewards.answers.kinds import vote_of
+from helpers.rewards.common import is_own
 from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.faults import checked_scores
-from helpers.rewards.shaping import is_own
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat
 

@@ -16,16 +16,10 @@ from collections.abc import Callable
 # not among them: they need a number, which a name cannot give.
 LIBRARY = {
     "correctness": "correctness",
-    "exact_match": "correctness",
-    "numeric": "correctness",
-    "fuzzy_match": "correctness",
-    "task": "correctness",
+    "task": "reasoning_gym",
     "format": "structure",
     "incremental_format": "structure",
     "substantial_format": "structure",
-    "json_format": "structure",
-    "forbidden_patterns": "style",
-    "repetition": "style",
     "tests": "code.rewards",
 }
 

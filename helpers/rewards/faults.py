@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.rewards.shaping import defining_function, reward_name
+from helpers.rewards.common import defining_function, reward_name
 from helpers.tags import completion_text, on_one_line
 
 _SHOWN = 200  # characters of a completion in a message

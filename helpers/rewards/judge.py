@@ -22,7 +22,7 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
-from helpers.rewards.shaping import printable, visible
+from helpers.rewards.common import printable, visible
 from helpers.tags import TagFormat, completion_text
 
 _PAUSES = (0, 0.5, 1, 2, 4, 8, 16)  # seconds before each try of a request

@@ -1,14 +1,11 @@
 """Rewards for the shape of a completion, whatever it says."""
 
-import json
 import re
 import textwrap
 
-from helpers.rewards.answers import workers
-from helpers.rewards.shaping import visible
+from helpers.rewards.common import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread
 # A fence at the start of a line may have words behind its language; behind words it ends the line.
 _FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
 _BEHIND_WORDS = re.compile(
@@ -73,51 +70,26 @@ def incremental_format_reward(
     """
     scores = []
     for text in map(completion_text, completions):
-        found = tags.outer_tags(text)
-        names = [tag for tag, _, _ in found]
+        occurrences = tags.outer_tags(text)
+        names = [tag for tag, _, _ in occurrences]
         opening, closing, *_ = tags.tags
+        # 1. A tag that is there once, behind those before it that earned theirs.
         score = 0.0
         behind = 0  # where the last tag that earned something ends
         for tag in tags.expected:
             opened_again = tags.opened and tag == closing and opening in names
             if names.count(tag) != 1 or opened_again:
                 continue
-            _, start, end = found[names.index(tag)]
+            _, start, end = occurrences[names.index(tag)]
             if start >= behind:
                 score += 1 / len(tags.expected)
                 behind = end
+        # 2. Less for text after the end: at most what one tag earns.
         if tags.tags[-1] in names:
-            trailing = text[found[-1][2] :].strip()
-            score -= min(0.25, 0.001 * len(trailing))  # at most what one tag earns
+            trailing = text[occurrences[-1][2] :].strip()
+            score -= min(0.25, 0.001 * len(trailing))
         scores.append(round(max(0.0, score), 6))
     return scores
-
-
-def json_format_reward(
-    completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
-) -> list[float]:
-    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one
-    is given; else 0.0.
-
-    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
-    comments, a key given twice and a second document are not JSON. A document that cannot be shown
-    to fulfil the schema in time scores 0.0, with a warning; a pattern such as (a+)+, or a schema
-    that refers to itself, is the usual cause. jsonschema.SchemaError is raised for a schema that is
-    none.
-
-    >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
-    >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
-    >>> json_format_reward(given, schema=schema)
-    [1.0, 0.0]
-    """
-    documents = [json_document(_document(completion, tags)) for completion in completions]
-    if schema is None:
-        return [float(document != "") for document in documents]
-    from jsonschema.validators import validator_for
-
-    validator_for(schema).check_schema(schema)
-    rows = [(json.dumps(schema), document) for document in documents]
-    return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
 
 
 def _document(completion: object, tags: TagFormat | None) -> str:
@@ -142,43 +114,17 @@ def fenced_blocks(text: str) -> list[tuple[str, str]]:
             closing = ""
         elif closing:
             blocks[-1][1].append(line)
-        elif fence := _FENCE.match(bare) or _BEHIND_WORDS.match(bare):
-            blocks.append((fence["language"].casefold(), []))
-            closing = fence["fence"]
+        else:
+            fence = _FENCE.match(bare) or _BEHIND_WORDS.match(bare)
+            if fence:
+                blocks.append((fence["language"].casefold(), []))
+                closing = fence["fence"]
     if closing:
         return []
-    found = []
+    contents = []
     for language, lines in blocks:
         content = "".join(lines)
-        content = textwrap.dedent(content) if content[:1].isspace() else content
-        found.append((language, content))
-    return found
-
-
-def json_document(text: str) -> str:
-    """Return the text of one JSON object or array, out of its fence; "" where there is none.
-
-    >>> json_document("```json\\n[1]\\n```"), json_document("[NaN]"), json_document("4")
-    ('[1]\\n', '', '')
-    """
-    if len(text) > _LONGEST_JSON:
-        return ""
-    text = text.strip()
-    blocks = fenced_blocks(text) if text[:3] in ("```", "~~~") and text[-3:] == text[:3] else []
-    if len(blocks) == 1 and blocks[0][0] in ("", "json"):
-        text = blocks[0][1]
-    try:
-        value = json.loads(text, parse_constant=_refused, object_pairs_hook=_object)
-    except (ValueError, RecursionError):  # brackets ten thousand deep
-        return ""
-    return text if isinstance(value, (dict, list)) else ""
-
-
-def _refused(name: str):
-    raise ValueError(f"{name} is not JSON")
-
-
-def _object(pairs: list[tuple[str, object]]) -> dict:
-    """Return the object, if no two of its keys are the same: readers differ in which one counts."""
-    keys = {visible(key) for key, _ in pairs}
-    return dict(pairs) if len(keys) == len(pairs) else _refused("a key twice")
+        if content[:1].isspace():
+            content = textwrap.dedent(content)
+        contents.append((language, content))
+    return contents

@@ -21,7 +21,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from helpers.presets import Preset, with_defaults
-from helpers.rewards.shaping import reward_name, source_hash
+from helpers.rewards.common import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.tags import completion_text, transcript
 from helpers.training import processes

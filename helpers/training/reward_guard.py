@@ -10,8 +10,8 @@ import pandas as pd
 from torch import nn
 from transformers import TrainerCallback
 
+from helpers.rewards.common import is_own, reward_name
 from helpers.rewards.faults import Fault, checked_scores, is_async
-from helpers.rewards.shaping import is_own, reward_name
 from helpers.runs import Run
 from helpers.training import processes
 

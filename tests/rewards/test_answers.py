@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from helpers.rewards.answers import kinds, labels, mathematics, numbers, texts
-from helpers.rewards.answers.kinds import compare_answers, kind_of, settle, vote_of
+from helpers.rewards.answers.kinds import are_right, compare_answers, kind_of, vote_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.tags import THINK_ANSWER
 
@@ -23,7 +23,7 @@ def table(name: str) -> list[dict]:
 
 
 def same_answer(given: str, gold: str, kind: str | None = None) -> bool:
-    return settle([compare_answers(given, gold, kind=kind)])[0]
+    return are_right([compare_answers(given, gold, kind=kind)])[0]
 
 
 def verdicts(rows: list[dict], kind: str | None) -> list[bool]:
@@ -57,7 +57,7 @@ UNDECLARED = table("undeclared.jsonl")
 @pytest.mark.parametrize("right", [True, False])
 def test_an_answer_without_a_kind_gets_its_verdict(right):
     rows = [{"question": ""} | row for row in UNDECLARED if row["right"] is right]
-    found = settle([compare_answers(row["given"], row["gold"], row["question"]) for row in rows])
+    found = are_right([compare_answers(row["given"], row["gold"], row["question"]) for row in rows])
     assert [row for row, is_right in zip(rows, found, strict=True) if is_right is not right] == []
 
 

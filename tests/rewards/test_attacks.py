@@ -10,7 +10,9 @@ import pytest
 
 from examples.more_rewards import (
     citation_reward,
+    exact_match_reward,
     min_length_reward,
+    numeric_reward,
     proximity_reward,
     reasoning_steps_reward,
     target_length_reward,
@@ -18,12 +20,7 @@ from examples.more_rewards import (
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.correctness import (
-    answer_of,
-    correctness_reward,
-    exact_match_reward,
-    numeric_reward,
-)
+from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, with_wrong_answers
 from helpers.rewards.own import read_rewards
@@ -59,8 +56,8 @@ def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) 
 # The sets of docs/rewards.md, whose weights a reader may copy.
 SETS = {
     "mathematics": MATH,
-    "short answers": "correctness, substantial_format*0.25, repetition*0.25",
-    "labels": "exact_match, format*0.25, forbidden_patterns*0.25",
+    "short answers": "correctness, substantial_format*0.25, examples/style_rewards.py:repetition_reward*0.25",
+    "labels": "correctness, format*0.25",
     "sourced answers": "correctness, substantial_format*0.25, examples/more_rewards.py:citation_reward*0.25",
 }
 ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]

@@ -1,36 +1,18 @@
-"""The rewards for a right answer: what earns, what does not, and that no completion makes them
-raise, hang or run code.
+"""The reward for a right answer: what earns and what does not, and that a hostile completion costs no
+other its score.
 """
 
-import json
 import random
-import sys
 
 import pytest
 from told import HOSTILE_ANSWERS
 
-from helpers.rewards.answers import workers
-from helpers.rewards.correctness import (
-    answer_of,
-    correctness_reward,
-    exact_match_reward,
-    fuzzy_match_reward,
-    numeric_reward,
-    task_reward,
-)
-from helpers.tags import THINK_ANSWER, TagFormat
-
-COMPARING = [
-    correctness_reward,
-    exact_match_reward,
-    numeric_reward,
-    fuzzy_match_reward,
-]
-each_reward = pytest.mark.parametrize("reward", COMPARING, ids=lambda reward: reward.__name__)
+from helpers.rewards.correctness import answer_of, correctness_reward
+from helpers.tags import THINK_ANSWER
 
 
-def said(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
-    return tags.render("so", answer)
+def said(answer: str) -> str:
+    return THINK_ANSWER.render("so", answer)
 
 
 # --- A right answer -------------------------------------------------------------------------------
@@ -107,83 +89,14 @@ def test_what_is_judged_is_the_answer_block_outside_the_reasoning(completion, ea
 # --- Rows without an answer -----------------------------------------------------------------------
 
 
-@each_reward
 @pytest.mark.parametrize("gold", [None, "", " \n", float("nan"), "no column"])
-def test_a_row_without_an_answer_scores_none_with_one_warning(reward, gold):
+def test_a_row_without_an_answer_scores_none_with_one_warning(gold):
     columns = {} if gold == "no column" else {"answer": [gold, "4", gold]}
-    without = 3 if gold == "no column" else 2
-    with pytest.warns(
-        UserWarning, match=f"{reward.__name__}: {without} of 3 rows have no answer"
-    ) as caught:
-        scores = reward([said("4")] * 3, **columns)
+    without = 2 if columns else 3
+    with pytest.warns(UserWarning, match=f"{without} of 3 rows have no answer") as caught:
+        scores = correctness_reward([said("4")] * 3, **columns)
     assert scores == [None, 1.0 if columns else None, None]
     assert len(caught) == 1
-
-
-# --- reasoning-gym's verifiers --------------------------------------------------------------------
-
-needs_gym = pytest.mark.needs("reasoning_gym")
-
-
-@pytest.fixture(scope="module")
-def entries() -> list[dict]:
-    import reasoning_gym
-
-    return list(reasoning_gym.create_dataset("chain_sum", size=12, seed=1))
-
-
-@needs_gym
-def test_a_row_is_judged_by_its_own_verifier_on_the_answer_of_alone(entries):
-    given = [said(entry["answer"] if n % 2 else "no") for n, entry in enumerate(entries)]
-    rows = {"entry": [json.dumps(entry) for entry in entries], "family": ["chain_sum"] * 12}
-    assert task_reward(given, **rows) == [pytest.approx(n % 2, abs=0.1) for n in range(12)]
-    answer = entries[0]["answer"]
-    hedged = f"<answer>{answer}</answer><answer>{answer}1</answer>"
-    hidden = [hedged, f"<think><answer>{answer}</answer></think>", answer, ""]
-    first = {"entry": rows["entry"][:1] * 4, "family": ["chain_sum"] * 4}
-    assert task_reward(hidden, **first) == [0.0] * 4
-
-
-@needs_gym
-@pytest.mark.parametrize(
-    "code",
-    [
-        "exec('import os\\nos.write(1,b\"1.0\\\\n\")')",
-        "ｅｘｅｃ('import os')",
-        "[e for e in [eval]][0]('1')",
-        "(x for x in [1]).gi_frame.f_builtins['ex' + 'ec']('1')",
-        "[r.split() for r in entry['metadata']['valid_answers'][0].split('\\n')]",
-    ],
-)
-def test_an_answer_that_is_code_is_never_evaluated(code, monkeypatch):
-    asked = []
-
-    def judged(kind, rows):
-        asked.extend(rows)
-        return [1.0] * len(rows)
-
-    monkeypatch.setattr(workers, "scores_in_time", judged)
-    row = {"entry": ["{}"], "family": ["n_queens"]}
-    assert task_reward([said(code)], **row) == [0.0] and not asked
-    assert task_reward([said("entry, open")], **row) == [1.0], "words are no code"
-
-
-@needs_gym
-def test_rows_of_other_sources_score_none_with_one_warning(entries):
-    given, entry = said(entries[0]["answer"]), json.dumps(entries[0])
-    with pytest.warns(UserWarning, match="2 of 3 rows have no reasoning-gym entry") as caught:
-        scores = task_reward(
-            [given] * 3, entry=[entry, None, entry], family=["chain_sum", "chain_sum", None]
-        )
-    assert scores == [1.0, None, None] and len(caught) == 1
-
-
-def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "reasoning_gym", None)
-    row = {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]}
-    assert task_reward(["no answer block"], **row) == [0.0]
-    with pytest.raises(LookupError, match=r"not installed.*requirements-optional\.txt"):
-        task_reward([said("4")], **row)
 
 
 # --- Hostile completions --------------------------------------------------------------------------

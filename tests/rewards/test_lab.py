@@ -13,9 +13,13 @@ import pandas as pd
 import pytest
 from told import told
 
-from examples.more_rewards import min_length_reward, reasoning_steps_reward
+from examples.more_rewards import (
+    fuzzy_match_reward,
+    min_length_reward,
+    reasoning_steps_reward,
+)
 from helpers.data.tasks import load_task
-from helpers.rewards.correctness import correctness_reward, fuzzy_match_reward
+from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab import Lab, stored_groups
 from helpers.rewards.lab.verdicts import STEPS, against_report, differences, marked
 from helpers.rewards.own import read_rewards

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from helpers.rewards.common import reward_name, source_hash
 from helpers.rewards.own import copies_of, located, own_rewards, read_rewards
-from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
 
@@ -116,8 +116,8 @@ CLASS = "class Mine:\n    def __call__(self, completions): return [0]\nmine = Mi
 PARTIAL = f"{DEF}from functools import partial\nmine = partial(mine, words=3)\n"
 OPTION = (
     "from functools import partial\n"
-    "from helpers.rewards.style import forbidden_patterns_reward\n"
-    "mine = partial(forbidden_patterns_reward, patterns=['[0'])\n"
+    "from helpers.rewards.correctness import correctness_reward\n"
+    "mine = partial(correctness_reward, kind=['[0'])\n"
 )
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import itertools
-import json
 import os
 import signal
 import subprocess
@@ -191,60 +190,3 @@ def test_a_forked_process_starts_its_own_worker():
             os._exit(0 if right else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert alive() == ours and are_equal([fresh()]) == [True]
-
-
-# --- reasoning-gym --------------------------------------------------------------------------------
-
-needs_gym = pytest.mark.needs("reasoning_gym")
-
-
-def made(family: str, size: int = 3) -> list[dict]:
-    import reasoning_gym
-
-    return list(reasoning_gym.create_dataset(family, size=size, seed=1))
-
-
-def asked(family: str, answer: str, entry: dict) -> tuple[str, str, str]:
-    return family, answer, json.dumps(entry, default=str)
-
-
-@needs_gym
-def test_a_verifier_that_fails_or_hangs_gives_nothing():
-    (entry,) = made("countdown", 1)
-    hangs = asked("countdown", "9**9**9**9", entry)
-    scores = workers.scores_in_time("task", [hangs, ("gcd", "1", "{}"), ("gcd", "1", "no JSON")])
-    assert all(score is None or score < 0.1 for score in scores) and len(scores) == 3
-    assert workers.scores_in_time("task", [("no_such_family", "1", "{}")]) == [0.0]
-    assert workers.scores_in_time("task", [asked("countdown", entry["answer"] + " ", entry)]) == [
-        1.0
-    ]
-
-
-@needs_gym
-def test_an_answer_that_makes_its_verifier_leave_ends_no_worker():
-    (entry,) = made("spiral_matrix", 1)  # whose verifier evaluates the answer
-    right = asked("spiral_matrix", entry["answer"], entry)
-    assert workers.scores_in_time("task", [right]) == [1.0]
-    before = alive()
-    assert workers.scores_in_time("task", [asked("spiral_matrix", "exec('exit()')", entry)]) == [
-        0.0
-    ]
-    assert alive() == before
-
-
-@needs_gym
-@pytest.mark.parametrize(
-    "code",
-    [
-        "open('{path}', 'w')",
-        'exec(\'open("{path}", "w")\')',
-        "[open('{path}', 'w').close() or 'A']",
-    ],
-)
-@pytest.mark.parametrize("family", ["countdown", "simple_integration", "string_insertion"])
-def test_a_verifier_that_evaluates_the_answer_runs_no_code(tmp_path, family, code):
-    path = tmp_path / "ran"
-    (entry,) = made(family, 1)
-    (score,) = workers.scores_in_time("task", [asked(family, code.format(path=path), entry)])
-    assert score is None or score < 0.5
-    assert not path.exists()

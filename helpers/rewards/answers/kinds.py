@@ -11,10 +11,10 @@ from functools import lru_cache
 
 from helpers.rewards.answers import Comparison, labels, mathematics, numbers, texts, workers
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.texts import LONGEST, plain, typed
+from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text, to_keyboard
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
-NAMES = (*KINDS, "set")  # a set is mathematics whose lists have no order
+DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
 _MATHS_SIGN = re.compile(
     r"\\[a-zA-Z]{2,}|[_^]\{|\d_\d|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$|\bsqrt\b|\bpi\b|[\d)]!"
@@ -44,9 +44,9 @@ def compare_answers(
     given: str, gold: str, question: str = "", kind: str | None = None
 ) -> Comparison:
     """Return whether an answer means what the row's answer means, judged by a kind of `KINDS`, or
-    by the one that the row's answer shows; `settle` decides what math-verify has to judge.
+    by the one that the row's answer shows; `are_right` decides what math-verify has to judge.
 
-    An expression of the `question`, respelt, is no answer. ValueError for an unknown `kind`.
+    An expression of the `question`, respelt, is no answer.
 
     >>> compare_answers("$1,000", "1000.0").right, compare_answers("1/2", "50%").right
     (True, True)
@@ -57,39 +57,44 @@ def compare_answers(
     """
     if given == gold:
         return Comparison(given.strip() != "")
-    if len(given) > LONGEST or len(gold) > LONGEST:
+    if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
-    kind = checked(kind) if kind else kind_of(gold)
-    if _LEAD.match(given):
-        given = _LEAD.sub("", given, count=1)
-    if kind in ("mathematics", "set") or (kind == "number" and parse_number(gold) is not None):
-        if kind == "number":
-            found = Comparison(numbers.same_number(given, gold))
-        else:
-            in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
-            found = mathematics.compare_expressions(given, gold, in_any_order)
-        wrong = found.right is False
-        return found if wrong or not question else in_asked_form(found, given, gold, question)
+    kind = kind or kind_of(gold)
+    lead = _LEAD.match(given)
+    if lead:
+        given = given[lead.end() :]
     if kind == "choice":
         return Comparison(labels.same_choice(given, gold))
     if kind == "exact":
         return Comparison(labels.same_code(given, gold))
-    return Comparison(texts.same_text(given, gold))
+    if kind == "text" or (kind == "number" and parse_number(gold) is None):
+        return Comparison(texts.same_text(given, gold))
+    if kind == "number":
+        comparison = Comparison(numbers.same_number(given, gold))
+    else:
+        in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
+        comparison = mathematics.compare_expressions(given, gold, in_any_order)
+    if comparison.right is False or not question:
+        return comparison
+    return refuse_handed_back(comparison, given, gold, question)
 
 
-def settle(comparisons: list[Comparison]) -> list[bool]:
+def are_right(comparisons: list[Comparison]) -> list[bool]:
     """Return whether each answer is right, those that math-verify has to judge in one batch."""
-    pairs = [pair for one in comparisons if one.pair for pair in (one.pair, *one.unless)]
+    pairs = []
+    for comparison in comparisons:
+        if comparison.pair:
+            pairs += [comparison.pair, *comparison.unless]
     if not pairs:
-        return [one.right for one in comparisons]
+        return [comparison.right for comparison in comparisons]
     equal = dict(zip(pairs, workers.scores_in_time("equal", pairs), strict=True))
-    return [
-        # what could not be judged in time is no proof that the question was not handed back
-        equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
-        if right is None
-        else right
-        for right, pair, unless in comparisons
-    ]
+    verdicts = []
+    for right, pair, unless in comparisons:
+        if right is None:
+            # what could not be judged in time is no proof that the question was not handed back
+            right = equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
+        verdicts.append(right)
+    return verdicts
 
 
 def vote_of(given: str) -> str:
@@ -106,43 +111,54 @@ def vote_of(given: str) -> str:
     return words if texts.case_counts(words) else words.casefold()
 
 
-def in_asked_form(found: Comparison, given: str, gold: str, question: str) -> Comparison:
-    """Return what was found of an answer, beside the question; wrong if it hands the task back.
+def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: str) -> Comparison:
+    """Return the comparison of an answer; wrong if the answer hands the question back.
 
     Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
     decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
     digits, or the terms and factors, of the row's, in any order.
     """
-    if terms_of(given) == terms_of(gold):
-        return found
-    shown = {terms_of(one): one for one in expressions_of(question)}
-    if terms_of(gold) in shown:
-        return found
+    # 1. An answer in the row's form, or a question that holds that form: nothing to change.
+    given_form = form_of(given)
+    gold_form = form_of(gold)
+    if given_form == gold_form:
+        return comparison
+    expressions = {form_of(text): text for text in expressions_of(question)}
+    if gold_form in expressions:
+        return comparison
+
+    # 2. A copy of an expression of the question, or a division that comes out even.
     number = parse_number(given)
     divides = number is not None and "/" in number.form
-    if terms_of(given) in shown or (divides and number.value.denominator == 1):
-        return Comparison(False)  # copied, or a division that comes out even
-    unless = []
-    for one in list(shown.values())[:_MOST_EXPRESSIONS]:
-        # an equation with one unknown is a task to solve
-        if "=" not in one or len(mathematics.letters(gold)) > 1:
-            unless.append(mathematics.compare_expressions(one, gold))
-    if any(other.right for other in unless):
+    if given_form in expressions or (divides and number.value.denominator == 1):
         return Comparison(False)
-    return found._replace(unless=tuple(other.pair for other in unless if other.pair))
+
+    # 3. An expression of the question that is equal to the row's answer, at once or for math-verify
+    # to say. But an equation with one unknown is a task to solve.
+    unless = []
+    for text in list(expressions.values())[:_MOST_EXPRESSIONS]:
+        if "=" in text and len(mathematics.variables(gold)) <= 1:
+            continue
+        change_of_form = mathematics.compare_expressions(text, gold)
+        if change_of_form.right:
+            return Comparison(False)
+        if change_of_form.pair:
+            unless.append(change_of_form.pair)
+    return comparison._replace(unless=tuple(unless))
 
 
-def terms_of(text: str) -> str:
+def form_of(text: str) -> str:
     """Return what two spellings of one form share: a number's value and how it is written, or the
     characters of an expression without their order.
 
-    >>> terms_of("$0.50") == terms_of(".5") != terms_of("1/2"), terms_of("b+a") == terms_of("a + b")
+    >>> form_of("$0.50") == form_of(".5") != form_of("1/2"), form_of("b+a") == form_of("a + b")
     (True, True)
     """
     number = parse_number(text)
     if number is not None:
         return f"{number.value} {number.form}"
-    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", mathematics.latex(plain(text)))))
+    spelt = mathematics.to_latex(plain_text(text))
+    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", spelt)))
 
 
 @lru_cache(maxsize=1 << 12)
@@ -152,7 +168,7 @@ def expressions_of(question: str) -> list[str]:
     >>> expressions_of("Write 7/20 as a decimal, and factor $x^2 + 5x$.")
     ['7/20', 'x^2 + 5x']
     """
-    pieces = (piece.strip() for piece in _WORDS.split(typed(question)))
+    pieces = (piece.strip() for piece in _WORDS.split(to_keyboard(question)))
     return [piece for piece in pieces if len(piece) > 1 or piece.isdigit()]
 
 
@@ -165,24 +181,28 @@ def kind_of(gold: str) -> str:
     >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
     {'text'}
     """
+    # 1. A number; with a unit, as a fraction such as 50/50 or as a postcode it is a text.
     number = parse_number(gold)
     if number is not None and "=" not in gold:
         bare = number.unit in numbers.CURRENCY_SIGNS + "°" or "\\" in gold
-        even = number.places is None and number.value.denominator == 1  # 50/50 is no fraction
-        return "number" if bare and not even and not re.match(r"0\d{4}", gold) else "text"
-    text = plain(gold)
-    spelt = mathematics.latex(text)
+        even_fraction = number.places is None and number.value.denominator == 1
+        postcode = re.match(r"0\d{4}", gold)
+        return "number" if bare and not even_fraction and not postcode else "text"
+
+    # 2. Code, prose, and whatever else math-verify could not read.
+    text = plain_text(gold)
+    spelt = mathematics.to_latex(text)
     if _CODE.search(text) or not mathematics.is_readable(spelt):
         return "text"
-    letters = mathematics.letters(spelt)
-    # A list, a tuple or an interval of numbers.
-    holds_comma = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
-    if holds_comma and not letters and mathematics.is_literal(spelt):
+
+    # 3. A list, a tuple or an interval of numbers; an expression by its signs.
+    names = mathematics.variables(spelt)
+    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
+    if is_list and not names and mathematics.is_literal(spelt):
         return "mathematics"
-    # Digits with a dash or a slash are dates, scores and ranges; capitals alone are names.
-    operation = _OPERATION.search(text) and (
-        any(map(str.islower, letters)) or re.search(r"\d\s*[+*]|[+*]\s*\d", text)
-    )
+    # digits with a dash or a slash are dates, scores and ranges; capitals alone are names
+    computes = any(map(str.islower, names)) or re.search(r"\d\s*[+*]|[+*]\s*\d", text)
+    operation = computes and _OPERATION.search(text)
     return "mathematics" if _MATHS_SIGN.search(gold) or operation else "text"
 
 
@@ -190,15 +210,15 @@ def kind_of_row(row: dict) -> str:
     """Return the kind that a row of data is judged by: its own `kind` where that is one, else that
     of its `answer`.
     """
-    return row["kind"] if row.get("kind") in NAMES else kind_of(row["answer"])
+    return row["kind"] if row.get("kind") in DECLARED_KINDS else kind_of(row["answer"])
 
 
-def checked(kind: str) -> str:
+def check_kind(kind: str) -> str:
     """Return the kind; ValueError where there is none of this name."""
-    if kind not in NAMES:
+    if kind not in DECLARED_KINDS:
         raise ValueError(
-            f"kind={kind!r} is not a kind of answer. Known: {', '.join(NAMES)}; without one, an "
-            "answer is a number, mathematics or text."
+            f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
+            "one, an answer is a number, mathematics or text."
         )
     return kind
 
@@ -213,14 +233,17 @@ def looks_like(row: dict) -> str | None:
     gold = row["answer"]
     kind = kind_of(gold)
     number = parse_number(gold)
-    looks = {
-        "decimal comma": kind != "number" and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold),
-        "choice": kind == "text" and labels.split_option(gold)[0],
-        "number": kind == "text" and number is not None and number.unit,
-        "exact": kind == "text" and re.fullmatch(r"\S*\d\S*", gold),
-    }
-    declared = isinstance(row.get("kind"), str)
-    return None if declared else next((name for name, so in looks.items() if so), None)
+    if isinstance(row.get("kind"), str):
+        return None
+    if kind != "number" and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
+        return "decimal comma"
+    if kind == "text" and labels.split_option(gold)[0]:
+        return "choice"
+    if kind == "text" and number is not None and number.unit:
+        return "number"
+    if kind == "text" and re.fullmatch(r"\S*\d\S*", gold):
+        return "exact"
+    return None
 
 
 def survey(rows: Iterable[dict]) -> dict[str, dict]:
@@ -232,15 +255,16 @@ def survey(rows: Iterable[dict]) -> dict[str, dict]:
     {'rows': 1, 'examples': ['12,0']}
     """
     rows = list(rows)
-    found = {}
+    report = {}
     for name, kind_for in (("answer_kinds", kind_of_row), ("answer_hints", looks_like)):
         answers: dict[str, list[str]] = {}
         for row in rows:
             kind = kind_for(row)
             if kind is not None:
                 answers.setdefault(kind, []).append(row["answer"][:200])
-        found[name] = {
-            kind: {"rows": len(given), "examples": list(dict.fromkeys(given))[:10]}
-            for kind, given in sorted(answers.items(), key=lambda item: -len(item[1]))
+        by_frequency = sorted(answers.items(), key=lambda item: -len(item[1]))
+        report[name] = {
+            kind: {"rows": len(texts_of_kind), "examples": list(dict.fromkeys(texts_of_kind))[:10]}
+            for kind, texts_of_kind in by_frequency
         }
-    return found
+    return report

@@ -21,7 +21,7 @@ they are read: `_{2}` behind a letter is the 2 of H2O.
 
 import re
 
-from helpers.rewards.answers.texts import plain, same_text, without_latex
+from helpers.rewards.answers.texts import plain_text, same_text, without_latex
 
 _LETTER = r"(?:\(\s*[A-Za-z]\s*\)\.?|\[\s*[A-Za-z]\s*\]\.?|[A-Za-z][.):]?)"
 _LETTERS = re.compile(
@@ -55,7 +55,7 @@ def split_option(text: str) -> tuple[frozenset[str], str]:
     >>> split_option("(b) London"), split_option("A or B")
     ((frozenset({'B'}), 'London'), (frozenset(), ''))
     """
-    text = plain(text)
+    text = plain_text(text)
     if len(text) <= 200 and _LETTERS.fullmatch(text):
         return frozenset(re.findall(r"\b[A-Z]\b", text.upper())), ""
     option = _OPTION.fullmatch(text)
@@ -75,7 +75,7 @@ def code_of(text: str) -> str:
     >>> code_of("Ca²⁺"), code_of("3 : 4"), code_of("101_{2}")
     ('Ca2+', '3:4', '101_2')
     """
-    text = without_latex(re.sub(r"\\(?:right|longright)arrow|\\to\b", "->", plain(text)))
+    text = without_latex(re.sub(r"\\(?:right|longright)arrow|\\to\b", "->", plain_text(text)))
     text = _BRACED.sub(r"\1\2", " ".join(text.split()).removesuffix("."))
     if "->" in text:  # a reaction
         text = text.replace(" ", "")

@@ -33,7 +33,7 @@ from itertools import pairwise
 
 from helpers.rewards.answers import Comparison
 from helpers.rewards.answers.numbers import UNIT, parse_number, same_number
-from helpers.rewards.answers.texts import depths, plain
+from helpers.rewards.answers.texts import depths, plain_text
 
 _LONGEST = 300
 _DEEPEST = 25  # nested braces or brackets; nobody's answer is deeper, a bomb is
@@ -143,46 +143,52 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     (False, ('1+x', 'x + 1'))
     """
     # 1. Plain numbers, the same spelling, and what nobody should parse.
-    given, gold = (plain(text).removesuffix(".") for text in (given, gold))
+    given = plain_text(given).removesuffix(".")
+    gold = plain_text(gold).removesuffix(".")
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
         return Comparison(same_number(given, gold))
-    given = latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
-    gold = latex(gold)
+    given = to_latex(given if r"\text" in gold else _UNIT_BEHIND.sub("", given))
+    gold = to_latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Comparison(True)
     if not is_readable(given) or (_BOMB.search(given) and not _BOMB.search(gold)):
         return Comparison(False)
     in_any_order = in_any_order or bool(_UNORDERED.search(gold) or _AND_OR.search(gold))
 
-    # 2. Values without the names before them. With marks, their spelling is the same, or it is an
-    # equation the other way round; for a row's answer that is not computed, no arithmetic is left.
+    # 2. Values without the names before them, such as 3 of x = 3.
     values = without_names(given, gold)
     if values is None:
         return Comparison(False)
     given, gold = values
+
+    # 3. With marks, the spelling is the same, or it is an equation the other way round.
     if has_marks(given) or has_marks(gold) or without_spaces(given) == without_spaces(gold):
         sides = without_spaces(given).split("=")
         return Comparison(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
+
+    # 4. If the row's answer leaves nothing to compute, neither does the given one.
     if "=" not in gold and parse_number(gold):
         return Comparison(same_number(given, gold))
     if is_literal(gold) and not is_literal(given):
         return Comparison(False)
 
-    # 3. The answer's own letters and brackets. An inequality may stand for an interval, in a letter
+    # 5. The answer's own letters and brackets. An inequality may stand for an interval, in a letter
     # of its own; x < 1 or x > 3 is not x < 1 and x > 3, and 3 < 4 is as true as 1 < 2.
-    others = letters(given) - letters(gold) - {"e", "i"}
-    relates, asked = (bool(_RELATION.search(text)) for text in (given, gold))
-    if relates != asked:
-        own_letter = relates and len(letters(given)) == 1
-        comparable = (own_letter or not others) and tuple_brackets(gold if relates else given)
+    relation_given = bool(_RELATION.search(given))
+    relation_asked = bool(_RELATION.search(gold))
+    foreign = variables(given) - variables(gold) - {"e", "i"}
+    if relation_given != relation_asked:
+        own_letter = relation_given and len(variables(given)) == 1
+        interval = gold if relation_given else given
+        comparable = (own_letter or not foreign) and tuple_brackets(interval)
     else:
-        comparable = not others and tuple_brackets(given) == tuple_brackets(gold)
-    if relates and asked:
-        comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(letters(gold))
+        comparable = not foreign and tuple_brackets(given) == tuple_brackets(gold)
+    if relation_given and relation_asked:
+        comparable &= _AND_OR.findall(given) == _AND_OR.findall(gold) and bool(variables(gold))
     if not comparable:
         return Comparison(False)
 
-    # 4. The order of a list, and fractions that the row's answer has not reduced.
+    # 6. Fractions that a list of the row leaves unreduced, and the order of the list.
     fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold) if "," in gold else []
     if any(math.gcd(int(above), int(below)) > 1 for above, below in fractions):
         return Comparison(False)
@@ -216,15 +222,20 @@ def without_names(given: str, gold: str) -> tuple[str, str] | None:
     """
     if "=" not in given + gold:
         return given, gold
-    ours, theirs = ([split_name(item) for item in split_list(text)] for text in (given, gold))
-    names, wanted = ({name for name, _ in found} - {""} for found in (ours, theirs))
-    every = names | wanted
-    if None in every or (names and wanted and len(every) > 1):
+    given_items = [split_name(item) for item in split_list(given)]
+    gold_items = [split_name(item) for item in split_list(gold)]
+    given_names = {name for name, _ in given_items} - {""}
+    gold_names = {name for name, _ in gold_items} - {""}
+    names = given_names | gold_names
+    if None in names or (given_names and gold_names and len(names) > 1):
         # Equations, each of as many sides as the other: an answer is no chain of steps.
         return (given, gold) if given.count("=") == gold.count("=") else None
     # Values of several names are in the order of these.
-    shape = "({})" if len(every) > 1 else "{}"
-    return tuple(shape.format(", ".join(value for _, value in found)) for found in (ours, theirs))
+    template = "({})" if len(names) > 1 else "{}"
+    return (
+        template.format(", ".join(value for _, value in given_items)),
+        template.format(", ".join(value for _, value in gold_items)),
+    )
 
 
 def split_name(item: str) -> tuple[str | None, str]:
@@ -236,7 +247,7 @@ def split_name(item: str) -> tuple[str | None, str]:
     name, equals, value = item.partition("=")
     if not equals:
         return "", item
-    variable = letters(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
+    variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
     if "=" in value or not variable or not _NAME.fullmatch(name.strip()):
         return None, item
     return without_spaces(name), value.strip()
@@ -280,7 +291,7 @@ def has_marks(text: str) -> bool:
     [True, True, True, False]
     """
     text = _AND_OR.sub(",", text)
-    capitals = [letter for letter in letters(text) if letter.isupper()]
+    capitals = [letter for letter in variables(text) if letter.isupper()]
     unknown = re.search(r"\\[a-zA-Z]", _KNOWN.sub("@", text))
     return bool(unknown or len(capitals) > 1 or _SPELT.search(_COMMAND.sub("@", text)))
 
@@ -301,16 +312,16 @@ def is_readable(text: str) -> bool:
     return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
 
 
-def letters(text: str) -> set[str]:
+def variables(text: str) -> set[str]:
     """Return the variables of an expression; p is not P."""
     return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
 
 
 @lru_cache(maxsize=1 << 14)
-def latex(text: str) -> str:
+def to_latex(text: str) -> str:
     r"""Return the expression in the spelling that math-verify reads.
 
-    >>> latex("2√3 + x^12"), latex("x >= π")
+    >>> to_latex("2√3 + x^12"), to_latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
     """
     # two answers side by side are no product; $$ alone opens or closes a display

@@ -31,7 +31,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
-from helpers.rewards.answers.texts import plain
+from helpers.rewards.answers.texts import plain_text
 
 # characters; what is longer is no number, so no completion can cost more than a regex on 100
 _LONGEST = 100
@@ -169,14 +169,14 @@ def parse_number(text: str) -> Number | None:
     >>> str(parse_number(r"\\boxed{\\frac{1}{2}}").value), str(parse_number("0.1(6)").value)
     ('1/2', '1/6')
     """
-    return _parsed(text) if len(text) <= _LONGEST else None
+    return _parse(text) if len(text) <= _LONGEST else None
 
 
 @lru_cache(maxsize=1 << 16)
-def _parsed(text: str) -> Number | None:
+def _parse(text: str) -> Number | None:
     # 1. In the spelling of a keyboard, without what LaTeX or Markdown puts around it.
     if not _DIGITS.fullmatch(text):
-        text = plain(text)
+        text = plain_text(text)
     if text.isascii() and text.isdigit():
         return Number(int(text))
     if _TO_RESPELL.search(text):
@@ -247,20 +247,23 @@ def _parsed(text: str) -> Number | None:
 
 def same_number(given: str, gold: str) -> bool:
     """Return whether both texts are numbers of one value that name no different units."""
-    one = parse_number(given)
-    other = parse_number(gold)
-    if one is None or other is None:
+    answer = parse_number(given)
+    wanted = parse_number(gold)
+    if answer is None or wanted is None:
         return False
-    if one.unit and other.unit and one.unit != other.unit:
+    if answer.unit and wanted.unit and answer.unit != wanted.unit:
         return False
-    if one.value == other.value:
+    if answer.value == wanted.value:
         return True
-    asked_in_percent = "%" in other.form or (other.places is not None and abs(other.value) >= 1)
-    if ("%" in one.form) != ("%" in other.form) and asked_in_percent:
-        percent, bare = (other, one) if "%" in other.form else (one, other)
-        if percent.value * 100 == bare.value:
-            return True  # what per cent: 50 for 50%
-    return _is_rounded(one, other.value) or _is_rounded(other, one.value)
+    # Asked for per cent, 50 is 50%: the row says 50%, or a number that is no share of one.
+    percent_given = "%" in answer.form
+    percent_asked = "%" in wanted.form
+    if percent_asked and not percent_given and wanted.value * 100 == answer.value:
+        return True
+    no_share = wanted.places is not None and abs(wanted.value) >= 1
+    if percent_given and not percent_asked and no_share and answer.value * 100 == wanted.value:
+        return True
+    return _is_rounded(answer, wanted.value) or _is_rounded(wanted, answer.value)
 
 
 def _is_rounded(decimal: Number, value: Fraction | int) -> bool:

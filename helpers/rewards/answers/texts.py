@@ -16,7 +16,7 @@ import re
 import unicodedata
 from itertools import accumulate, pairwise
 
-LONGEST = 1000  # characters; a longer text is no short answer, and is compared as it is
+LONGEST_ANSWER = 1000  # characters; a longer text is no short answer, and is compared as it is
 _DEEPEST = 25  # boxes in boxes
 
 _BOXES = (
@@ -64,25 +64,25 @@ _QUOTED = re.compile(r"(['\"])(.+)\1", re.DOTALL)
 _SYMBOL = re.compile(r"[\d_]|\w[.(]\w|[^\w\s'\".,;:?()-]|(?<!\w)-")
 
 
-def typed(text: str) -> str:
+def to_keyboard(text: str) -> str:
     """Return the text as a plain keyboard would write it: NFKC, straight quotes, one dash, one set
     of digits; `x²` is `x^{2}`, `⅞` is ` 7/8`, and nothing invisible is left.
 
-    >>> typed("x² − ４½ “a”…"), typed("H₂O"), typed("٤٢")
+    >>> to_keyboard("x² − ４½ “a”…"), to_keyboard("H₂O"), to_keyboard("٤٢")
     ('x^{2} - 4 1/2 "a"...', 'H_{2}O', '42')
     """
-    if text.isascii() or len(text) > LONGEST:
+    if text.isascii() or len(text) > LONGEST_ANSWER:
         return text
     keyed = _RAISED.sub(r"^{\g<0>}", text)  # NFKC would melt these into the digits before them
     keyed = _LOWERED.sub(r"_{\g<0>}", keyed)
     keyed = _FRACTION.sub(r" \g<0>", keyed)
     keyed = unicodedata.normalize("NFKC", keyed.translate(_TYPED)).translate(_TYPED)
-    if len(keyed) > LONGEST:  # one character may become eighteen
+    if len(keyed) > LONGEST_ANSWER:  # one character may become eighteen
         return text
     return re.sub(r"\d", lambda digit: str(unicodedata.decimal(digit[0])), keyed)
 
 
-def unboxed(text: str) -> str:
+def strip_boxes(text: str) -> str:
     """Return the text without the `\\boxed{}`, `\\text{}`, dollars or LaTeX brackets that surround
     the whole of it; `\\boxed{1}, \\boxed{2}` is two.
     """
@@ -117,14 +117,14 @@ def depths(text: str, opening: str = "{[(", closing: str = "}])") -> list[int]:
     return list(accumulate(steps, initial=0))
 
 
-def plain(text: str) -> str:
+def plain_text(text: str) -> str:
     """Return the text as typed, out of its boxes and Markdown's emphasis; case, spacing and
     punctuation inside stay.
 
-    >>> plain("**Paris**"), plain("A*"), plain(r"$\\boxed{x²}$")
+    >>> plain_text("**Paris**"), plain_text("A*"), plain_text(r"$\\boxed{x²}$")
     ('Paris', 'A*', 'x^{2}')
     """
-    return unboxed(typed(text))
+    return strip_boxes(to_keyboard(text))
 
 
 def without_latex(text: str) -> str:
@@ -139,7 +139,7 @@ def words_of(text: str) -> str:
     >>> words_of("“New  York!”"), words_of("O’Brien.")
     ('New York', "O'Brien")
     """
-    text = " ".join(without_latex(plain(text)).split())
+    text = " ".join(without_latex(plain_text(text)).split())
     text = re.sub(r" ?, ?+(?!\d{3})", ", ", text)  # but 1,234
     for _ in range(3):
         bare = _SHOUTED.sub("", text.rstrip("., ")).rstrip("., ")
@@ -154,11 +154,11 @@ def words_of(text: str) -> str:
 
 def same_text(given: str, gold: str) -> bool:
     """Return whether two texts are the same words."""
-    one = words_of(given)
-    other = words_of(gold)
-    if one == other:
-        return one != ""
-    return one.casefold() == other.casefold() and not case_counts(other)
+    words = words_of(given)
+    gold_words = words_of(gold)
+    if words == gold_words:
+        return words != ""
+    return words.casefold() == gold_words.casefold() and not case_counts(gold_words)
 
 
 def case_counts(text: str) -> bool:

@@ -30,9 +30,9 @@ _ROW_SECONDS = 0.02
 _BATCH_SECONDS = 0.7
 _MOST_SECONDS = 0.8
 _GRACE = 0.1  # seconds more, then the kernel ends the child, also inside one long operation
-# Seconds on the clock, for a judgement that sleeps and for a process that does not come up; many,
-# because a machine may be busy with something else.
-_GIVEN_UP_AFTER = 20.0
+# Seconds on the clock, for a process that sleeps or does not come up; many, because a machine may
+# be busy with something else.
+_REPLY_SECONDS = 40.0
 _START_SECONDS = 180.0
 _ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
 _MOST_WORKERS = min(8, os.cpu_count() or 1)
@@ -56,25 +56,27 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     """
     if not rows:
         return []
-    # The shortest answers come first: what takes long costs no plain answer its verdict.
-    distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
     if kind not in _workers:  # all start now: no later batch waits for one
         _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
-    workers = _workers[kind]
-    count = max(1, min(len(workers), len(distinct) // _ROWS_A_WORKER))
-    scores = {}
+
+    # Deal the distinct rows out to workers, the shortest answers first: what takes long costs no
+    # plain answer its verdict.
+    distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
+    count = max(1, min(len(_workers[kind]), len(distinct) // _ROWS_A_WORKER))
+    shares = [distinct[first::count] for first in range(count)]
+    score_of = {}
     with ThreadPoolExecutor(count) as pool:
-        shares = [distinct[at::count] for at in range(count)]
-        for found in pool.map(Worker.scores_of, workers, shares):
-            scores |= found
-    found = [scores[row] for row in rows]
-    if None in found:
+        for scores_of_share in pool.map(Worker.scores_of, _workers[kind], shares):
+            score_of |= scores_of_share
+
+    scores = [score_of[row] for row in rows]
+    if None in scores:
         warnings.warn(
-            f"{found.count(None)} of {len(rows)} answers could not be judged in time; they earn "
+            f"{scores.count(None)} of {len(rows)} answers could not be judged in time; they earn "
             "nothing.",
             stacklevel=3,
         )
-    return found
+    return scores
 
 
 class Worker:
@@ -91,38 +93,46 @@ class Worker:
     def scores_of(self, rows: list[tuple]) -> dict[tuple, float | None]:
         """Return the score of each row, None where there was none in time."""
         scores = dict.fromkeys(rows)
-        left = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
+        budget = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
         with self.lock:
-            if self.process.poll() is not None:
-                self.start()
-            if not self.ready and not self.next_line(_START_SECONDS):
-                raise LookupError(
-                    "a process that judges answers did not start; `python "
-                    f"helpers/rewards/answers/workers.py {self.kind}` says why."
-                )
-            self.ready = True
+            self.wait_until_ready()
             # A moment for each; then a fair share of what is left for those that need longer.
             waiting = rows
-            while waiting and left > 0:
-                longer = []
-                for at, row in enumerate(waiting):
-                    share = _ROW_SECONDS if waiting is rows else left / (len(waiting) - at)
+            while waiting and budget > 0:
+                slow = []
+                for position, row in enumerate(waiting):
+                    share = budget / (len(waiting) - position)
                     seconds = min(_MOST_SECONDS, max(_ROW_SECONDS, share))
+                    if waiting is rows:
+                        seconds = _ROW_SECONDS
                     with suppress(OSError):  # it has just ended, and answers nothing
                         self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                         self.process.stdin.flush()
-                    line = self.next_line(2 * _GIVEN_UP_AFTER)
+                    line = self.next_line(_REPLY_SECONDS)
                     if not line:  # the worker has ended
                         self.start()
                         return scores
                     scores[row], used = json.loads(line)
-                    if used is not None and scores[row] is None:  # it stopped itself
-                        longer.append(row)
-                    left -= seconds + _GRACE if used is None else used
-                    if left <= 0:
+                    if used is None:  # the kernel has ended the judgement
+                        used = seconds + _GRACE
+                    elif scores[row] is None:  # it has stopped itself
+                        slow.append(row)
+                    budget -= used
+                    if budget <= 0:
                         break
-                waiting = longer
+                waiting = slow
         return scores
+
+    def wait_until_ready(self) -> None:
+        """Start the process again if it has ended; LookupError if it does not come up."""
+        if self.process.poll() is not None:
+            self.start()
+        if not self.ready and not self.next_line(_START_SECONDS):
+            raise LookupError(
+                "a process that judges answers did not start; `python "
+                f"helpers/rewards/answers/workers.py {self.kind}` says why."
+            )
+        self.ready = True
 
     def start(self) -> None:
         """Start the process, in the place of one that there may be; it says when it is ready."""
@@ -182,14 +192,16 @@ def serve(kind: str) -> None:
     gc.freeze()  # no collection goes through what was imported, in the time of a judgement
     print("ready", file=replies, flush=True)
 
-    # A child judges; the reply to what ended it, at its limit or by a crash, is no score.
-    while _POSIX and (child := os.fork()):
+    # A child judges. In the place of one that the kernel ended, at its limit or by a crash, comes
+    # another, and the reply is no score.
+    while _POSIX:
+        child = os.fork()
+        if not child:
+            break
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):  # as standard input did
             return
-        # one that sleeps has used up the time of its batch
-        slept = os.WTERMSIG(status) == signal.SIGALRM
-        print(json.dumps([None, _GIVEN_UP_AFTER if slept else None]), file=replies, flush=True)
+        print("[null, null]", file=replies, flush=True)
     if _POSIX:
         import resource
 
@@ -214,14 +226,12 @@ def serve(kind: str) -> None:
 
 
 def set_timers(seconds: float) -> None:
-    """Stop the judgement after so much processor time; end the process soon after, or if it sleeps.
-
-    seconds: 0 for no limit.
+    """Stop the judgement after so much processor time, and end the process soon after; 0 for no
+    limit.
     """
     if _POSIX:
-        signal.setitimer(signal.ITIMER_REAL, seconds and _GIVEN_UP_AFTER)
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds and seconds + _GRACE)
         signal.setitimer(signal.ITIMER_PROF, seconds)
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds and seconds + _GRACE)
 
 
 def raise_out_of_time(signum, frame):
@@ -252,22 +262,25 @@ def judge_equal(gold: str, given: str) -> float:
     from math_verify import verify
     from sympy import N, preorder_traversal
 
-    wanted = parse_latex(gold)
-    said = parse_latex(given)
+    gold_parts = parse_latex(gold)
+    given_parts = parse_latex(given)
     # math-verify rounds to places behind the point: six digits, and fifteen where nothing is
     # rounded, need more of them where a number is small.
-    parts = [part for one in [*wanted, *said] for part in preorder_traversal(one)]
-    sizes = [abs(complex(N(part, 3))) for part in parts if getattr(part, "is_number", False)]
-    zeros = max((-math.floor(math.log10(size)) for size in sizes if 0 < size < 1), default=0)
-    found = verify(
-        list(wanted),
-        list(said),
+    zeros = 0
+    for expression in gold_parts + given_parts:
+        for part in preorder_traversal(expression):
+            size = abs(complex(N(part, 3))) if getattr(part, "is_number", False) else 0
+            if 0 < size < 1:
+                zeros = max(zeros, -math.floor(math.log10(size)))
+    equal = verify(
+        list(gold_parts),
+        list(given_parts),
         float_rounding=6 + zeros,
         numeric_precision=15 + zeros,
         allow_set_relation_comp=True,
         timeout_seconds=None,
     )
-    return float(found and all(map(same_equation, wanted, said)))
+    return float(equal and all(map(same_equation, gold_parts, given_parts)))
 
 
 def same_equation(gold, given) -> bool:

@@ -19,8 +19,8 @@ from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.rewards import program_of
 from helpers.rewards.code.tests import Test, read_tests
+from helpers.rewards.common import defining_function, is_own, source_of
 from helpers.rewards.lab.verdicts import RIGHT, WRONG
-from helpers.rewards.shaping import defining_function, is_own, source_of
 from helpers.tags import TagFormat
 
 _REASONING = (

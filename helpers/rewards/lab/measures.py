@@ -24,11 +24,11 @@ import pandas as pd
 
 from helpers.rewards import LIBRARY
 from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.faults import LATE, Fault, checked_scores
 from helpers.rewards.lab import attacks, verdicts
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.shaping import is_own, reward_name, source_hash, source_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from helpers.rewards import LIBRARY
+from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.faults import MESSAGES
-from helpers.rewards.shaping import is_own, reward_name, source_hash, source_of
 from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
@@ -22,7 +21,7 @@ _NEVER = 0.02  # mean pass rate
 _ALWAYS = 0.95
 _TWINS = 0.95  # rank correlation
 # the library's rewards for a right answer, by the name that TRL logs
-_JUDGE_ANSWERS = [f"{name}_reward" for name, module in LIBRARY.items() if module == "correctness"]
+_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]
 _SLOW = 1000  # ms per 1,000 completions
 
 

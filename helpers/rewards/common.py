@@ -1,4 +1,4 @@
-"""What all rewards share."""
+"""What all rewards share: which function a reward is (name, file, hash), and the text one sees."""
 
 import hashlib
 import inspect

@@ -1,16 +1,63 @@
-"""JSON documents that cannot hurt the one who reads them, and schemas that are none."""
+"""The reward of examples/json_reward.py: one document and nothing around it, and
+documents that cannot hurt the one who reads them, and schemas that are none."""
 
+import doctest
 import json
+from functools import partial
 
 import jsonschema
 import pytest
 
-from helpers.rewards.structure import json_format_reward
+from examples import json_reward
+from examples.json_reward import json_format_reward
 from helpers.tags import THINK_ANSWER
 
 
 def said(answer: str) -> str:
     return THINK_ANSWER.render("so", answer)
+
+
+WITHOUT_TAGS = partial(json_format_reward, tags=None)
+CITY = {"type": "object", "required": ["city"], "properties": {"city": {"type": "string"}}}
+KEY_TWICE = [
+    '{"a": 1, "a": 2}',
+    '{"a": 1, "a": 1}',
+    '{"a": 1, "\\u0061": 2}',
+    '[{"b": {"a": 1, "a": 2}}]',
+]
+
+
+def texts(reward, *rows) -> list[tuple]:
+    return [(reward, text, earned) for text, earned in rows]
+
+
+TABLE = [
+    *texts(json_format_reward, (said('{"a": [1, 2.5, null, true, "x"]}'), 1), (said("[]"), 1)),
+    *texts(json_format_reward, (said(' \n{"a": 1}\n '), 1), (said('{"a": "```"}'), 1)),
+    *texts(json_format_reward, (said('```json\n{"a": 1}\n```'), 1), (said("```JSON\n[1]\n```"), 1)),
+    *texts(json_format_reward, (said("```\n[1]\n```"), 1), (said("```python\n[1]\n```"), 0)),
+    *texts(json_format_reward, (said("```json\n[1]\n```\n```json\n[2]\n```"), 0)),
+    *texts(json_format_reward, (said("Here: [1]"), 0), (said("[1] Done."), 0), (said("{} {}"), 0)),
+    *texts(json_format_reward, (said("[NaN]"), 0), (said("[-Infinity]"), 0), (said("{'a': 1}"), 0)),
+    *texts(json_format_reward, (said("[1,]"), 0), (said("[1 // one\n]"), 0), (said("[01]"), 0)),
+    *texts(json_format_reward, *[(said(text), 0) for text in KEY_TWICE]),
+    *texts(json_format_reward, (said('[{"a": 1}, {"a": 2}]'), 1), (said("~~~json\n[1]\n~~~"), 1)),
+    *texts(json_format_reward, (said("4"), 0), (said('"four"'), 0), (said("null"), 0), ("[1]", 0)),
+    *texts(WITHOUT_TAGS, ("[1]", 1), (said("[1]"), 0)),
+    *texts(partial(json_format_reward, schema=CITY), (said('{"city": "Bonn"}'), 1)),
+    *texts(partial(json_format_reward, schema=CITY), (said('```\n{"city": "Bonn"}\n```'), 1)),
+    *texts(partial(json_format_reward, schema=CITY), (said('{"city": 3}'), 0), (said("[]"), 0)),
+    *texts(partial(json_format_reward, schema={}), (said('{"city": 3}'), 1)),
+]
+
+
+@pytest.mark.parametrize(("reward", "text", "earned"), TABLE)
+def test_a_document_earns_what_the_table_says(reward, text, earned):
+    assert reward([text]) == [earned]
+
+
+def test_the_examples_hold():
+    assert doctest.testmod(json_reward).failed == 0
 
 
 TWICE = [{"$ref": "#"}, {"$ref": "#"}]

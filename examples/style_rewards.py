@@ -1,7 +1,8 @@
-"""Rewards for how a completion is written.
+"""Rewards for how a completion is written: no forbidden words, no loops.
 
-All of them are cheap to please: give them small weights. For its length there are
-examples/more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
+Both are cheap to please: give them small weights. Name one by its file, as in
+`-p rewards=correctness,examples/style_rewards.py:repetition_reward*0.25`. For a completion's length
+there are more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
 """
 
 import time
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 import regex
 
-from helpers.rewards.shaping import visible
+from helpers.rewards.common import visible
 from helpers.tags import completion_text
 
 # Seconds for the search of a completion; those that need longer share what the batch has left.
@@ -41,15 +42,16 @@ def forbidden_patterns_reward(
     [1.0, 0.0]
     """
     patterns = [patterns] if isinstance(patterns, str) else patterns
-    wanted = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
-    ends = time.monotonic() + _SECONDS
+    compiled = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
+    deadline = time.monotonic() + _SECONDS
     texts = [_beginning(completion) for completion in completions]
-    found = [_found(wanted, text, _MOMENT) for text in texts]
-    for at, text in enumerate(texts):
-        left = ends - time.monotonic()
-        if found[at] is None and left > 0:
-            found[at] = _found(wanted, text, left / 4)  # a search may take its time twice
-    late = found.count(None)
+    # A moment for each; then a share of what is left for those that need longer.
+    occurs = [_any_occurs(compiled, text, _MOMENT) for text in texts]
+    for position, text in enumerate(texts):
+        seconds = deadline - time.monotonic()
+        if occurs[position] is None and seconds > 0:
+            occurs[position] = _any_occurs(compiled, text, seconds / 4)  # may take its time twice
+    late = occurs.count(None)
     if late:
         warnings.warn(
             f"forbidden_patterns_reward: {late} of {len(completions)} completions could not be "
@@ -57,26 +59,27 @@ def forbidden_patterns_reward(
             "the usual cause.",
             stacklevel=2,
         )
-    return [float(each is False) for each in found]
+    return [float(hit is False) for hit in occurs]
 
 
 def _beginning(completion: object) -> str:
+    """Return the first 20,000 bytes of a completion's text, without lone surrogates."""
     return completion_text(completion).encode(errors="replace")[:_LONGEST].decode(errors="ignore")
 
 
-def _found(patterns: list, text: str, seconds: float) -> bool | None:
+def _any_occurs(patterns: list, text: str, seconds: float) -> bool | None:
     """Return whether one of the patterns is in the text as it is, or as it reads; None for a search
     that takes longer.
     """
-    ends = time.monotonic() + seconds
-    texts = {text: None}
+    deadline = time.monotonic() + seconds
+    readings = [text]
     for instead in ("", " "):  # a zero-width space may take the place of a space, or of nothing
         seen = visible(unicodedata.normalize("NFKC", text), instead)
-        texts[regex.sub(r"[^\S\n]++", " ", seen)] = None
+        readings.append(regex.sub(r"[^\S\n]++", " ", seen))
     try:
         return any(
-            pattern.search(one, timeout=max(0.001, ends - time.monotonic()))
-            for one in texts
+            pattern.search(reading, timeout=max(0.001, deadline - time.monotonic()))
+            for reading in dict.fromkeys(readings)
             for pattern in patterns
         )
     except TimeoutError:
@@ -104,7 +107,10 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
     for completion in completions:
         words = []
         for word in _WORDS.findall(visible(_beginning(completion)).casefold()):
-            words += word if len(word) > _LONGEST_WORD else [word]
+            if len(word) > _LONGEST_WORD:
+                words.extend(word)  # its characters
+            else:
+                words.append(word)
         ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
         scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)
     return scores

@@ -1,0 +1,73 @@
+"""A reward for JSON that fulfils a schema.
+
+Name it by its file, as in `-p rewards=examples/json_reward.py:json_format_reward*0.5`, or bind a
+schema with `functools.partial(json_format_reward, schema=SCHEMA)`.
+"""
+
+import json
+
+from helpers.rewards.answers import workers
+from helpers.rewards.common import visible
+from helpers.rewards.structure import fenced_blocks
+from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+
+_LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread
+
+
+def json_format_reward(
+    completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
+) -> list[float]:
+    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one
+    is given; else 0.0.
+
+    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
+    comments, a key given twice and a second document are not JSON. A document that cannot be shown
+    to fulfil the schema in time scores 0.0, with a warning; a pattern such as (a+)+, or a schema
+    that refers to itself, is the usual cause. jsonschema.SchemaError is raised for a schema that is
+    none.
+
+    >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
+    >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
+    >>> json_format_reward(given, schema=schema)
+    [1.0, 0.0]
+    """
+    documents = []
+    for completion in completions:
+        text = completion_text(completion)
+        documents.append(json_document((tags.extract_answer(text) or "") if tags else text))
+    if schema is None:
+        return [float(document != "") for document in documents]
+    from jsonschema.validators import validator_for
+
+    validator_for(schema).check_schema(schema)
+    rows = [(json.dumps(schema), document) for document in documents]
+    return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
+
+
+def json_document(text: str) -> str:
+    """Return the text of one JSON object or array, out of its fence; "" where there is none.
+
+    >>> json_document("```json\\n[1]\\n```"), json_document("[NaN]"), json_document("4")
+    ('[1]\\n', '', '')
+    """
+    if len(text) > _LONGEST_JSON:
+        return ""
+    text = text.strip()
+    blocks = fenced_blocks(text) if text[:3] in ("```", "~~~") and text[-3:] == text[:3] else []
+    if len(blocks) == 1 and blocks[0][0] in ("", "json"):
+        text = blocks[0][1]
+    try:
+        value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique_keys)
+    except (ValueError, RecursionError):  # brackets ten thousand deep
+        return ""
+    return text if isinstance(value, (dict, list)) else ""
+
+
+def _refuse(name: str):
+    raise ValueError(f"{name} is not JSON")
+
+
+def _unique_keys(pairs: list[tuple[str, object]]) -> dict:
+    """Return the object, if no two of its keys are the same: readers differ in which one counts."""
+    keys = {visible(key) for key, _ in pairs}
+    return dict(pairs) if len(keys) == len(pairs) else _refuse("a key twice")
