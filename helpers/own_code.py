@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 
-def named(parameter: str, value: object, example: str) -> Callable:
+def load_own(parameter: str, value: object, example: str) -> Callable:
     """Return the class or function that `file.py:name` or `package.module:name` names, given as a
     parameter. A file may import what is beside it.
 

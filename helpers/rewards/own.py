@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from helpers import rewards as library
-from helpers.own_code import named
+from helpers.own_code import load_own
 from helpers.rewards import LIBRARY
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat
@@ -21,12 +21,12 @@ from helpers.tags import TagFormat
 _EXAMPLE = "my_rewards.py:brevity"
 
 
-def parsed(rewards: str) -> list[tuple[str, float]]:
+def names_and_weights(rewards: str) -> list[tuple[str, float]]:
     """Return the names of a list of rewards with their weights, 1.0 where none is given. A name
     behind a file's is of the same file, unless the library has it. ValueError for a weight that is
     no number.
 
-    >>> parsed("my_rewards.py:brevity, format*0.5, clarity")
+    >>> names_and_weights("my_rewards.py:brevity, format*0.5, clarity")
     [('my_rewards.py:brevity', 1.0), ('format', 0.5), ('my_rewards.py:clarity', 1.0)]
     """
     found = []
@@ -57,7 +57,7 @@ def reward_named(name: str, tags: TagFormat, parameter: str) -> Callable:
     """
     short = name.removesuffix("_reward")
     if ":" in name:
-        reward = named(parameter, name, _EXAMPLE)
+        reward = load_own(parameter, name, _EXAMPLE)
     elif short in LIBRARY:
         reward = getattr(library, f"{short}_reward")
     else:
@@ -76,7 +76,7 @@ def read_rewards(
     """Return the functions and the weights of a list of rewards, as GRPOTrainer and GRPOConfig take
     them. ValueError for what is no such list; see `reward_named`.
     """
-    listed = parsed(rewards)
+    listed = names_and_weights(rewards)
     functions = [reward_named(name, tags, parameter) for name, _ in listed]
     return functions, [weight for _, weight in listed]
 
@@ -113,7 +113,7 @@ def copy_files(run: Run, rewards: str, parameter: str = "rewards") -> None:
             shutil.copyfile(file, temporary)
 
 
-def located(rewards: str) -> str:
+def with_absolute_paths(rewards: str) -> str:
     """Return the same list with each file as an absolute path, for a notebook that runs later."""
     return _with_files(rewards, Path.resolve)
 
@@ -141,14 +141,14 @@ def copies_of(rewards: str, run: Run | None = None, parameter: str = "rewards") 
 
 def _files(rewards: str) -> list[Path]:
     """Return the files of a list, each once."""
-    files = [Path(name.rpartition(":")[0]) for name, _ in parsed(rewards)]
+    files = [Path(name.rpartition(":")[0]) for name, _ in names_and_weights(rewards)]
     return list(dict.fromkeys(file for file in files if file.suffix == ".py"))
 
 
 def _with_files(rewards: str, place: Callable[[Path], Path]) -> str:
     """Return the same list with each file where `place` says."""
     names = []
-    for name, weight in parsed(rewards):
+    for name, weight in names_and_weights(rewards):
         where, _, function = name.rpartition(":")
         if where.endswith(".py"):
             name = f"{place(Path(where))}:{function}"

@@ -17,7 +17,7 @@ from examples.more_rewards import min_length_reward, reasoning_steps_reward
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward, fuzzy_match_reward
 from helpers.rewards.lab import Lab, stored_groups
-from helpers.rewards.lab.verdicts import STEPS, against_report, differences, marked
+from helpers.rewards.lab.verdicts import STEPS, against_report, differences, style_cases
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import (
     format_reward,
@@ -396,7 +396,7 @@ def test_the_one_wrong_cell_is_found_and_marked_and_stops():
         "score": 1.0,
     }
     assert differences(cases).to_dict("records") == [found]
-    page = marked(cases).to_html()
+    page = style_cases(cases).to_html()
     assert page.count("(not ") == 1 and "1.000 (not 0)" in page
     row = list(cases.index).index("hedged: 42 or 43")
     assert page.count("#C0392B") == 1 and f"#T_cases_row{row}_col0 {{" in page

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from helpers.rewards.own import copies_of, located, own_rewards, read_rewards
+from helpers.rewards.own import copies_of, own_rewards, read_rewards, with_absolute_paths
 from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import Run
 from helpers.tags import TagFormat
@@ -66,7 +66,7 @@ def test_what_is_no_list_of_rewards_is_named(typed, rewards, why):
 
 
 def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there(typed):
-    run, listed = Run("mine"), located("my_rewards.py:brevity*0.5, correctness")
+    run, listed = Run("mine"), with_absolute_paths("my_rewards.py:brevity*0.5, correctness")
     assert listed == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
     own_rewards(run, listed, FMT)
     assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE

@@ -100,7 +100,7 @@ def differences(cases: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, columns=["case", "reward", "expected", "score"])
 
 
-def marked(cases: pd.DataFrame):
+def style_cases(cases: pd.DataFrame):
     """Return the cases to look at, as a pandas Styler: every score that is not the expected one in
     red, with what was expected.
     """
