@@ -229,8 +229,8 @@ def takes_a_list_of_its_own_for_a_name(completions, candidates, **columns):
     return [float(names["A"] == "x") for _, names in zip(completions, candidates, strict=True)]
 
 
-def takes_messages_for_a_dict(completions, **columns):
-    return [float("x" in completion["content"]) for completion in completions]
+def searches_a_list(completions, **columns):
+    return [float(bool(re.search("x", completion))) for completion in completions]
 
 
 def counts_no_words(completions, **columns):
@@ -248,7 +248,7 @@ WAYS_OUT = {
     "'difficulty' is not among them. The columns here: answer, candidates.": other_column,
     "Write it as `async def`": runs_a_loop,
     "'solution' is not among them. The columns here: answer, candidates.": misses_the_solution,
-    MESSAGES: [strips_a_list, takes_messages_for_a_dict],
+    MESSAGES: [strips_a_list, searches_a_list],
     LATE: [hangs, swallows_the_alarm],
     "Return a list with one number per completion.": gives([1.0]),
     "Return one finite number per completion": gives([math.nan, 1.0]),
