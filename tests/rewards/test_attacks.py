@@ -91,15 +91,16 @@ ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]
 
 
 @pytest.mark.parametrize(
-    "tags", [THINK_ANSWER, TagFormat("reasoning", "final")], ids=lambda tags: tags.spec
+    ("name", "tags"),
+    [*((name, THINK_ANSWER) for name in SETS), ("mathematics", TagFormat("reasoning", "final"))],
+    ids=str,
 )
-@pytest.mark.parametrize("name", SETS)
 def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     """Whatever a policy writes, it never pays more than to be right, and on the mathematics set
     never more than to be wrong; and the page has the set.
     """
     assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
-    for rows in (sums, *(rows_of(*answers) for answers in ANSWERS)):
+    for rows in (sums.head(6), *(rows_of(*answers) for answers in ANSWERS)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
         assert {attack.name for attack in BATTERY} | {RIGHT, WRONG} <= set(table.index)
