@@ -470,7 +470,7 @@ def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
     """Return a wrong answer behind what the row's other columns say, such as a hint."""
     words = " ".join(str(value) for name, value in row.items() if name not in _SHOWN).split()
     hints = [word for word in words if not any(tag in word for tag in tags.tags)]
-    return tags.render(" ".join(hints[: max(1, length - 6)]), row[WRONG])
+    return tags.render(" ".join(hints[: max(1, length - 6)]) or _REASONING, row[WRONG])
 
 
 # --- Judges ---------------------------------------------------------------------------------------
