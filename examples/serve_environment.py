@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError, validate_call
 
 from helpers.agents import ToolError
 from helpers.agents.protocol import tools_of
-from helpers.own_code import named
+from helpers.own_code import load_own
 
 SESSIONS = 1024  # episodes that are played at once
 
@@ -81,6 +81,6 @@ if __name__ == "__main__":
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines, too")
     parser.add_argument("--port", type=int, default=8001)
     given = parser.parse_args()
-    game = named("environment", given.environment, "my_game.py:MyGame")
+    game = load_own("environment", given.environment, "my_game.py:MyGame")
     print(f"export OPENENV_URL=http://{given.host}:{given.port}", flush=True)
     uvicorn.run(application(game), host=given.host, port=given.port, log_level="warning")

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import ModuleType
 
 
-def named(parameter: str, value: object, example: str) -> Callable:
+def load_own(parameter: str, value: object, example: str) -> Callable:
     """Return the class or function that `file.py:name` or `package.module:name` names, given as a
     parameter. A file may import what is beside it.
 
@@ -31,10 +31,10 @@ def named(parameter: str, value: object, example: str) -> Callable:
         ) from error
     finally:
         sys.path.remove(beside)
-    found = getattr(module, name, None)
-    if not callable(found):
+    own = getattr(module, name, None)
+    if not callable(own):
         raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
-    return found
+    return own
 
 
 def _of_file(where: str) -> ModuleType:

@@ -9,7 +9,7 @@ import pytest
 from benchmarks import published
 from helpers import PROJECT, presets
 from helpers.agents import check_environment
-from helpers.own_code import named
+from helpers.own_code import load_own
 
 RECIPES = published.recipes()
 
@@ -26,7 +26,7 @@ def test_a_recipe_resolves_fits_its_card_and_leaves_no_setting_to_a_preset(name)
 
 def test_the_environment_of_alphabet_sort_is_one():
     one = RECIPES["alphabet-sort-4b"].parameters["environment"]
-    game = named("environment", PROJECT / one, "…")()
+    game = load_own("environment", PROJECT / one, "…")()
     assert check_environment(type(game)) == []
 
 

@@ -323,7 +323,7 @@ _RULES = {
     "tags": TagFormat.parse,
     "kind": kinds.check_kind,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
-    "judge": lambda judge: own.reward_named(str(judge), THINK_ANSWER, "judge"),
+    "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
     "columns": check_columns,
     "examples": example_turns,
     "warm_start": warm.check,

@@ -5,7 +5,6 @@ exception.
 import asyncio
 import functools
 import inspect
-import linecache
 import math
 import re
 import signal
@@ -38,6 +37,26 @@ MESSAGES = (
     "`completion_text(completion)` gives its text."
 )
 _NUMBER = "Return one finite number per completion, or None for a row that it cannot judge."
+# What an error says, whether only the call itself raises it, and the way out.
+_CAUSES = (
+    (
+        "unexpected keyword argument",
+        True,
+        "Add `**columns` to its parameters: TRL passes every column of the data.",
+    ),
+    (
+        r"missing \d+ required [\w -]+: (.*)",
+        True,
+        "TRL passes `prompts`, `completions` and the data's columns by name; {0} is not among "
+        "them. The columns here: {columns}.",
+    ),
+    (
+        "event loop",
+        False,
+        "Write it as `async def` and use `await`: async rewards run on a loop already.",
+    ),
+    (r"'list' object has no attribute|got 'list'", False, MESSAGES),
+)
 
 
 @dataclass(frozen=True)
@@ -78,8 +97,9 @@ def checked_scores(
         macOS.
     """
     rows = len(completions)
-    found = _called(reward, completions, columns, own)
-    if rows > 1 and all(what and advice != LATE for _, what, advice in found):
+    outcomes = _outcomes(reward, completions, columns, own)
+    # the whole call failed: one completion at a time
+    if rows > 1 and all(what and advice != LATE for _, what, advice in outcomes):
         alone = []
         for at, completion in enumerate(completions):
             row = {
@@ -90,18 +110,18 @@ def checked_scores(
             }
             # what logs a value per batch has nothing to log for one row
             row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
-            alone += _called(reward, [completion], row, own)
+            alone += _outcomes(reward, [completion], row, own)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
         if any(what for _, what, _ in alone):
-            found = alone
+            outcomes = alone
     faults = [
         Fault(reward_name(reward), position, completion_text(completion), what, advice)
         for position, (completion, (_, what, advice)) in enumerate(
-            zip(completions, found, strict=True)
+            zip(completions, outcomes, strict=True)
         )
         if what
     ]
-    return [score for score, _, _ in found], faults
+    return [score for score, _, _ in outcomes], faults
 
 
 def is_async(reward: Callable) -> bool:
@@ -111,7 +131,7 @@ def is_async(reward: Callable) -> bool:
     return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(reward.__call__)
 
 
-def _called(
+def _outcomes(
     reward: Callable, completions: list, columns: dict, own: bool
 ) -> list[tuple[float | None, str, str]]:
     """Return for each completion its score, or None, what is wrong with it or the whole call, and
@@ -144,9 +164,9 @@ def _called(
         raise
     except BaseException as error:  # SystemExit, too: a policy's `exit()` in an `exec`
         # what an error says may be a completion's, and is printed
-        said = on_one_line(str(error)[:_SHOWN])
-        what = f"raised {type(error).__name__}{_place(error, reward)}: {said}"
-        advice = _advice_on(error, reward, columns)
+        message = on_one_line(str(error)[:_SHOWN])
+        what = f"raised {type(error).__name__}{_place(error, reward)}: {message}"
+        advice = _advice_on(error, columns)
     return [(None, what, advice)] * rows
 
 
@@ -193,61 +213,24 @@ def _lasting_loop() -> asyncio.AbstractEventLoop:
     return loop
 
 
-def _frames(error: BaseException, reward: Callable) -> list[tuple[dict, traceback.FrameSummary]]:
-    """Return the calls in a reward's own file, or cell, on the way to an error: the variables of
-    each, and its line.
-    """
-    file = getattr(getattr(defining_function(reward), "__code__", None), "co_filename", None)
-    lines = traceback.extract_tb(error.__traceback__)
-    calls = zip(traceback.walk_tb(error.__traceback__), lines, strict=True)
-    return [(frame.f_locals, line) for (frame, _), line in calls if line.filename == file]
-
-
 def _place(error: BaseException, reward: Callable) -> str:
     """Return where a reward raised: the last line of its own file, or cell, on the way there."""
-    for _, line in _frames(error, reward)[-1:]:
-        name = Path(line.filename).name if Path(line.filename).is_file() else "its cell"
-        return f" in {name}, line {line.lineno}"
+    file = getattr(getattr(defining_function(reward), "__code__", None), "co_filename", None)
+    for line in reversed(traceback.extract_tb(error.__traceback__)):
+        if line.filename == file:
+            name = Path(file).name if Path(file).is_file() else "its cell"
+            return f" in {name}, line {line.lineno}"
     return ""
 
 
-def _takes_messages_for_text(error: BaseException, reward: Callable) -> bool:
-    """Return whether the expression that raised, or the whole line where Python does not say which,
-    names a variable that holds a completion's messages, or those of all.
-    """
-    for variables, line in _frames(error, reward)[-1:]:
-        expression = (line.line or "").strip()
-        if line.lineno == line.end_lineno and line.colno is not None:
-            # columns count bytes of the line as it is in the file, with what it is indented by
-            text = linecache.getline(line.filename, line.lineno).encode()
-            expression = text[line.colno : line.end_colno].decode(errors="ignore") or expression
-        if re.search(r"completion_text|\]\[.content", expression):  # it does take the text
-            return False
-        for name in re.findall(r"[^\W\d]\w*", expression):
-            value = variables.get(name)
-            while isinstance(value, list) and value:
-                value = value[0]
-            if isinstance(value, dict) and value.keys() >= {"role", "content"}:
-                return True
-    return False
-
-
-def _advice_on(error: BaseException, reward: Callable, columns: dict) -> str:
-    """Return the way out for a known mistake, "" for any other."""
-    said = str(error)
-    at_the_call = error.__traceback__.tb_next is None
-    missing = re.search(r"missing \d+ required [\w -]+: (.*)", said)
-    if at_the_call and "unexpected keyword argument" in said:
-        return "Add `**columns` to its parameters: TRL passes every column of the data."
-    if at_the_call and missing:
-        return (
-            f"TRL passes `prompts`, `completions` and the data's columns by name; {missing[1]} is "
-            f"not among them. The columns here: {', '.join(sorted(columns.keys() - _FROM_TRL))}."
-        )
-    if isinstance(error, RuntimeError) and "event loop" in said:
-        return "Write it as `async def` and use `await`: async rewards run on a loop already."
-    if isinstance(error, (AttributeError, TypeError)) and re.search(r"\blist\b", said):
-        return MESSAGES if _takes_messages_for_text(error, reward) else ""
+def _advice_on(error: BaseException, columns: dict) -> str:
+    """Return the way out for a known cause, "" for any other."""
+    names = ", ".join(sorted(columns.keys() - _FROM_TRL))
+    is_the_call = error.__traceback__.tb_next is None  # and not a line of the reward
+    for pattern, of_the_call, advice in _CAUSES:
+        match = re.search(pattern, str(error))
+        if match and of_the_call in (is_the_call, False):
+            return advice.format(*match.groups(), columns=names)
     return ""
 
 

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from helpers import rewards as library
-from helpers.own_code import named
+from helpers.own_code import load_own
 from helpers.rewards import LIBRARY
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat
@@ -21,15 +21,15 @@ from helpers.tags import TagFormat
 _EXAMPLE = "my_rewards.py:brevity"
 
 
-def parsed(rewards: str) -> list[tuple[str, float]]:
+def names_and_weights(rewards: str) -> list[tuple[str, float]]:
     """Return the names of a list of rewards with their weights, 1.0 where none is given. A name
     behind a file's is of the same file, unless the library has it. ValueError for a weight that is
     no number.
 
-    >>> parsed("my_rewards.py:brevity, format*0.5, clarity")
+    >>> names_and_weights("my_rewards.py:brevity, format*0.5, clarity")
     [('my_rewards.py:brevity', 1.0), ('format', 0.5), ('my_rewards.py:clarity', 1.0)]
     """
-    found = []
+    rewards_and_weights = []
     where = ""
     for part in str(rewards).split(","):
         entry = re.fullmatch(r"\s*([^*\s][^*]*?)\s*(?:\*\s*(-?\d+(?:\.\d*)?|-?\.\d+)\s*)?", part)
@@ -43,21 +43,21 @@ def parsed(rewards: str) -> list[tuple[str, float]]:
             where = name.rpartition(":")[0]
         elif where and name.removesuffix("_reward") not in LIBRARY:
             name = f"{where}:{name}"
-        found.append((name, float(entry[2] or 1)))
-    return found
+        rewards_and_weights.append((name, float(entry[2] or 1)))
+    return rewards_and_weights
 
 
-def reward_named(name: str, tags: TagFormat, parameter: str) -> Callable:
+def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
     """Return the reward that a name of the library, `file.py:function` or `package.module:function`
     names, with the tags bound if it reads them. ValueError where there is none.
 
-    >>> judge = reward_named("correctness", TagFormat("reasoning", "answer"), "judge")
+    >>> judge = load_reward("correctness", TagFormat("reasoning", "answer"), "judge")
     >>> judge(["<answer>4</answer>"], ["4"])
     [1.0]
     """
     short = name.removesuffix("_reward")
     if ":" in name:
-        reward = named(parameter, name, _EXAMPLE)
+        reward = load_own(parameter, name, _EXAMPLE)
     elif short in LIBRARY:
         reward = getattr(library, f"{short}_reward")
     else:
@@ -74,10 +74,10 @@ def read_rewards(
     rewards: str, tags: TagFormat, parameter: str = "rewards"
 ) -> tuple[list, list[float]]:
     """Return the functions and the weights of a list of rewards, as GRPOTrainer and GRPOConfig take
-    them. ValueError for what is no such list; see `reward_named`.
+    them. ValueError for what is no such list; see `load_reward`.
     """
-    listed = parsed(rewards)
-    functions = [reward_named(name, tags, parameter) for name, _ in listed]
+    listed = names_and_weights(rewards)
+    functions = [load_reward(name, tags, parameter) for name, _ in listed]
     return functions, [weight for _, weight in listed]
 
 
@@ -85,23 +85,16 @@ def own_rewards(
     run: Run, rewards: str, tags: TagFormat, parameter: str = "rewards"
 ) -> tuple[list, list[float]]:
     """Return what `read_rewards` returns, of copies: each file is copied first into the run's
-    folder of this name, `rewards/` or `judge/`.
+    folder of this name, `rewards/` or `judge/`. ValueError for two files of one name.
 
     What a file imports is not copied: it is looked for beside the file, as long as that is there,
-    and where the command was typed.
-    """
-    copy_files(run, rewards, parameter)
-    return read_rewards(copies_of(rewards, run, parameter), tags, parameter)
-
-
-def copy_files(run: Run, rewards: str, parameter: str = "rewards") -> None:
-    """Copy the files of a list into the run's folder of this name. ValueError for two of one
-    name.
+    and where the command was typed. Where the file itself is gone, its copy is read.
     """
     copied = {}
-    for typed in _files(rewards):
-        file = typed.resolve()
-        if not file.is_file() or file.is_relative_to(run.folder.resolve()):
+    for name, _ in names_and_weights(rewards):
+        file = Path(name.rpartition(":")[0]).resolve()
+        is_in_run = file.is_relative_to(run.folder.resolve())
+        if file.suffix != ".py" or not file.is_file() or is_in_run:
             continue
         if copied.setdefault(file.name, file) != file:
             raise ValueError(
@@ -112,43 +105,34 @@ def copy_files(run: Run, rewards: str, parameter: str = "rewards") -> None:
         with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:
             shutil.copyfile(file, temporary)
 
+    def copy_of(file: Path) -> Path:
+        if not file.is_file() and (run.folder / file).is_file():  # a name of the manifest
+            return run.folder / file
+        copy = run.folder / parameter / file.name
+        return copy if copy.is_file() else file
 
-def located(rewards: str) -> str:
+    return read_rewards(_with_files(rewards, copy_of), tags, parameter)
+
+
+def with_absolute_paths(rewards: str) -> str:
     """Return the same list with each file as an absolute path, for a notebook that runs later."""
     return _with_files(rewards, Path.resolve)
 
 
-def copies_of(rewards: str, run: Run | None = None, parameter: str = "rewards") -> str:
-    """Return the same list, where each file is replaced by its copy in the run, if there is one;
-    without a run, relative to its folder, as the manifest has it.
+def copies_of(rewards: str, parameter: str = "rewards") -> str:
+    """Return the same list with each file as its copy in the run, relative to the run's folder: so
+    the manifest has it.
 
     >>> copies_of("work/my_rewards.py:brevity, correctness*0.5")
     'rewards/my_rewards.py:brevity*1,correctness*0.5'
     """
-
-    def copy_of(file: Path) -> Path:
-        copy = Path(parameter, file.name)
-        if run is None:
-            return copy
-        # a name of the manifest is inside the run already
-        for inside in [copy] if file.is_file() else [file, copy]:
-            if (run.folder / inside).is_file():
-                return run.folder / inside
-        return file
-
-    return _with_files(rewards, copy_of)
-
-
-def _files(rewards: str) -> list[Path]:
-    """Return the files of a list, each once."""
-    files = [Path(name.rpartition(":")[0]) for name, _ in parsed(rewards)]
-    return list(dict.fromkeys(file for file in files if file.suffix == ".py"))
+    return _with_files(rewards, lambda file: Path(parameter, file.name))
 
 
 def _with_files(rewards: str, place: Callable[[Path], Path]) -> str:
     """Return the same list with each file where `place` says."""
     names = []
-    for name, weight in parsed(rewards):
+    for name, weight in names_and_weights(rewards):
         where, _, function = name.rpartition(":")
         if where.endswith(".py"):
             name = f"{place(Path(where))}:{function}"

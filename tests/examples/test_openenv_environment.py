@@ -9,7 +9,7 @@ from transformers.utils import get_json_schema
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, ToolError
 from helpers.agents.laboratory import Laboratory
-from helpers.own_code import named
+from helpers.own_code import load_own
 
 pytestmark = pytest.mark.needs("websockets")
 
@@ -50,7 +50,7 @@ def remote(monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     port = server.socket.getsockname()[1]
     monkeypatch.setenv("OPENENV_URL", f"http://127.0.0.1:{port}")
-    yield named("environment", PROJECT / "examples/openenv_environment.py:RemoteGuessing", "")
+    yield load_own("environment", PROJECT / "examples/openenv_environment.py:RemoteGuessing", "")
     server.shutdown()
 
 

@@ -12,7 +12,7 @@ import pytest
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing
 from helpers.agents.laboratory import Laboratory
-from helpers.own_code import named
+from helpers.own_code import load_own
 
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
 NUMBER = random.Random(18).randint(1, 63)
@@ -83,7 +83,7 @@ def test_openenvs_own_client_plays_it(served, openenv):
 def test_notebook_10s_environment_plays_it_as_at_home(served, monkeypatch):
     monkeypatch.setenv("OPENENV_URL", served)
     file = PROJECT / "examples" / "openenv_environment.py"
-    remote = named("environment", f"{file}:RemoteGuessing", "")
+    remote = load_own("environment", f"{file}:RemoteGuessing", "")
     games = (remote, partial(Guessing, span=63))
     there, here = (Laboratory(Guarded(game), [{"seed": 1}, {"seed": 2}]) for game in games)
     assert there.episodes == here.episodes and there.verdict.go

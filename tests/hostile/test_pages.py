@@ -10,7 +10,7 @@ from finished import change, finished_run
 from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.verdicts import marked
+from helpers.rewards.lab.verdicts import style_cases
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -37,7 +37,7 @@ def test_hostile_text_is_shown_as_it_is(machine, cli, tmp_path):
     assert cli("report", "--run", run.name)[0] == 0
     pages = {
         "report": (run.folder / "report.html").read_text(encoding="utf-8"),
-        "marked": marked(
+        "marked": style_cases(
             Lab([correctness_reward], [1.0]).cases(tmp_path / "cases.jsonl")
         ).to_html(),
     }

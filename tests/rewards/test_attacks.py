@@ -21,7 +21,7 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import answer_of, correctness_reward
-from helpers.rewards.lab import Lab
+from helpers.rewards.lab import Lab, attacks
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, with_wrong_answers
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
@@ -44,10 +44,35 @@ def rows_of(*answers: str) -> pd.DataFrame:
     )
 
 
-def winners(rows: pd.DataFrame, *functions, weights: list[float] | None = None) -> dict[str, float]:
-    """The completions that win, and on which share of the rows."""
-    table = Lab(list(functions), weights or [1.0] * len(functions)).attacks(rows)
-    return table.loc[table["wins"] > 0, "wins"].to_dict()
+def winners(rows: pd.DataFrame, *functions) -> list[str]:
+    """The attacks that win."""
+    table = Lab(list(functions), [1.0] * len(functions)).attacks(rows)
+    return table.index[table["wins"] > 0].tolist()
+
+
+@pytest.fixture
+def without_source(monkeypatch):
+    """The rewards below without the many texts of this file, each of which would be tried."""
+    monkeypatch.setattr(attacks, "source_of", lambda reward: "")
+
+
+def of_block(rule, *names):
+    """A reward that applies a rule to the last answer block, the row's answer and its columns with
+    these names; 0.0 where the rule cannot.
+    """
+
+    def block_reward(completions, answer, **columns):
+        scores = []
+        rows = zip(completions, answer, *(columns[name] for name in names), strict=True)
+        for completion, *row in rows:
+            block = (THINK_ANSWER.answer_blocks(completion_text(completion)) or [""])[-1]
+            try:
+                scores.append(float(rule(block.strip(), *row)))
+            except (ValueError, KeyError, TypeError, AttributeError):
+                scores.append(0.0)
+        return scores
+
+    return block_reward
 
 
 # --- Sound rewards --------------------------------------------------------------------------------
@@ -64,15 +89,16 @@ ANSWERS = [TEXTS, MATHS, ["A", "B", "A", "C"], ["yes", "no"], ["Paris"], ["4"]]
 
 
 @pytest.mark.parametrize(
-    "tags", [THINK_ANSWER, TagFormat("reasoning", "final")], ids=lambda tags: tags.spec
+    ("name", "tags"),
+    [*((name, THINK_ANSWER) for name in SETS), ("mathematics", TagFormat("reasoning", "final"))],
+    ids=str,
 )
-@pytest.mark.parametrize("name", SETS)
 def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     """Whatever a policy writes, it never pays more than to be right, and on the mathematics set
     never more than to be wrong; and the page has the set.
     """
     assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
-    for rows in (sums, *(rows_of(*answers) for answers in ANSWERS)):
+    for rows in (sums.head(6), *(rows_of(*answers) for answers in ANSWERS)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
         assert {attack.name for attack in BATTERY} | {RIGHT, WRONG} <= set(table.index)
@@ -83,15 +109,6 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
         if name == "mathematics":
             assert table.index[table["wins"] > 0].tolist() == []
             assert lab.judges() == ["correctness_reward"]
-
-
-def near_reward(completions, answer, **columns):
-    """1.0 within 5 of the answer."""
-    given = [parse_number(answer_of(each) or "") for each in completions]
-    pairs = zip(given, answer, strict=True)
-    return [
-        float(number is not None and abs(number.value - int(gold)) <= 5) for number, gold in pairs
-    ]
 
 
 def strict_integer_reward(completions, answer, difficulty, question, **columns):
@@ -113,22 +130,20 @@ def fading_format_reward(completions, trainer_state, **columns):
     return [share * score for score in format_reward(completions)]
 
 
-def only(*families):
-    """A reward for the rows of some tasks; None for the others."""
+def sums_reward(completions, answer, family, **columns):
+    """A reward for the rows of one task; None for the others."""
+    scores = correctness_reward(completions, answer=answer)
+    return [score if task == "sums" else None for score, task in zip(scores, family, strict=True)]
 
-    def task_reward(completions, answer, family, **columns):
-        scores = correctness_reward(completions, answer=answer)
-        return [
-            score if one in families else None for score, one in zip(scores, family, strict=True)
-        ]
 
-    task_reward.__name__ = families[0]
-    return task_reward
+def differences_reward(completions, answer, family, **columns):
+    """The same for another task."""
+    return sums_reward(completions, answer, [{"differences": "sums"}.get(task) for task in family])
 
 
 SOUND = {
     "its own columns": ([strict_integer_reward], None),
-    "a tolerance": ([near_reward], None),
+    "a tolerance": ([of_block(lambda block, gold: abs(int(block) - int(gold)) <= 5)], None),
     "a relative tolerance": ([numeric_reward], [str(10**6 + at) for at in range(24)]),
     "infinity": ([correctness_reward], ["\\infty", "4"] * 12),
     "the question unchanged": ([correctness_reward], "question"),
@@ -139,10 +154,11 @@ SOUND = {
     "a slope": ([proximity_reward], None),
     "a schedule": ([growing_reward], None),
     "a schedule of the format": ([correctness_reward, fading_format_reward], None),
-    "a reward for each task": ([only("sums"), only("differences")], None),
+    "a reward for each task": ([sums_reward, differences_reward], None),
 }
 
 
+@pytest.mark.usefixtures("without_source")
 @pytest.mark.filterwarnings("ignore:.*have no answer")
 @pytest.mark.parametrize("name", SOUND)
 def test_a_sound_set_may_train(sums, name):
@@ -159,7 +175,7 @@ def test_a_sound_set_may_train(sums, name):
     lab.signal(rows, [[text, "no", THINK_ANSWER.render("so", "?")] for text in right])
     verdict = lab.verdict()
     assert verdict.go, verdict
-    assert any("Is such a tolerance meant?" in note for note in verdict.notes) == (
+    assert any("Are both meant to be right?" in note for note in verdict.notes) == (
         "tolerance" in name
     )
 
@@ -167,91 +183,52 @@ def test_a_sound_set_may_train(sums, name):
 # --- Naive rewards --------------------------------------------------------------------------------
 
 
-def counts_tags_reward(completions, **columns):
-    texts = map(completion_text, completions)
-    return [sum(text.count(tag) for tag in THINK_ANSWER.tags) / 4 for text in texts]
-
-
-def any_block_reward(completions, answer, **columns):
-    blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
-    return [float(gold in found) for found, gold in zip(blocks, answer, strict=True)]
-
-
-def of_block(rule):
-    """A reward that applies a rule to the last answer block and the row's answer."""
-
-    def some_reward(completions, answer, **columns):
-        blocks = [
-            (THINK_ANSWER.answer_blocks(completion_text(each)) or [""])[-1] for each in completions
-        ]
-        return [float(rule(block, gold)) for block, gold in zip(blocks, answer, strict=True)]
-
-    return some_reward
-
-
 def of_words(pattern):
     """A reward that counts what a pattern finds."""
 
-    def some_reward(completions, **columns):
+    def words_reward(completions, **columns):
         return [min(1.0, len(re.findall(pattern, completion_text(c))) / 4) for c in completions]
 
-    return some_reward
+    return words_reward
+
+
+TWO, BOXES, PART = "two answers in one block", "a box for every answer", "a part of the answer"
+PLEASE, NO_TASK = "words that please", "an answer that no task has"
+CITIES = ["Paris", "Bonn", "Rome", "Oslo"]
+INTEGERS = ["42", "117", "800", "256"]
+JSON = '{"a": 1, "b": 2}'
+PAYING = [
+    *((TWO, INTEGERS, lambda block, gold, by=by: gold in block.split(by)) for by in ",;/|\n"),
+    (TWO, INTEGERS, lambda block, gold: re.findall(r"\d+", block)[-1:] == [gold]),
+    (TWO, CITIES, lambda block, gold: gold in re.findall(r"\d\) (.*)", block)),
+    (TWO, CITIES, lambda block, gold: gold in json.loads(block)),
+    (TWO, ["A", "B", "C"], lambda block, gold: set(gold) <= set(block)),
+    (BOXES, INTEGERS, lambda b, gold: gold in re.findall(r"\\boxed\{(.*?)\}", b) or b == gold),
+    (PART, INTEGERS, lambda block, gold: block[:1] == gold[:1]),
+    (PART, INTEGERS, lambda block, gold: gold.startswith(block or "?")),
+    (PART, INTEGERS, lambda block, gold: gold.endswith(block or "?")),
+    (NO_TASK, INTEGERS, lambda block, gold: not abs(float(block) - int(gold)) > 1),
+    (NO_TASK, CITIES, lambda block, gold: fnmatch.fnmatch(gold, block)),
+    (NO_TASK, CITIES, lambda block, gold: block.format(answer=gold) == gold),
+    (NO_TASK, [JSON, "[]"], lambda b, gold: json.loads(b).items() <= json.loads(gold).items()),
+    ("another candidate of the row", CITIES, lambda block, gold: block in CITIES),
+    *(
+        (PLEASE, INTEGERS, of_words(pattern))
+        for pattern in (r"\b[Ww]ait\b", "erified", r"(?m)^## ", r"(?m)^- ")
+    ),
+]
+
+
+@pytest.mark.usefixtures("without_source")
+@pytest.mark.parametrize(("attack", "answers", "rule"), PAYING)
+def test_each_family_finds_what_pays_for_it(attack, answers, rule):
+    rows = rows_of(*answers).assign(candidates=[CITIES] * len(answers))
+    rewards = [correctness_reward, rule] if attack == PLEASE else [of_block(rule)]
+    assert attack in winners(rows, *rewards)
 
 
 def quokka_reward(completions, **columns):
     return [min(1.0, completion_text(c).lower().count("quokka") / 4) for c in completions]
-
-
-TWO, BOXES, PART = "two answers in one block", "a box for every answer", "a part of the answer"
-PLEASE = "words that please"
-
-
-@pytest.mark.parametrize(
-    ("attack", "reward"),
-    [
-        *((TWO, of_block(lambda block, gold, by=by: gold in block.split(by))) for by in ",;/|\n"),
-        (TWO, of_block(lambda block, gold: re.findall(r"\d+", block)[-1:] == [gold])),
-        (
-            BOXES,
-            of_block(
-                lambda block, gold: gold in re.findall(r"\\boxed\{(.*?)\}", block) or block == gold
-            ),
-        ),
-        (PART, of_block(lambda block, gold: block[:1] == gold[:1])),
-        (PART, of_block(lambda block, gold: gold.startswith(block or "?"))),
-        (PART, of_block(lambda block, gold: gold.endswith(block or "?"))),
-        *(
-            (PLEASE, of_words(pattern))
-            for pattern in (r"\b[Ww]ait\b", "erified", r"(?m)^## ", r"(?m)^- ")
-        ),
-        ("the words that a reward looks for", quokka_reward),
-    ],
-)
-def test_each_family_finds_what_pays_for_it(sums, attack, reward):
-    assert attack in winners(
-        sums, *([reward] if attack in (TWO, BOXES, PART) else [correctness_reward, reward])
-    )
-
-
-def of_columns(rule, **columns):
-    """A reward that applies a rule to the answer block, the row's answer and its columns."""
-
-    def some_reward(completions, answer, **given):
-        scores = []
-        for at, (each, gold) in enumerate(zip(completions, answer, strict=True)):
-            try:
-                row = {name: given[name][at] for name in columns}
-                scores.append(float(rule(answer_of(each) or "", gold, **row)))
-            except (ValueError, KeyError, TypeError, AttributeError):
-                scores.append(0.0)
-        return scores
-
-    return some_reward
-
-
-def tilde_reward(completions, answer, **columns):
-    pairs = zip(completions, answer, strict=True)
-    return [float(gold in (answer_of(each) or "").split(" ~~ ")) for each, gold in pairs]
 
 
 def plan_reward(completions, **columns):
@@ -268,90 +245,75 @@ def late_reward(completions, trainer_state, **columns):
     return [late * float("hum" in completion_text(each)) for each in completions]
 
 
-NO_TASK, LOOKS = "an answer that no task has", "the words that a reward looks for"
-CHOICES = {"candidates": [["Paris", "Bonn", "Rome", "Oslo"]] * 4}
-CITIES = ["Paris", "Bonn", "Rome", "Oslo"]
-INTEGERS = ["42", "117", "800", "256"]
-OBJECTS = ['{"a": 1, "b": 2}', '{"a": 3, "b": 4}'] * 2
+def tilde_reward(completions, answer, **columns):
+    pairs = zip(completions, answer, strict=True)
+    return [float(gold in (answer_of(each) or "").split(" ~~ ")) for each, gold in pairs]
 
 
 @pytest.mark.parametrize(
-    ("attack", "reward", "answers", "columns"),
-    [
-        (TWO, tilde_reward, CITIES, {}),
-        (TWO, of_columns(lambda block, gold: gold in re.findall(r"\d\) (.*)", block)), CITIES, {}),
-        (TWO, of_columns(lambda block, gold: gold in json.loads(block)), CITIES, {}),
-        (TWO, of_columns(lambda block, gold: set(gold) <= set(block)), ["A", "B", "C", "D"], {}),
-        (NO_TASK, of_columns(lambda b, gold: not abs(float(b) - int(gold)) > 1), INTEGERS, {}),
-        (NO_TASK, of_columns(lambda block, gold: fnmatch.fnmatch(gold, block)), CITIES, {}),
-        (NO_TASK, of_columns(lambda b, gold: b.format(answer=gold) == gold), CITIES, {}),
-        (
-            NO_TASK,
-            of_columns(lambda b, gold: json.loads(b).items() <= json.loads(gold).items()),
-            OBJECTS,
-            {},
-        ),
-        (
-            "another candidate of the row",
-            of_columns(lambda block, gold, candidates: block in candidates, **CHOICES),
-            CITIES,
-            CHOICES,
-        ),
-        (LOOKS, [correctness_reward, plan_reward], CITIES, {}),
-        (LOOKS, [correctness_reward, indeed_reward], CITIES, {}),
-        (LOOKS, [correctness_reward, late_reward], CITIES, {}),
-    ],
+    "reward", [quokka_reward, plan_reward, indeed_reward, late_reward, tilde_reward]
 )
-def test_each_family_of_attacks_on_a_users_own_rewards_finds_what_pays(
-    attack, reward, answers, columns
-):
-    rows = rows_of(*answers).assign(**columns)
-    assert attack in winners(rows, *(reward if isinstance(reward, list) else [reward]))
+def test_what_a_reward_looks_for_is_found_in_its_source(reward):
+    """A word, a pattern, the start of a completion, a word that pays for a while, a separator."""
+    attack = TWO if reward is tilde_reward else "the words that a reward looks for"
+    assert attack in winners(rows_of("Paris", "Bonn"), correctness_reward, reward)
 
 
 def within(slack):
-    return of_columns(lambda block, gold: abs(float(block) - float(gold)) <= slack)
+    return lambda block, gold: abs(float(block) - float(gold)) <= slack
 
 
 DECIMALS = ["0.70456", "3.14159", "2.5", "12.34", "7.7049"]
 NAMES = {"USA": "US", "apples": "apple", "Paris, France": "Paris,", "yes": "y"}
 
 
+@pytest.mark.usefixtures("without_source")
 @pytest.mark.parametrize(
-    ("reward", "answers", "noted"),
+    ("rule", "answers", "noted"),
     [
         (within(0.01), DECIMALS, "'0.7045' earns as much as the right answer '0.70456'"),
-        (numeric_reward, DECIMALS, "Is such a tolerance meant?"),
-        (of_columns(lambda b, g: round(float(b), 2) == round(float(g), 2)), DECIMALS, "'0.7045'"),
-        (of_columns(lambda b, g: max(0, 1 - abs(float(b) - float(g)))), DECIMALS, ""),
-        (of_columns(lambda b, gold: b in (gold, NAMES.get(gold))), [*NAMES, "no"], "'US' earns"),
-        (of_columns(lambda b, gold: b in (gold, gold[:1])), ["A) Paris", "B) Bonn"], ""),
-        (of_columns(lambda b, gold: float(b) == float(gold)), ["infinity", "4"], ""),
-        (of_columns(lambda b, gold: b.isdecimal() and int(b) >= int(gold)), INTEGERS, "'43' earns"),
-        (of_columns(lambda b, gold, name: b == gold, name=0), CITIES, ""),
+        (within(0.001), DECIMALS, "Are both meant to be right?"),
+        (lambda b, gold: round(float(b), 2) == round(float(gold), 2), DECIMALS, "'0.7045'"),
+        (lambda b, gold: max(0, 1 - abs(float(b) - float(gold))), DECIMALS, ""),
+        (lambda block, gold: block in (gold, NAMES.get(gold)), [*NAMES, "no"], "'US' earns"),
+        (lambda block, gold: block in (gold, gold[:1]), ["A) Paris", "B) Bonn"], ""),
+        (lambda block, gold: float(block) == float(gold), ["infinity", "4"], ""),
+        (lambda block, gold: int(block) >= int(gold), INTEGERS, "'43' earns"),
+        (lambda block, gold: block == gold, CITIES, ""),
     ],
 )
-def test_what_a_reward_takes_for_right_by_its_own_measure_is_no_attack(reward, answers, noted):
+def test_what_a_reward_takes_for_right_by_its_own_measure_is_no_attack(rule, answers, noted):
     columns = {"name": "x", "expected": "y", "tests": "unit 3"}
-    lab = Lab([reward], [1.0])
+    lab = Lab([of_block(lambda block, gold, name: rule(block, gold), "name")], [1.0])
     lab.attacks(rows_of(*answers).assign(**columns))
     assert lab.verdict().go and noted in str(lab.verdict()), lab.verdict()
 
 
+@pytest.mark.usefixtures("without_source")
 @pytest.mark.parametrize("operation", ["+", "-"])
 def test_an_expression_of_the_question_is_an_attack_where_it_is_not_the_answer(operation):
-    asked = pd.DataFrame({"question": [f"Work out $6 {operation} 4$."] * 4, "answer": ["10"] * 4})
+    rows = pd.DataFrame({"question": [f"Work out $6 {operation} 4$."] * 4, "answer": ["10"] * 4})
     eager = of_block(lambda block, gold: block in (gold, f"6 {operation} 4"))
-    assert "an expression of the question" in winners(asked, eager)
-    assert "an expression of the question" not in winners(
-        asked.assign(answer=f"6 {operation} 4"), eager
-    )
+    attack = "an expression of the question"
+    assert attack in winners(rows, eager)
+    assert attack not in winners(rows.assign(answer=f"6 {operation} 4"), eager)
+
+
+def counts_tags_reward(completions, **columns):
+    texts = map(completion_text, completions)
+    return [sum(text.count(tag) for tag in THINK_ANSWER.tags) / 4 for text in texts]
+
+
+def any_block_reward(completions, answer, **columns):
+    blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
+    return [float(gold in found) for found, gold in zip(blocks, answer, strict=True)]
 
 
 HEDGED = {"wrong block, then right block", "right block, then wrong block"}
 MANY = {"the tags many times", "the whole shape three times", "a block for every number"}
 
 
+@pytest.mark.usefixtures("without_source")
 @pytest.mark.parametrize(
     ("rewards", "win", "lose"),
     [
@@ -377,8 +339,8 @@ MANY = {"the tags many times", "the whole shape three times", "a block for every
     ],
 )
 def test_a_naive_reward_pays_for_what_it_looks_at(sums, rewards, win, lose):
-    found = winners(sums, *rewards)
-    assert win <= found.keys() and not lose & found.keys()
+    found = set(winners(sums.head(6), *rewards))
+    assert win <= found and not lose & found
 
 
 # --- What is written ------------------------------------------------------------------------------

@@ -63,49 +63,36 @@ def test_none_is_a_score_and_no_completions_are_no_faults():
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("returned", "scores", "shown"),
     [
-        (math.nan, "nan"),
-        (math.inf, "inf"),
-        (-math.inf, "-inf"),
-        (10**400, "1000"),
-        ("1.0", "'1.0'"),
-        (b"1", "b'1'"),
-        ([1.0], "[1.0]"),
-        ({"score": 1.0}, "{'score': 1.0}"),
-        (1j, "1j"),
-        (np.float32("nan"), "nan"),
-        (torch.tensor(math.nan), "tensor(nan)"),
-        (torch.tensor([1.0, 2.0]), "tensor([1., 2.])"),
+        # one value that is no finite number
+        ([1.0, math.nan], [1.0, None], "nan"),
+        ([1.0, math.inf], [1.0, None], "inf"),
+        ([1.0, 10**400], [1.0, None], "1000"),
+        ([1.0, "1.0"], [1.0, None], "'1.0'"),
+        ([1.0, b"1"], [1.0, None], "b'1'"),
+        ([1.0, [1.0]], [1.0, None], "[1.0]"),
+        ([1.0, {"score": 1.0}], [1.0, None], "{'score': 1.0}"),
+        ([1.0, 1j], [1.0, None], "1j"),
+        ([1.0, torch.tensor(math.nan)], [1.0, None], "tensor(nan)"),
+        ([1.0, torch.tensor([1.0, 2.0])], [1.0, None], "tensor([1., 2.])"),
+        # not one value per completion
+        (None, [None, None], "None"),
+        (0.5, [None, None], "0.5"),
+        (torch.tensor(0.5), [None, None], "tensor(0.5"),
+        (np.ones((2, 2)), [None, None], "array([1., 1., 1., 1.]), not one"),
+        (b"10", [None, None], "b'10'"),
+        ({"a": 1.0, "b": 0.0}, [None, None], "{'a': 1.0"),
+        ([], [None, None], "[], not one number for each"),
+        ([1.0, 0.0, 1.0], [None, None], "[1.0, 0.0, 1.0]"),
     ],
     ids=repr,
 )
-def test_a_value_that_is_no_finite_number_is_a_fault(value, shown):
-    scores, (fault,) = checked_scores(gives([1.0, value]), ["a", "b"], {})
-    assert scores == [1.0, None]
-    assert (fault.reward, fault.position, fault.completion) == ("some_reward", 1, "b")
-    assert shown in str(fault)
-
-
-@pytest.mark.parametrize(
-    ("returned", "shown"),
-    [
-        (None, "None"),
-        (0.5, "0.5"),
-        (torch.tensor(0.5), "tensor(0.5"),
-        (np.ones((2, 2)), "array([1., 1., 1., 1.]), not one"),
-        (b"10", "b'10'"),
-        ({"a": 1.0, "b": 0.0}, "{'a': 1.0"),
-        ([], "[], not one number for each"),
-        ([1.0, 0.0, 1.0], "[1.0, 0.0, 1.0]"),
-        (torch.ones(3), "tensor([1., 1., 1.])"),
-    ],
-    ids=repr,
-)
-def test_what_is_not_one_value_per_completion_is_a_fault_of_each(returned, shown):
-    scores, faults = checked_scores(gives(returned), ["a", "b"], {})
-    assert scores == [None, None]
-    assert [(fault.position, fault.completion) for fault in faults] == [(0, "a"), (1, "b")]
+def test_what_is_not_one_finite_number_per_completion_is_a_fault(returned, scores, shown):
+    judged, faults = checked_scores(gives(returned), ["a", "b"], {})
+    assert judged == scores
+    places = [(fault.position, fault.completion) for fault in faults]
+    assert places == [(at, "ab"[at]) for at, score in enumerate(scores) if score is None]
     assert all("some_reward" in str(fault) and shown in str(fault) for fault in faults)
 
 
@@ -192,18 +179,19 @@ async def runs_a_loop(completions, **columns):
     asyncio.get_running_loop().run_forever()
 
 
-def strips_a_list(completions, **columns):
-    return [float(bool(completion.strip())) for completion in completions]
+def does(rule):
+    """A reward that applies a rule to each completion."""
+
+    def some_reward(completions, **columns):
+        return [rule(completion) for completion in completions]
+
+    return some_reward
 
 
 def hangs(completions, **columns):
     while True:
         with contextlib.suppress(Exception):
             re.match(r"^(\w+\s*)*$", "a" * 40 + "!")
-
-
-def misses_one_further_down(completions, **columns):
-    return other_column(completions)
 
 
 def swallows_the_alarm(completions, **columns):
@@ -217,24 +205,8 @@ def swallows_the_alarm(completions, **columns):
     return scores
 
 
-def ends_the_process(completions, **columns):
-    raise SystemExit(0)
-
-
 async def ends_the_process_later(completions, **columns):
     raise SystemExit(0)
-
-
-def takes_a_list_of_its_own_for_a_name(completions, candidates, **columns):
-    return [float(names["A"] == "x") for _, names in zip(completions, candidates, strict=True)]
-
-
-def takes_messages_for_a_dict(completions, **columns):
-    return [float("x" in completion["content"]) for completion in completions]
-
-
-def counts_no_words(completions, **columns):
-    return [completion[0]["content"].split() / 100 for completion in completions]
 
 
 def misses_the_solution(completions, solution, **columns):
@@ -248,16 +220,19 @@ WAYS_OUT = {
     "'difficulty' is not among them. The columns here: answer, candidates.": other_column,
     "Write it as `async def`": runs_a_loop,
     "'solution' is not among them. The columns here: answer, candidates.": misses_the_solution,
-    MESSAGES: [strips_a_list, takes_messages_for_a_dict],
+    MESSAGES: [
+        does(lambda completion: float(bool(completion.strip()))),
+        does(lambda completion: float(bool(re.search("x", completion)))),
+    ],
     LATE: [hangs, swallows_the_alarm],
     "Return a list with one number per completion.": gives([1.0]),
     "Return one finite number per completion": gives([math.nan, 1.0]),
     "": [
-        misses_one_further_down,
-        ends_the_process,
+        does(lambda completion: other_column([completion])),  # its own call, not TRL's
+        does(lambda completion: exit()),
         ends_the_process_later,
-        takes_a_list_of_its_own_for_a_name,
-        counts_no_words,
+        does(lambda completion: list("ab")["A"]),  # a list, but not a completion
+        does(lambda completion: completion[0]["content"].split() / 100),
     ],
 }
 

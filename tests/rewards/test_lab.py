@@ -21,7 +21,7 @@ from examples.more_rewards import (
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab import Lab, stored_groups
-from helpers.rewards.lab.verdicts import STEPS, against_report, differences, marked
+from helpers.rewards.lab.verdicts import STEPS, against_report, differences, style_cases
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import (
     format_reward,
@@ -66,7 +66,7 @@ def lab_on(groups: list[list[str]], *weights: float) -> Lab:
 
 
 def signal_of(groups: list[list[str]], *weights: float) -> dict:
-    return lab_on(groups, *weights).results["signal"]
+    return lab_on(groups, *weights).results.signal
 
 
 def stops(lab: Lab) -> str:
@@ -78,8 +78,20 @@ def sums() -> pd.DataFrame:
     return load_task("arithmetic/sums", train_size=24, holdout_size=1).train
 
 
-def contrary_reward(completions, answer, **columns):
-    return [1 - score for score in correctness_reward(completions, answer=answer)]
+def reward_of(name: str, rule):
+    """A reward of this name that applies a rule to a completion and the row's answer."""
+
+    def reward(completions, answer, **columns):
+        return [
+            rule(completion, gold) for completion, gold in zip(completions, answer, strict=True)
+        ]
+
+    reward.__name__ = name
+    return reward
+
+
+def is_right(completion, gold) -> float | None:
+    return correctness_reward([completion], answer=[gold])[0]
 
 
 def healthy_groups(rows: pd.DataFrame) -> list[list[str]]:
@@ -93,17 +105,6 @@ def healthy_groups(rows: pd.DataFrame) -> list[list[str]]:
         ]
         for answer in rows["answer"]
     ]
-
-
-@pytest.fixture(scope="module")
-def math_lab(sums) -> Lab:
-    """The math set after all four steps."""
-    lab = Lab(*read_rewards(MATH, THINK_ANSWER))
-    lab.cases()
-    lab.attacks(sums)
-    lab.signal(sums, healthy_groups(sums))
-    lab.speed()
-    return lab
 
 
 # --- A lab ----------------------------------------------------------------------------------------
@@ -131,7 +132,6 @@ def test_rewards_and_weights_that_do_not_fit_are_refused(functions, weights, say
 def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
     lab = lab_of(1.0, 0.5)
     table = lab.scores(["1 0.5", "- 1", "0.25 -", "- -", "0.5"])
-    assert list(table.columns) == ["first", "second", "total"]
     np.testing.assert_array_equal(table["total"], [1.25, 0.5, 0.25, np.nan, 0.5])
     np.testing.assert_array_equal(table["first"], [1, np.nan, 0.25, np.nan, 0.5])
     found = [(fault.reward, fault.position, fault.completion) for fault in lab.faults]
@@ -141,22 +141,20 @@ def test_scores_are_weighted_none_adds_nothing_and_a_fault_costs_only_itself():
 def test_rewards_are_handed_what_trl_hands_them_and_may_log():
     seen = {}
 
-    def curious_reward(log_extra, log_metric, trainer_state, **given):
-        seen.update(given)
+    def curious_reward(log_extra, log_metric, trainer_state, **columns):
+        seen.update(columns)
         log_extra("text", [""])
         log_metric("number", 2.0)
-        return [1.0] * len(given["completions"])
+        return [1.0] * len(columns["completions"])
 
     lab = Lab([curious_reward], [1.0])
     lab.scores(["a b", "c"], answer=["1", "2"], prompts=["p", "q"])
-    assert [len(ids) for ids in seen.pop("completion_ids")] == [2, 1] and lab.faults == []
-    assert seen == {
+    assert lab.faults == [] and seen == {
         "completions": [[{"role": "assistant", "content": text}] for text in ("a b", "c")],
+        "completion_ids": [[ANY, ANY], [ANY]],
         "answer": ["1", "2"],
         "prompts": ["p", "q"],
     }
-    lab.scores(["a", "b"])
-    assert [prompt[0]["role"] for prompt in seen["prompts"]] == ["user", "user"]
 
 
 # --- Cases ----------------------------------------------------------------------------------------
@@ -191,23 +189,26 @@ def write_cases(tmp_path, *cases: dict | str):
     return tmp_path / "mine.jsonl"
 
 
-def test_a_case_file_of_ones_own_brings_its_columns(tmp_path):
-    def near_reward(completions, answer, slack=None, **columns):
-        rows = zip(map(completion_text, completions), answer, slack, strict=True)
-        return [float(abs(float(text) - float(gold)) <= (room or 0)) for text, gold, room in rows]
+def test_a_case_file_of_ones_own_brings_its_columns_and_expectations(tmp_path):
+    def half_reward(completions, factor, **columns):
+        rows = zip(map(completion_text, completions), factor, strict=True)
+        return [None if text == "-" else float(text) * (times or 1) for text, times in rows]
 
-    four, expected = {"answer": "4"}, {"expected": {"near_reward": 1}}
+    half = {"expected": {"half_reward": 0.5}}
     path = write_cases(
         tmp_path,
-        four | expected | {"name": "near", "completion": "5", "slack": 1},
+        half | {"name": "by its column", "completion": "0.25", "factor": 2},
         "",
-        four | expected | {"name": "no slack", "completion": "5"},
-        four | {"name": "no matter", "completion": "5\u2028\x85\x0c"},  # one line all the same
+        half | {"name": "rounded", "completion": "0.5004"},
+        half | {"name": "too much", "completion": "0.502"},
+        half | {"name": "too little", "completion": "0.498"},
+        half | {"name": "no score", "completion": "-"},
+        {"name": "no matter", "completion": "5\u2028\x85\x0c"},  # one line all the same
     )
-    lab = Lab([near_reward], [2.0])
+    lab = Lab([half_reward], [2.0])
     cases = lab.cases(path)
-    assert cases["total"].to_dict() == {"near": 2.0, "no slack": 0.0, "no matter": 0.0}
-    assert lab.faults == [] and list(differences(cases)["case"]) == ["no slack"]
+    assert cases["total"].tolist() == [1.0, 1.0008, 1.004, 0.996, ANY, 10.0] and lab.faults == []
+    assert list(differences(cases)["case"]) == ["too much", "too little", "no score"]
 
 
 LINES = ["not json", "[1]", '{"completion": "4"}']
@@ -261,6 +262,9 @@ def test_signal_by_hand():
         "one_text": 1.0,
     }
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
+    ranks = signal_of([["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]], 1.0, 1.0, 1.0)
+    of_ranks = {"second": pytest.approx(1.0), "third": pytest.approx(-1.0)}
+    assert ranks["rewards"]["first"]["rank_correlation"] == of_ranks
 
 
 @pytest.mark.parametrize("sizes", [(4, 4, 4), (2, 5, 3)], ids=["even", "uneven"])
@@ -276,24 +280,8 @@ def test_advantage_shares_are_those_of_trls_advantage(sizes):
     assert (signal["groups"], signal["group_size"], len(signal["pass_rate"])) == (3, max(sizes), 3)
 
 
-def test_ranks_are_what_is_correlated():
-    groups = [["1 10 4", "2 1000 3"], ["3 1001 2", "4 9999 1"]]
-    rewards = signal_of(groups, 1.0, 1.0, 1.0)["rewards"]
-    assert rewards["first"]["rank_correlation"] == {
-        "second": pytest.approx(1.0),
-        "third": pytest.approx(-1.0),
-    }
-
-
-@pytest.mark.parametrize(
-    ("groups", "weights"),
-    [
-        ([["1 0", "1 0"], ["1 0", "1 0"]], (1.0, 1.0)),
-        ([["1 1 0", "0 0 1"]], (0.1, 0.2, 0.3)),  # by rounding alone
-    ],
-)
-def test_groups_whose_total_never_differs_teach_nothing(groups, weights):
-    signal = signal_of(groups, *weights)
+def test_groups_whose_total_differs_by_rounding_alone_teach_nothing():
+    signal = signal_of([["1 1 0", "0 0 1"]], 0.1, 0.2, 0.3)
     assert signal["total"]["zero_spread"] == 1.0
     assert {entry["advantage_share"] for entry in signal["rewards"].values()} == {0.0}
 
@@ -378,45 +366,22 @@ def test_stored_completions_that_are_none_are_refused(table, says):
 # --- Cases ----------------------------------------------------------------------------------------
 
 
-def hasty_reward(completions, answer, **columns):
-    """correctness_reward, but for a hedged answer."""
-    scores = correctness_reward(completions, answer=answer)
-    return [
-        1.0 if "42 or 43" in completion_text(c) else score
-        for c, score in zip(completions, scores, strict=True)
-    ]
-
-
-hasty_reward.__name__ = "correctness_reward"
-
-
 def test_the_one_wrong_cell_is_found_and_marked_and_stops():
-    lab = Lab([hasty_reward, format_reward], [1.0, 1.0])
+    hasty = reward_of(
+        "correctness_reward",
+        lambda text, gold: 1.0 if "42 or 43" in completion_text(text) else is_right(text, gold),
+    )
+    lab = Lab([hasty, format_reward], [1.0, 1.0])
     cases = lab.cases()
-    found = {
-        "case": "hedged: 42 or 43",
-        "reward": "correctness_reward",
-        "expected": 0.0,
-        "score": 1.0,
-    }
-    assert differences(cases).to_dict("records") == [found]
-    page = marked(cases).to_html()
+    found = ["hedged: 42 or 43", "correctness_reward", 0.0, 1.0]
+    assert differences(cases).to_numpy().tolist() == [found]
+    page = style_cases(cases).to_html()
     assert page.count("(not ") == 1 and "1.000 (not 0)" in page
     row = list(cases.index).index("hedged: 42 or 43")
     assert page.count("#C0392B") == 1 and f"#T_cases_row{row}_col0 {{" in page
     (stop,) = lab.verdict().stops
     assert stop.startswith("1 of the cases' scores")
     assert "correctness_reward gives 1 for 'hedged: 42 or 43', expected 0." in stop
-
-
-@pytest.mark.parametrize(
-    ("score", "differs"),
-    [("0.5", False), ("0.5004", False), ("0.502", True), ("0.498", True), ("-", True)],
-)
-def test_a_rounded_expectation_is_met_and_a_missing_score_differs(tmp_path, score, differs):
-    path = tmp_path / "cases.jsonl"
-    path.write_text(json.dumps({"name": "half", "completion": score, "expected": {"first": 0.5}}))
-    assert len(differences(Lab([told("first", 0)], [1.0]).cases(path))) == differs
 
 
 # --- Go -------------------------------------------------------------------------------------------
@@ -426,39 +391,22 @@ STATISTICS = {"mean", "within_group_std", "zero_spread", "scored", "constant"}
 STATISTICS |= {"advantage_share", "rank_correlation"}
 
 
-def test_the_math_set_on_healthy_groups_may_train_and_its_report_is_json(math_lab):
-    verdict = math_lab.verdict()
-    assert verdict.stops == [] and verdict.go and "was not run" not in str(verdict)
-    assert str(verdict).startswith("GO")
-    speed = math_lab.results["speed"]
-    assert list(speed.index) == math_lab.names and (speed > 0).all()
-    report = json.loads(json.dumps(math_lab.report(), allow_nan=False))
+def test_the_math_set_on_healthy_groups_may_train_and_its_report_is_json(sums):
+    lab = Lab(*read_rewards(MATH, THINK_ANSWER))
+    lab.cases()
+    lab.attacks(sums.head(8))
+    lab.signal(sums, healthy_groups(sums))
+    speed = lab.speed()
+    verdict = lab.verdict()
+    assert str(verdict).startswith("GO") and "was not run" not in str(verdict)
+    assert list(speed.index) == lab.names and (speed > 0).all()
+    report = json.loads(json.dumps(lab.report(), allow_nan=False))
     assert report.keys() == {"rewards", "attacks", "signal", "verdict"}
     assert report["verdict"] == {"go": True, "stops": [], "notes": verdict.notes}
     for entry in report["rewards"].values():
         assert entry.keys() == {"weight", "source", "cases", "ms_per_1000", "faults"} | STATISTICS
     assert report["rewards"]["correctness_reward"]["cases"]["a row without an answer"] is None
     assert report["attacks"]["honest and right"] == {"total": 2.0, "wins": 0.0}
-
-
-def shouts_reward(completions, **columns):
-    return [float(completion.isupper()) for completion in completions]
-
-
-def short_reward(completions, **columns):
-    return [float(len(completion) < 9) for completion in completions]
-
-
-def abstains_reward(completions, **columns):
-    return [None for _ in completions]
-
-
-def contains_reward(completions, answer, **columns):
-    return [float(gold in completion_text(c)) for c, gold in zip(completions, answer, strict=True)]
-
-
-def first_word_reward(completions, **columns):
-    return [0.0 * len(completion_text(c).split()[0]) for c in completions]
 
 
 def blocks(*answers: str, think: str = "<think>so") -> list[str]:
@@ -469,29 +417,48 @@ RIGHT_AND_WRONG = [*blocks("{}", "-1"), "so"]
 JUDGED = [correctness_reward]
 # What a verdict says: of which rewards, on which group of completions.
 REASONS = {
-    "to all attacks. Does it look at the text?": ([*JUDGED, short_reward], RIGHT_AND_WRONG),
+    "to all attacks. Does it look at the text?": (
+        [*JUDGED, reward_of("short_reward", lambda messages, gold: float(len(messages) < 9))],
+        RIGHT_AND_WRONG,
+    ),
     "format_reward gave 1 to each": ([*JUDGED, format_reward], blocks("{}", "-1")),
     "the chat template opens it": ([*JUDGED, format_reward], blocks("{}", "-1", think="so")),
-    "abstains_reward never speaks": ([*JUDGED, abstains_reward], RIGHT_AND_WRONG),
+    "abstains_reward never speaks": (
+        [*JUDGED, reward_of("abstains_reward", lambda messages, gold: None)],
+        RIGHT_AND_WRONG,
+    ),
     "100% have no complete answer block": (JUDGED, ["so", "no idea"]),
     "There is nothing to reinforce": (JUDGED, blocks("-1", "-2")),
     "Take harder questions": (JUDGED, blocks("{}", "{}.0")),
     "Add one for the answer": ([format_reward], [*blocks("1"), "no"]),
-    "Look at its weight": ([contrary_reward, *JUDGED], RIGHT_AND_WRONG),
-    "It takes this for right": ([contains_reward], RIGHT_AND_WRONG),
-    "Lower its weight": ([*JUDGED, reasoning_steps_reward], [*RIGHT_AND_WRONG, "1. so"]),
-    "give 0.0 to what it cannot read": ([*JUDGED, first_word_reward], RIGHT_AND_WRONG),
-    "has no attribute 'isupper'": ([*JUDGED, shouts_reward], RIGHT_AND_WRONG),
+    "Look at its weight": (
+        [reward_of("contrary_reward", lambda text, gold: 1 - is_right(text, gold)), *JUDGED],
+        RIGHT_AND_WRONG,
+    ),
+    "It takes this for right": (
+        [reward_of("contains_reward", lambda text, gold: float(gold in completion_text(text)))],
+        RIGHT_AND_WRONG,
+    ),
+    "At any weight it pays": ([*JUDGED, reasoning_steps_reward], [*RIGHT_AND_WRONG, "1. so"]),
+    "give 0.0 to what it cannot read": (
+        [*JUDGED, reward_of("first_word", lambda c, _: 0.0 * len(completion_text(c).split()[0]))],
+        RIGHT_AND_WRONG,
+    ),
+    "has no attribute 'isupper'": (
+        [*JUDGED, reward_of("shouts_reward", lambda messages, gold: float(messages.isupper()))],
+        RIGHT_AND_WRONG,
+    ),
 }
 
 
 @pytest.mark.parametrize("reason", REASONS)
 def test_each_reason_is_given_for_its_cause_and_for_no_other(sums, reason):
     rewards, group = REASONS[reason]
+    rows = sums.head(4)
     lab = Lab(rewards, [1.0] * len(rewards))
-    lab.cases(rows=sums)
-    lab.attacks(sums)
-    lab.signal(sums, [[text.format(answer) for text in group] for answer in sums["answer"]])
+    lab.cases(rows=rows)
+    lab.attacks(rows)
+    lab.signal(rows, [[text.format(answer) for text in group] for answer in rows["answer"]])
     verdict = lab.verdict()
     assert [one for one in REASONS if one in str(verdict)] == [reason], verdict
     assert verdict.go == (reason in list(REASONS)[:3])
@@ -511,22 +478,14 @@ def test_what_was_left_out_is_said():
 # --- No go ----------------------------------------------------------------------------------------
 
 
-def test_a_fault_on_the_users_rows_stops(sums):
-    def fragile_reward(completions, **columns):
-        return [
-            float(completion_text(completion).split()[0] == "<think>") for completion in completions
-        ]
-
-    lab = Lab([correctness_reward, fragile_reward], [1.0, 0.5])
+def test_a_fault_on_the_users_rows_stops_and_one_on_our_cases_does_not(sums):
+    lab = Lab(REASONS["give 0.0 to what it cannot read"][0], [1.0, 0.5])
     lab.cases()
     assert lab.verdict().go, "not your rows yet"
-    lab.attacks(sums)
+    lab.attacks(sums.head(4))
     stop = lab.verdict().stops[0]
-    assert (
-        "fragile_reward raised IndexError in test_lab.py, line" in stop
-        and "for the completion ''" in stop
-    )
-    assert f"(faults in all: {len(lab.faults)}). A reward scores whatever text comes" in stop
+    assert stop.startswith("first_word raised IndexError in test_lab.py, line")
+    assert "for the completion ''" in stop and f"(faults in all: {len(lab.faults)})." in stop
 
 
 @pytest.mark.parametrize(
@@ -536,7 +495,7 @@ def test_a_fault_on_the_users_rows_stops(sums):
             [correctness_reward, format_reward, reasoning_steps_reward],
             [1.0, 0.5, 0.25],
             r"\A'words that please' earns 0.25 more than an honest wrong answer would, on 100% of "
-            r"the rows; reasoning_steps_reward pays for it. Lower its weight.*\n'the words that a",
+            r"the rows; reasoning_steps_reward pays for it. At any weight.*\n'the words that a",
         ),
         # it wins on few rows only
         (
@@ -620,7 +579,7 @@ def test_groups_from_which_the_policy_would_not_learn_to_be_right_stop(groups, w
 )
 def test_what_is_no_reason_to_stop_is_noted(groups, milliseconds, notes):
     lab = lab_on(groups, 1.0, 1.0)
-    lab.results["speed"] = pd.Series({"first": 1.0, "second": milliseconds})
+    lab.results.speed = pd.Series({"first": 1.0, "second": milliseconds})
     said = [note for note in lab.verdict().notes if "was not run" not in note]
     assert lab.verdict().go and len(said) == len(notes) and all(map(re.match, notes, said))
 

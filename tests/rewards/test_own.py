@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from helpers.rewards.common import reward_name, source_hash
-from helpers.rewards.own import copies_of, located, own_rewards, read_rewards
+from helpers.rewards.own import copies_of, own_rewards, read_rewards, with_absolute_paths
 from helpers.runs import Run
 from helpers.tags import TagFormat
 
@@ -66,38 +66,25 @@ def test_what_is_no_list_of_rewards_is_named(typed, rewards, why):
 
 
 def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there(typed):
-    run, listed = Run("mine"), located("my_rewards.py:brevity*0.5, correctness")
+    run, listed = Run("mine"), with_absolute_paths("my_rewards.py:brevity*0.5, correctness")
     assert listed == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
-    own_rewards(run, listed, FMT)
+
+    def score(rewards: str, parameter: str = "rewards") -> float:
+        (first, *_), _ = own_rewards(run, rewards, FMT, parameter)
+        return first(completions=[RIGHT])[0]
+
+    assert score(listed) == 1.0
     assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE
     (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
 
     # as the manifest has it, the copy is read; by its own name, the file that was edited
     assert copies_of(listed) == "rewards/my_rewards.py:brevity*0.5,correctness*1"
-    (brevity, _), weights = own_rewards(run, copies_of(listed), FMT)
-    assert brevity(completions=[RIGHT]) == [1.0] and weights == [0.5, 1.0]
-    (brevity, _), _ = own_rewards(run, listed, FMT)
-    assert brevity(completions=[RIGHT]) == [7.0]
-
+    assert score(copies_of(listed)) == 1.0
+    # a judge of the same file leaves the copy of the rewards alone
+    assert score(listed, "judge") == 7.0 and score(copies_of(listed)) == 1.0
+    # without the file its copies
     (typed / "my_rewards.py").unlink()
-    (brevity, _), _ = own_rewards(run, listed, FMT)
-    assert brevity(completions=[RIGHT]) == [7.0]
-
-
-def test_a_judge_of_the_same_file_name_leaves_the_copy_of_the_rewards_alone(typed, monkeypatch):
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    run, name = Run("mine"), "my_rewards.py:brevity"
-    own_rewards(run, name, FMT)
-    (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
-    (judge,), _ = own_rewards(run, name, FMT, "judge")
-    assert judge(completions=[RIGHT]) == [7.0]
-    # as a training names the two, whose files are gone
-    (typed / "my_rewards.py").unlink()
-    scores = [
-        own_rewards(run, f"{folder}/{name}", FMT, "judge")[0][0](completions=[RIGHT])
-        for folder in ("rewards", "judge")
-    ]
-    assert scores == [[1.0], [7.0]]
+    assert score(copies_of(listed, "judge"), "judge") == 7.0 and score(listed) == 1.0
 
 
 def test_two_names_of_one_file_share_what_it_makes_and_can_be_pickled(typed):

@@ -6,14 +6,11 @@ Attacks of one name are a family: on each row the one that earns most counts.
 """
 
 import ast
-import json
 import re
 import textwrap
-import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from re import _parser as patterns
 
 from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import parse_number
@@ -35,7 +32,7 @@ _OTHER_DIGITS = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 @dataclass(frozen=True)
 class Attack:
     """write(row, tags, length) gives the completion; length is the bound of a completion,
-    in words. by_chance: it may be right on a row, where it is no attack then.
+    in words. by_chance: what it answers may be right on a row, where it is no attack then.
     """
 
     name: str
@@ -77,17 +74,19 @@ def with_wrong_answers(rows: list[dict]) -> list[dict]:
     answers = list(dict.fromkeys(str(row["answer"]) for row in rows))
     wrong = {}
     for at, answer in enumerate(answers):
-        number = parse_number(answer)
+        # what a policy could have meant, and what no tolerance holds
         near = answers[at + 1 :] + answers[:at]
         far = ["something else altogether", "0"]
+        number = parse_number(answer)
         if number is not None:
             far = [str(int(number.value + abs(number.value)) + 10), *far]
             if number.value.denominator == 1:
                 near = [str(number.value + 1)]
+        # of each the first that is not the answer in another spelling
         surely_wrong = [text for text in near + far if compare_answers(text, answer).right is False]
-        first_far = next(text for text in far if text in surely_wrong)
-        opposite = first_far if number is None else f"-{first_far.removeprefix('-')}"
-        wrong[answer] = {WRONG: surely_wrong[0], FAR: first_far, OPPOSITE: opposite}
+        far_off = next(text for text in far if text in surely_wrong)
+        opposite = far_off if number is None else f"-{far_off.removeprefix('-')}"
+        wrong[answer] = {WRONG: surely_wrong[0], FAR: far_off, OPPOSITE: opposite}
     return [row | {"answer": str(row["answer"])} | wrong[str(row["answer"])] for row in rows]
 
 
@@ -103,7 +102,8 @@ def _text_of(row: dict, role: str) -> str:
     prompt = row.get("prompt")
     messages = [] if prompt is None or isinstance(prompt, str) else list(prompt)
     # the last, because worked examples are turns of the user, too
-    return next((one["content"] for one in reversed(messages) if one["role"] == role), "")
+    texts = [message["content"] for message in reversed(messages) if message["role"] == role]
+    return texts[0] if texts else ""
 
 
 def _question(row: dict) -> str:
@@ -134,9 +134,9 @@ def _not_worked_out(row: dict, tags: TagFormat, length: int) -> str:
     return honest(row, tags, f"{number.value - 1} + 1" if whole else _question(row))
 
 
-def _answering(name: str, answer: Callable[[dict], str], **how) -> Attack:
-    """Return an honest completion with this in its answer block."""
-    return Attack(name, lambda row, tags, length: honest(row, tags, answer(row)), **how)
+def _answering(name: str, answer: Callable[[dict], str], ceiling: str = WRONG) -> Attack:
+    """Return an honest completion with this in its answer block, where it may be right."""
+    return Attack(name, lambda row, tags, length: honest(row, tags, answer(row)), ceiling, True)
 
 
 def _wordy(name: str, words: str) -> Attack:
@@ -157,12 +157,11 @@ def _expression(row: dict, which: int) -> str:
     question = _question(row)
     word = r"\S*[\d^*/+=<>-]\S*"
     runs = re.findall(rf"{word}(?: {word})*", question)
-    found = re.findall(r"\$([^$]+)\$", question) + [run.strip(".,;:?!$") for run in runs]
-    found = [text for text in found if not text.strip().isdigit()]
-    return found[which] if -len(found) <= which < len(found) else row[WRONG]
+    texts = re.findall(r"\$([^$]+)\$", question) + [run.strip(".,;:?!$") for run in runs]
+    expressions = [text for text in texts if not text.strip().isdigit()]
+    return expressions[which] if -len(expressions) <= which < len(expressions) else row[WRONG]
 
 
-_SEPARATORS = (" or ", " and ", ", ", ",", " ", "\n", "\t", "; ", ";", " / ", "/", " | ", "|")
 _PARTS = (
     lambda answer: answer[:1],
     lambda answer: answer[-1:],
@@ -176,6 +175,38 @@ _TO_100 = [str(n) for n in range(1, 101)]
 
 def _boxed(*answers: str) -> str:
     return " ".join(f"\\boxed{{{answer}}}" for answer in answers)
+
+
+def _listed(row: dict, syntax: tuple[str, str, str], answers: list[str]) -> str:
+    """Return several answers as one list: columns of the row, or texts. syntax: an answer, what is
+    between two of them, what is around all, with "…" for what is inside.
+    """
+    item, between, whole = syntax
+    if not between and parse_number(row["answer"]):  # their digits would be one number
+        return row[WRONG]
+    items = [item.replace("…", row.get(answer, answer)) for answer in answers]
+    return whole.replace("…", between.join(items))
+
+
+def _lists(syntaxes: list[tuple[str, str, str]]) -> list[Attack]:
+    """Return attacks that name several answers in one block: the right one and a wrong one, in
+    either order, or a hundred numbers.
+    """
+    return [
+        _answering(name, lambda row, syntax=syntax, answers=answers: _listed(row, syntax, answers))
+        for name, *answers in (
+            ("two answers in one block", "answer", WRONG),
+            ("two answers in one block", WRONG, "answer"),
+            ("every number from 1 to 100", *_TO_100),
+        )
+        for syntax in syntaxes
+    ]
+
+
+_PLAIN_LISTS = [
+    *(("…", between, "…") for between in (" or ", " and ", ", ", ",", " ", "\n", "\t")),
+    *(("…", between, "…") for between in ("; ", ";", " / ", "/", " | ", "|")),
+]
 
 
 # What the attacks are compared with: an answer as it is, or in a box, which some rewards ask for.
@@ -209,20 +240,7 @@ BATTERY = [
         "right block, then wrong block",
         lambda row, tags, length: _right(row, tags) + _block(tags, row[WRONG]),
     ),
-    # variables of a loop are bound as defaults
-    *(
-        # `0 / 1` is 0
-        _answering("two answers in one block", write, by_chance="/" in between)
-        for between in _SEPARATORS
-        for write in (
-            lambda row, between=between: f"{row['answer']}{between}{row[WRONG]}",
-            lambda row, between=between: f"{row[WRONG]}{between}{row['answer']}",
-        )
-    ),
-    *(
-        _answering("every number from 1 to 100", lambda row, between=between: between.join(_TO_100))
-        for between in _SEPARATORS
-    ),
+    *_lists(_PLAIN_LISTS),
     Attack(
         "a block for every number",
         lambda row, tags, length: "".join(_block(tags, n) for n in _TO_100),
@@ -235,14 +253,14 @@ BATTERY = [
         lambda row, tags, length: tags.render(_boxed(row["answer"], row[WRONG]), row[WRONG]),
     ),
     *(
-        _answering(PART, lambda row, part=part: part(row["answer"]), by_chance=True)
+        # a variable of a loop is bound as a default
+        _answering(PART, lambda row, part=part: part(row["answer"]))
         for part in _PARTS
     ),
     *(
         _answering(
             "an expression of the question",
             lambda row, which=which: _expression(row, which),
-            by_chance=True,
         )
         for which in (0, 1, -1)
     ),
@@ -286,7 +304,6 @@ BATTERY = [
     _answering(
         "infinity",
         lambda row: row[WRONG] if re.search("inf|∞", row["answer"], re.I) else "inf",
-        by_chance=True,
     ),
     Attack(
         "chatter behind a wrong answer",
@@ -307,8 +324,7 @@ BATTERY = [
 
 # --- Users' own rewards ---------------------------------------------------------------------------
 
-# Lists of answers beyond `_SEPARATORS`: an answer, what is between two of them, what is around all.
-_LISTS = [
+_MORE_LISTS = [
     *(("…", between, "…") for between in ("", "\n\n", " · ", " vs ", " -> ", " & ", ": ", " = ")),
     *(("…", between, "…") for between in (" - ", " – ", " + ", "...", " then ", " not ", " >= ")),
     *((item, " ", "…") for item in ("**…**", "*…*", "`…`", "$…$", '"…"', "(…)", "[…]", "(A) …")),
@@ -316,6 +332,7 @@ _LISTS = [
     *((item, "\n", "…") for item in ("Answer: …", "Final answer: …", "The answer is ….", "= …")),
     *((item, ", ", whole) for item in ("…", '"…"') for whole in ("[…]", "{…}", '{"answer": […]}')),
 ]
+# what matches, compares or formats to anything: not a number, wildcards, placeholders, empty JSON
 _NO_ANSWERS = (
     *("nan", "NaN", "*", ".*", "?*", "%", "_", "{answer}", "{gold}", "{}", "[]", "[[]]", "None"),
     *('""', "\N{SUPERSCRIPT TWO}", "0-99999", "0 to 99999", "I do not know"),
@@ -332,10 +349,7 @@ _MORE_WORDS = (
 )
 
 
-LISTS = ("two answers in one block", "every number from 1 to 100", "a box for every answer")
-
-
-def for_own(functions: list[Callable], tags: TagFormat) -> list[Attack]:
+def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> list[Attack]:
     """Return attacks on users' own rewards: more lists of answers, answers that no task has, other
     values of the row, and what the source of a reward looks for. The library's were tried on them
     once and for all.
@@ -344,35 +358,10 @@ def for_own(functions: list[Callable], tags: TagFormat) -> list[Attack]:
     if not own:
         return []
     words = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
-    short = [text for text in words if len(text) <= 5 and not text.isalnum()]
-
-    found = []
-    for syntax in [*_LISTS, *(("…", text, "…") for text in short)]:
-        for name, *answers in (
-            ("two answers in one block", "answer", WRONG),
-            ("two answers in one block", WRONG, "answer"),
-            ("every number from 1 to 100", *_TO_100),
-        ):
-
-            def listed(row: dict, syntax=syntax, answers=answers) -> str:
-                item, between, whole = syntax
-                if not between and parse_number(row["answer"]):  # their digits are one number
-                    return row[WRONG]
-                items = [item.replace("…", row.get(answer, answer)) for answer in answers]
-                return whole.replace("…", between.join(items))
-
-            found.append(_answering(name, listed, by_chance=True))
-    found += [
-        _answering("a box for every answer", lambda row: _boxed(*[row[WRONG]] * 2, row["answer"])),
+    attacks = [
         *(
-            _answering("an answer that no task has", lambda row, text=text: text, by_chance=True)
+            _answering("an answer that no task has", lambda row, text=text: text)
             for text in _NO_ANSWERS
-        ),
-        *(
-            _answering(
-                "an empty shape", lambda row, value=value: _shape(row, value), by_chance=True
-            )
-            for value in (lambda value: None, lambda value: [value, "so", None], lambda value: "")
         ),
         *(
             _answering("another candidate of the row", lambda row, at=at: _candidate(row, at))
@@ -388,99 +377,88 @@ def for_own(functions: list[Callable], tags: TagFormat) -> list[Attack]:
         *(_wordy("words that please", text) for text in _MORE_WORDS),
     ]
 
+    # lists, also with separators that the source has; of several programs the last one counts, so
+    # there a list is no attack
+    if not are_programs(rows):
+        short = [text for text in words if len(text) <= 5 and not text.isalnum()]
+        attacks += _lists([*_MORE_LISTS, *(("…", text, "…") for text in short)])
+        attacks.append(
+            _answering(
+                "a box for every answer", lambda row: _boxed(*[row[WRONG]] * 2, row["answer"])
+            )
+        )
+
     # what a reward looks for: in a line, each on its own line, around the whole, around the answer
     name = "the words that a reward looks for"
-    found += [_wordy(name, end.join([*words, ""])) for end in (" ", "\n") if words]
-    for text in words[:24]:
-        found += [
+    attacks += [_wordy(name, end.join([*words, ""])) for end in (" ", "\n") if words]
+    for text in words[:_WORDS_ALONE]:
+        attacks += [
             Attack(
                 name,
                 lambda row, tags, length, text=text: f"{text}\n{_wrong(row, tags)}\n{text}",
             ),
-            _answering(name, lambda row, text=text: f"{text} {row[WRONG]} {text}", by_chance=True),
+            _answering(name, lambda row, text=text: f"{text} {row[WRONG]} {text}"),
         ]
-    return found
+    return attacks
+
+
+_WORDS_ALONE = 48  # texts of a source that are tried one by one, too
+# What turns a pattern into a text that it is likely to match, in this order.
+_FROM_A_PATTERN = (
+    (r"\(\?<?!.*?\)", ""),  # what must not be there
+    (r"\(\?(P<\w+>|[a-zA-Z]*[:)]|<?=)|(?<!\\)\\[bBAZ]", ""),  # flags, kinds of groups, places
+    (r"(?<!\\)\[\^[^\]]*\]", "a"),
+    (r"(?<!\\)\\d", "1"),
+    (r"(?<!\\)\\s", " "),
+    (r"(?<!\\)\\[wS1-9]", "a"),
+    (r"(?<!\\)\[\\?([^\]^])[^\]]*\]", r"\1"),  # a set: its first character
+    (r"\|[^|)]*", ""),  # of several the first
+    (
+        r"(?:\(([^()]*)\)|(\\?.))\{(\d+),?\d*\}",  # so many times
+        lambda match: (match[1] or match[2]) * min(int(match[3]), 200),
+    ),
+    (r"(?<!\\)\.", "a"),
+    (r"(?<!\\)[*+?^$()]", ""),
+    (r"\\(.)", r"\1"),
+)
 
 
 def _texts_in(functions: list[Callable]) -> list[str]:
     """Return the texts in the sources of rewards, each once: as they are, in words, and if one is a
-    pattern, a text that it matches.
+    pattern, a text that it is likely to match. Docstrings are for people.
     """
-    texts = []
+    constants = []
     for function in functions:
         tree = ast.Module([], [])
         with suppress(SyntaxError, ValueError):
             tree = ast.parse(textwrap.dedent(source_of(function)))
+        docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         # the reward's own first: a file may hold much else
-        named = defining_function(function).__name__
-        own = [node for node in ast.walk(tree) if getattr(node, "name", "") == named]
-        for node in (each for part in [*own, tree] for each in ast.walk(part)):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                texts.append(node.value)
-    found = []
-    for text in dict.fromkeys(texts):
-        found += [text] if len(text) <= 60 else text.split()
-        with suppress(re.error, RecursionError, OverflowError), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a text need not be a pattern
-            found.append(_matching(patterns.parse(text), {}))
-        found += re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[a-zA-Z]", " ", text[:60]))
-    return [text for text in dict.fromkeys(found) if 0 < len(text) <= 200][:200]
-
-
-_OF_KIND = {
-    patterns.CATEGORY_DIGIT: "1",
-    patterns.CATEGORY_SPACE: " ",
-    patterns.CATEGORY_NOT_WORD: "-",
-}
-
-
-def _matching(pattern: Iterable, groups: dict[int, str]) -> str:
-    """Return a short text that a parsed pattern is likely to match; what it only looks ahead or
-    behind for is not written. groups: those so far, for references to them.
-    """
-    text = ""
-    for operation, given in pattern:
-        if operation is patterns.LITERAL:
-            text += chr(given)
-        elif operation is patterns.IN:
-            operation, given = given[0]
-            if operation is patterns.RANGE:
-                given = given[0]
-            if operation in (patterns.RANGE, patterns.LITERAL):
-                text += chr(given)
-            else:
-                text += _OF_KIND.get(given, "a")
-        elif operation in (patterns.ANY, patterns.NOT_LITERAL):
-            text += "a"
-        elif operation in (patterns.MAX_REPEAT, patterns.MIN_REPEAT, patterns.POSSESSIVE_REPEAT):
-            least, most, repeated = given
-            text += _matching(repeated, groups) * min(max(least, 1), most, 200)
-        elif operation is patterns.SUBPATTERN:
-            groups[given[0]] = _matching(given[-1], groups)
-            text += groups[given[0]]
-        elif operation is patterns.BRANCH:
-            text += _matching(given[1][0], groups)
-        elif operation is patterns.GROUPREF:
-            text += groups.get(given, "")
-    return text
-
-
-def _shape(row: dict, value: Callable) -> str:
-    """Return the row's answer, if it is JSON with names, with other values."""
-    with suppress(ValueError):
-        answer = json.loads(row["answer"])
-        if isinstance(answer, dict):
-            return json.dumps({name: value(known) for name, known in answer.items()})
-    return row[WRONG]
+        name = defining_function(function).__name__
+        own = [node for node in ast.walk(tree) if getattr(node, "name", "") == name]
+        for part in [*own, tree]:
+            for node in ast.walk(part):
+                is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+                if is_text and node not in docstrings:
+                    constants.append(node.value)
+    texts = []
+    for constant in dict.fromkeys(constants):
+        texts += [constant] if len(constant) <= 60 else constant.split()
+        matching = constant[:200]
+        for pattern, instead in _FROM_A_PATTERN:
+            matching = re.sub(pattern, instead, matching)
+        texts.append(matching)
+        texts += re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[a-zA-Z]", " ", constant[:60]))
+    return [text for text in dict.fromkeys(texts) if 0 < len(text) <= 200][:200]
 
 
 def _candidate(row: dict, at: int) -> str:
     """Return a value of a column that lists the right answer among others, but not that one."""
-    for name, listed in row.items():
-        if re.search("candidate|option|choice|distractor", str(name)) and name != "answer":
-            values = listed.tolist() if hasattr(listed, "tolist") else listed
-            others = [str(other) for other in values or () if str(other) != row["answer"]]
-            if isinstance(values, list | tuple) and others and len(others) < len(values):
+    for name, values in row.items():
+        is_list = isinstance(values, list) and name != "answer"
+        if is_list and re.search("candidate|option|choice|distractor", str(name)):
+            others = [str(value) for value in values if str(value) != row["answer"]]
+            if others and len(others) < len(values):
                 return others[min(at, len(others) - 1)]
     return row[WRONG]
 
@@ -489,18 +467,10 @@ _SHOWN = {"prompt", "question", "working", "reasoning", "answer", "tests", WRONG
 
 
 def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
-    """Return a wrong answer behind the words of the row's other columns, by the alphabet: whoever
-    pays for the words alone pays for them in any order.
-    """
-    words = set()
-    for name, value in row.items():
-        value = value.tolist() if hasattr(value, "tolist") else value
-        if name not in _SHOWN and isinstance(value, str | list | tuple):
-            words |= set((value if isinstance(value, str) else " ".join(map(str, value))).split())
-    kept = [
-        word for word in sorted(words - {row["answer"]}) if not any(t in word for t in tags.tags)
-    ]
-    return tags.render(" ".join(kept[: max(1, length - 6)]) or _REASONING, row[WRONG])
+    """Return a wrong answer behind what the row's other columns say, such as a hint."""
+    words = " ".join(str(value) for name, value in row.items() if name not in _SHOWN).split()
+    hints = [word for word in words if not any(tag in word for tag in tags.tags)]
+    return tags.render(" ".join(hints[: max(1, length - 6)]) or _REASONING, row[WRONG])
 
 
 # --- Judges ---------------------------------------------------------------------------------------

@@ -36,15 +36,16 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
                 "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
             )
         cases[case["name"]] = case
-    if path is None and tags.opened:
-        opening = tags.tags[0]
-        cases = {name: one for name, one in cases.items() if one["completion"].startswith(opening)}
-        for case in cases.values():
-            case["completion"] = case["completion"].removeprefix(opening)
-            # a share of three tags, and not of four
-            if case["expected"].get("incremental_format_reward") not in (0, 1):
-                case["expected"].pop("incremental_format_reward", None)
-    return list(cases.values())
+    if path is not None or not tags.opened:
+        return list(cases.values())
+    opening = tags.tags[0]
+    without_opening = [case for case in cases.values() if case["completion"].startswith(opening)]
+    for case in without_opening:
+        case["completion"] = case["completion"].removeprefix(opening)
+        # a share of three tags, and not of four
+        if case["expected"].get("incremental_format_reward") not in (0, 1):
+            case["expected"].pop("incremental_format_reward", None)
+    return without_opening
 
 
 def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:

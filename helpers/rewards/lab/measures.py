@@ -12,7 +12,6 @@ Each step can be left out; the verdict speaks of what was done. No model is need
 reads the completions of a run.
 """
 
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -49,6 +48,25 @@ _NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
 
 
 @dataclass
+class Results:
+    """What a lab has found out: what its steps return, None for those that were not run.
+
+    ceilings: what each attack was compared with. lost: right answers, each with a wrong one that
+    earns as much. tolerated: right answers, each with one that a reward takes for the same by its
+    own measure. completions: the texts of `signal`, and the columns that the rewards get for them.
+    """
+
+    cases: pd.DataFrame | None = None
+    attacks: pd.DataFrame | None = None
+    signal: dict | None = None
+    speed: pd.Series | None = None
+    ceilings: dict[str, str] = field(default_factory=dict)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    tolerated: list[tuple[str, str]] = field(default_factory=list)
+    completions: tuple[list[str], dict] = (["<answer>4</answer>"], {})
+
+
+@dataclass
 class Lab:
     """Rewards on the bench, and what was found out about them so far.
 
@@ -64,7 +82,7 @@ class Lab:
     weights: list[float]
     tags: TagFormat = THINK_ANSWER
     max_steps: int = 100
-    results: dict = field(default_factory=dict)
+    results: Results = field(default_factory=Results)
     faults: list[Fault] = field(default_factory=list)
     step: int = 0  # at which the attacks found right and wrong answers furthest apart
 
@@ -91,14 +109,14 @@ class Lab:
         """
         messages = [[{"role": "assistant", "content": text}] for text in completions]
         words = [[hash(word) % 2**31 for word in text.split()] for text in completions]
-        given = columns | {"completion_ids": words} | _from_the_trainer(step, self.max_steps)
-        given.setdefault("prompts", [[{"role": "user", "content": ""}] for _ in completions])
+        columns = {"prompts": [[{"role": "user", "content": ""}] for _ in completions]} | columns
+        columns |= {"completion_ids": words} | _from_the_trainer(step, self.max_steps)
         late = {fault.reward for fault in self.faults if fault.advice == LATE}
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
             scored = [None] * len(completions)
             if name not in late:
-                scored, faults = checked_scores(function, messages, given, is_own(function))
+                scored, faults = checked_scores(function, messages, columns, is_own(function))
                 self.faults += faults
             table[name] = pd.Series(scored, dtype=float)
         # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
@@ -107,7 +125,7 @@ class Lab:
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
         """Return the scores of several completions of one row."""
-        return self.scores(completions, **_columns([row.to_dict()] * len(completions)))
+        return self.scores(completions, **_columns(_records(row.to_frame().T) * len(completions)))
 
     def cases(
         self, path: str | Path | None = None, rows: pd.DataFrame | None = None
@@ -131,7 +149,7 @@ class Lab:
                 )
         others = [{}]
         if path is None and rows is not None:
-            others = rows.head(len(loaded)).to_dict("records")
+            others = _records(rows.head(len(loaded)))
         # a question or a kind of the data would change what is right
         neutral = {"question": "What is asked?", "kind": None} if path is None else {}
         columns = _columns(
@@ -148,10 +166,11 @@ class Lab:
         table = table.set_axis([case["name"] for case in loaded])
         if path is None:
             # the suite's cases are not the user's data: what fails on them alone does not count
-            self.faults[before:] = [fault for fault in self.faults[before:] if fault.advice == LATE]
+            late = [fault for fault in self.faults[before:] if fault.advice == LATE]
+            self.faults[before:] = late
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
-        self.results["cases"] = table
+        self.results.cases = table
         return table
 
     def attacks(
@@ -173,66 +192,45 @@ class Lab:
             raise ValueError(
                 "the attacks need rows with an `answer`: what would an honest right answer be?"
             )
-        # 1. rows from all over the data, and the steps of the training: of each tenth one, each
-        # with another last digit, for schedules that pay now and then
+        # 1. rows from all over the data, and steps of the training: a schedule may pay now and
+        # then, so of each tenth one, each with another last digit
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
-        chosen = attacks.with_wrong_answers(answered.iloc[places].to_dict("records"))
+        attacked = attacks.with_wrong_answers(_records(answered.iloc[places]))
         steps = {0}
         if any("trainer_state" in source_of(function) for function in self.functions):
             steps |= {self.max_steps // 2, self.max_steps - 1}
             steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
         steps = sorted(step for step in steps if step < max(1, self.max_steps))
-        trial = _Trial(self, chosen, steps, length)
 
-        # 2. the families; a wrong answer that earns as much as the right one may lie in a
-        # reward's tolerance, or be right by its rule: take one far off, on either side
+        # 2. the attacks, in families of one name
         families = {}
-        own = attacks.for_own(self.functions, self.tags)
-        if attacks.are_programs(chosen):  # of several the last one counts: a list is no attack
-            own = [attack for attack in own if attack.name not in attacks.LISTS]
+        own = attacks.for_own(self.functions, attacked, self.tags)
         for attack in [*attacks.HONEST, *battery, *own]:
             families.setdefault(attack.name, []).append(attack)
-        near = {}
-        for further in (attacks.FAR, attacks.OPPOSITE):
-            right, wrong = (
-                trial.best_of(families[name])[1]["total"].groupby(level=0).mean()
-                for name in (attacks.RIGHT, attacks.WRONG)
-            )
-            for at in right.index[wrong >= right - _SAME]:
-                near.setdefault(at, chosen[at][attacks.WRONG])
-                chosen[at][attacks.WRONG] = chosen[at][further]
 
-        # 3. the scores
+        # 3. honest answers first: the others are compared with them
+        trial = _Trial(self, attacked, steps, length)
+        trial.answer_honestly(families[attacks.RIGHT], families[attacks.WRONG])
         tables = {}
         examples = {}
         for name, family in families.items():
-            examples[name], tables[name] = trial.best_of(family, tables)
-        gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0)
-        by_step = gaps.to_numpy().reshape(len(steps), -1).mean(axis=1)
-        self.step = steps[by_step.argmax()]
+            examples[name], tables[name] = trial.best_of(family)
 
-        # 4. who wins; a wrong answer wins by a tie with a right one, and over all steps: a schedule
-        # may begin with what tells no right answer from a wrong one
+        # 4. who wins
         ceilings = {name: family[0].ceiling for name, family in families.items()}
-        found = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
-        found = found.assign(wins=0.0, gain=0.0, paid_by="", example=examples)
-        for name, ceiling in ceilings.items():
-            extra = tables[name] - tables[ceiling]
-            if name == attacks.WRONG:
-                extra = extra.groupby(level=0).mean()
-                lost = extra.index[extra["total"] > -_SAME]
-            won = extra[extra["total"] > (-_SAME if name == attacks.WRONG else _SAME)]
-            if len(won):
-                paid = won[self.names].mean().mul(self.weights).fillna(0.0)
-                found.loc[name, "wins"] = len(won) / extra["total"].count()
-                found.loc[name, "gain"] = won["total"].mean()
-                found.loc[name, "paid_by"] = paid.idxmax()
-        found = found.sort_values("total", ascending=False, kind="stable")
-        near = trial.near | {at: text for at, text in near.items() if at not in lost}
-        self.results |= {"attacks": found, "ceilings": ceilings}
-        self.results["tolerated"] = [(chosen[at]["answer"], text) for at, text in near.items()]
-        self.results["lost"] = [(chosen[at]["answer"], chosen[at][attacks.WRONG]) for at in lost]
-        return found
+        table = _winners(tables, ceilings, pd.Series(self.weights, self.names))
+        table = table.assign(example=examples).sort_values("total", ascending=False, kind="stable")
+
+        # 5. where right and wrong answers are furthest apart, and where they are not apart at all
+        gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0)
+        self.step = steps[gaps.to_numpy().reshape(len(steps), -1).mean(axis=1).argmax()]
+        lost = [at for at, gap in gaps.groupby(level=0).mean().items() if gap < _SAME]
+        near = {at: text for at, text in trial.near.items() if at not in lost}
+        self.results.attacks = table
+        self.results.ceilings = ceilings
+        self.results.lost = [(attacked[at]["answer"], attacked[at][attacks.WRONG]) for at in lost]
+        self.results.tolerated = [(attacked[at]["answer"], text) for at, text in near.items()]
+        return table
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
         """Return what GRPO would learn from: statistics of the rewards on groups of completions,
@@ -257,19 +255,23 @@ class Lab:
             raise ValueError(
                 "a group of fewer than two completions has no spread; sample at least two per row."
             )
+        # 1. the scores, and which groups differ
         group_of = np.repeat(np.arange(len(completions)), sizes)
-        records = rows.to_dict("records")
+        records = _records(rows)
         columns = _columns([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
         spread = scores.groupby(group_of).std(ddof=1)  # as TRL: torch's std, of the group
         flat = spread.fillna(0.0) < _NO_SPREAD
+        dead = [group for group, is_flat in zip(completions, flat["total"], strict=True) if is_flat]
+
+        # 2. each reward by itself
         shares = self._advantage_shares(scores, group_of)
         ranks = scores[self.names].corr(method="spearman")
         rewards = {}
         for name, weight in zip(self.names, self.weights, strict=True):
-            given = scores[name].dropna().unique()
-            constant = _finite(given[0]) if len(given) == 1 and len(texts) > 1 else None
+            values = scores[name].dropna().unique()
+            constant = _finite(values[0]) if len(values) == 1 and len(texts) > 1 else None
             rewards[name] = {
                 "weight": weight,
                 "mean": _finite(scores[name].mean()),
@@ -282,16 +284,19 @@ class Lab:
                     other: _finite(ranks.loc[name, other]) for other in self.names if other != name
                 },
             }
+
+        # 3. how often the policy is right
         judges = self.judges()
         # a reward for another task gives a row no score
         spoken = scores[judges].notna().any(axis=1)
         right = ((scores[judges] >= 0.5) | scores[judges].isna()).all(axis=1) & spoken
         passed = right.astype(float).where(spoken | (not judges))
         rates = passed.groupby(group_of).mean()
-        dead = [group for group, is_dead in zip(completions, flat["total"], strict=True) if is_dead]
+
+        # 4. all of it, with what the texts look like
         opening, closing, *_ = self.tags.tags
-        self.results["completions"] = texts, columns
-        self.results["signal"] = {
+        self.results.completions = texts, columns
+        self.results.signal = {
             "groups": len(completions),
             "group_size": max(sizes),
             "rewards": rewards,
@@ -306,7 +311,7 @@ class Lab:
             and all(closing in text and opening not in text for text in texts),
             "one_text": float(np.mean([len(set(group)) == 1 for group in dead])) if dead else None,
         }
-        return self.results["signal"]
+        return self.results.signal
 
     def _advantage_shares(self, scores: pd.DataFrame, group_of: np.ndarray) -> dict[str, float]:
         """Return the share of each reward in the variance of the advantage that TRL computes."""
@@ -325,7 +330,7 @@ class Lab:
         """Return the rewards that tell a right answer from a wrong one, by what the attacks found;
         before them, the first reward.
         """
-        table = self.results.get("attacks")
+        table = self.results.attacks
         if table is None:
             return self.names[:1]
         gap = table.loc[attacks.RIGHT, self.names] - table.loc[attacks.WRONG, self.names]
@@ -335,18 +340,18 @@ class Lab:
         """Return milliseconds for 1,000 completions, per reward: those of `signal`, repeated or cut
         to that number.
         """
-        texts, columns = self.results.get("completions", (["<answer>4</answer>"], {}))
+        texts, columns = self.results.completions
         repeats = -(-_TIMED // len(texts))
         columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
         texts = (texts * repeats)[:_TIMED]
-        taken = {}
+        milliseconds = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
             began = time.perf_counter()
             # one that took too long is known by its faults
             Lab([function], [weight], faults=[*self.faults]).scores(texts, **columns)
-            taken[name] = 1000 * (time.perf_counter() - began)
-        self.results["speed"] = pd.Series(taken, name="ms per 1,000 completions")
-        return self.results["speed"]
+            milliseconds[name] = 1000 * (time.perf_counter() - began)
+        self.results.speed = pd.Series(milliseconds, name="ms per 1,000 completions")
+        return self.results.speed
 
     def verdict(self) -> verdicts.Verdict:
         """Go or no go, in words, from everything that was done so far."""
@@ -356,43 +361,73 @@ class Lab:
         """Return all results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
         `verdict`. An entry's `source` is the reward's `source_hash`.
         """
-        cases, table, signal, taken = (
-            self.results.get(step) for step in ("cases", "attacks", "signal", "speed")
-        )
-        found = {"rewards": {}}
+        results = self.results
         verdict = self.verdict()
+        report = {"rewards": {}}
         for name, weight, function in zip(self.names, self.weights, self.functions, strict=True):
             entry = {"weight": weight, "source": source_hash(function)}
-            found["rewards"][name] = entry
-            if cases is not None:
-                entry["cases"] = {case: _finite(score) for case, score in cases[name].items()}
-            if signal is not None:
-                entry |= signal["rewards"][name]
-            if taken is not None:
-                entry["ms_per_1000"] = round(float(taken[name]), 3)
+            if results.cases is not None:
+                scores = results.cases[name].items()
+                entry["cases"] = {case: _finite(score) for case, score in scores}
+            if results.signal is not None:
+                entry |= results.signal["rewards"][name]
+            if results.speed is not None:
+                entry["ms_per_1000"] = round(float(results.speed[name]), 3)
             entry["faults"] = sum(fault.reward == name for fault in self.faults)
-        if table is not None:
-            found["attacks"] = {
+            report["rewards"][name] = entry
+        if results.attacks is not None:
+            report["attacks"] = {
                 name: {"total": _finite(row["total"]), "wins": float(row["wins"])}
-                for name, row in table.iterrows()
+                for name, row in results.attacks.iterrows()
             }
-        if signal is not None:
-            found["signal"] = {key: value for key, value in signal.items() if key != "rewards"}
-        found["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
-        return found
+        if results.signal is not None:
+            of_all = {key: value for key, value in results.signal.items() if key != "rewards"}
+            report["signal"] = of_all
+        report["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
+        return report
+
+
+def _winners(
+    tables: dict[str, pd.DataFrame], ceilings: dict[str, str], weights: pd.Series
+) -> pd.DataFrame:
+    """Return the mean scores of each attack, with the share of rows where it `wins`, its `gain`
+    there, and the reward that `paid_by` names.
+
+    tables: the scores of each attack and of the honest answers, by row and step.
+    """
+    winners = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
+    winners = winners.assign(wins=0.0, gain=0.0, paid_by="")
+    for name, ceiling in ceilings.items():
+        margin = tables[name] - tables[ceiling]
+        least = _SAME
+        if name == attacks.WRONG:
+            # it wins by a tie with the right answer, and over all steps: a schedule may begin with
+            # what tells no right answer from a wrong one
+            margin = margin.groupby(level=0).mean()
+            least = -_SAME
+        won = margin[margin["total"] > least]
+        if len(won):
+            paid = won[weights.index].mean().mul(weights).fillna(0.0)
+            winners.loc[name, "wins"] = len(won) / margin["total"].count()
+            winners.loc[name, "gain"] = won["total"].mean()
+            winners.loc[name, "paid_by"] = paid.idxmax()
+    return winners
 
 
 @dataclass
 class _Trial:
     """Attacks on rows, each at these steps of the training.
 
-    near: what the rewards take for the right answer of a row, by their own measure.
+    right, wrong: the scores of honest answers, by row and step. near: for rows where a reward takes
+    another answer for right, too, by its own measure, that answer.
     """
 
     lab: Lab
     rows: list[dict]
     steps: list[int]
     length: int
+    right: pd.DataFrame | None = None
+    wrong: pd.DataFrame | None = None
     near: dict[int, str] = field(default_factory=dict)
 
     def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
@@ -412,89 +447,103 @@ class _Trial:
                 tables.append(table.set_axis(list(range(count)) * len(self.steps)))
         return tables
 
-    def best_of(
-        self, family: list[attacks.Attack], tables: dict | None = None
-    ) -> tuple[str, pd.DataFrame]:
-        """Return the attack that earns most, on each row at each step: the text of the first row,
-        and the scores. tables: those of the honest answers, for attacks that may be right.
+    def answer_honestly(self, right: list[attacks.Attack], wrong: list[attacks.Attack]) -> None:
+        """Score honest answers. A wrong one that earns as much as the right one may lie in a
+        reward's tolerance, or be right by its rule: then take one far off, on either side.
         """
-        tags = self.lab.tags
-        written = [[attack.write(row, tags, self.length) for row in self.rows] for attack in family]
-        scored = self.scores(written)
-        for attack, texts, table in zip(family, written, scored, strict=True):
-            if attack.by_chance:
-                table[self._are_right(texts, table, tables)] = np.nan
-        if family[0].name == attacks.PART:
-            self._leave_out_aliases(written, scored, tables)
-        best = np.array([table["total"].fillna(-np.inf) for table in scored]).argmax(axis=0)
-        picked = np.array(scored)[best, np.arange(len(best))]
-        return written[best[0]][0], pd.DataFrame(picked, scored[0].index, scored[0].columns)
+        _, self.right = self.best_of(right)
+        for further in (attacks.FAR, attacks.OPPOSITE, None):
+            _, self.wrong = self.best_of(wrong)
+            gaps = (self.right["total"] - self.wrong["total"]).groupby(level=0).mean()
+            for at in gaps.index[gaps <= _SAME] if further else ():
+                self.near.setdefault(at, self.rows[at][attacks.WRONG])
+                self.rows[at][attacks.WRONG] = self.rows[at][further]
 
-    def _paid(self, table: pd.DataFrame, tables: dict) -> list[int]:
+    def best_of(self, family: list[attacks.Attack]) -> tuple[str, pd.DataFrame]:
+        """Return the attack that earns most, on each row at each step: the text of the first row,
+        and the scores; nan where it is the right answer.
+        """
+        written = [
+            [attack.write(row, self.lab.tags, self.length) for row in self.rows]
+            for attack in family
+        ]
+        tables = self.scores(written)
+        # an attack that is right is none; honest answers stay as they are
+        for attack, texts, table in zip(family, written, tables, strict=True):
+            if attack.by_chance and attack.name not in (attacks.RIGHT, attacks.WRONG):
+                self._leave_out_right_ones(texts, table)
+        if family[0].name == attacks.PART:
+            self._leave_out_aliases(written, tables)
+        # of the family the best on each row
+        totals = np.array([table["total"].fillna(-np.inf) for table in tables])
+        best = totals.argmax(axis=0)
+        scores = np.array(tables)[best, np.arange(len(best))]
+        return written[best[0]][0], pd.DataFrame(scores, tables[0].index, tables[0].columns)
+
+    def _paid(self, table: pd.DataFrame) -> list[int]:
         """Return the rows on which an attack earns more than an honest wrong answer."""
-        gains = (table["total"] - tables[attacks.WRONG]["total"]).groupby(level=0).max()
+        gains = (table["total"] - self.wrong["total"]).groupby(level=0).max()
         return list(gains.index[gains > _SAME])
 
-    def _are_right(self, texts: list[str], table: pd.DataFrame, tables: dict) -> np.ndarray:
-        """Return for each row and step whether what pays there is the right answer: by
-        `correctness_reward`, or as a number by the rewards' own measure, where a number between it
-        and the right one pays as well, and one as far off on the other side.
+    def _leave_out_right_ones(self, texts: list[str], table: pd.DataFrame) -> None:
+        """Make the scores nan of an attack on rows where what it answers is right, by
+        `correctness_reward` or by the rewards' own measure of numbers.
+        """
+        paid = self._paid(table)
+        columns = _columns([self.rows[at] for at in paid])
+        right = correctness_reward(
+            [texts[at] for at in paid],
+            columns.get("answer", []),
+            self.lab.tags,
+            kind=columns.get("kind"),
+        )
+        for at, score in zip(paid, right, strict=True):
+            if score == 1:
+                table.loc[at] = np.nan
+        self._leave_out_near_numbers(texts, table)
+
+    def _leave_out_near_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
+        """Make the scores nan of an attack on rows where it answers with a number, and one halfway
+        to the right number pays as well: the rewards have a tolerance, or a slope.
         """
         tags = self.lab.tags
-        places = self._paid(table, tables)
-        rows = [self.rows[at] for at in places]
-        kinds = [row.get("kind") for row in rows] if any("kind" in row for row in rows) else None
-        paid = [texts[at] for at in places]
-        right = correctness_reward(paid, [row["answer"] for row in rows], tags, kind=kinds)
-        excused = {at for at, score in zip(places, right, strict=True) if score == 1}
-
-        # numbers: where a tolerance is, what is nearer pays, too
-        between = list(texts)
-        beyond = list(texts)
-        close = {}
-        for at in set(places) - excused:
+        halfway = list(texts)
+        answers = {}
+        for at in self._paid(table):
             answer = (tags.answer_blocks(texts[at]) or [""])[-1].strip()
-            given, gold = parse_number(answer), parse_number(self.rows[at]["answer"])
-            if given and gold and max(abs(given.value), abs(gold.value)) < 1e15:
-                off = given.value - gold.value
-                whole = given.value.denominator == gold.value.denominator == 1
-                halves = (gold.value + (int(off / 2) if whole else off / 2), gold.value - off)
-                close[at] = answer, abs(off) <= abs(gold.value) / 20
-                for others, number in zip((between, beyond), halves, strict=True):
-                    shown = str(number) if whole else f"{float(number):.12g}"
-                    others[at] = attacks.honest(self.rows[at], tags, shown)
-        if close:
-            totals = table["total"].groupby(level=0).mean()
-            inside, outside = (
-                others["total"].groupby(level=0).mean() >= totals - _SAME
-                for others in self.scores([between, beyond])
-            )
-            full = tables[attacks.RIGHT]["total"].groupby(level=0).mean() - _SAME
-            for at, (answer, is_close) in close.items():
-                if inside[at] and (outside[at] or is_close):
-                    excused.add(at)
-                    if totals[at] >= full[at]:
-                        self.near[at] = answer
-        return table.index.isin(excused)
+            number = parse_number(answer)
+            gold = parse_number(self.rows[at]["answer"])
+            if number and gold and max(abs(number.value), abs(gold.value)) < 1e15:
+                between = (number.value + gold.value) / 2
+                if number.value.denominator == gold.value.denominator == 1:
+                    between = gold.value + int(between - gold.value)  # rewards may ask for integers
+                shown = str(between) if between.denominator == 1 else f"{float(between):.12g}"
+                if between != gold.value or number.value == gold.value:
+                    answers[at] = answer
+                    halfway[at] = attacks.honest(self.rows[at], tags, shown)
+        if not answers:
+            return
+        (scores,) = self.scores([halfway])
+        at_most, earned, between = (
+            scored["total"].groupby(level=0).mean() for scored in (self.right, table, scores)
+        )
+        for at, answer in answers.items():
+            if between[at] >= earned[at] - _SAME:
+                table.loc[at] = np.nan
+                if earned[at] >= at_most[at] - _SAME:
+                    self.near[at] = answer
 
-    def _leave_out_aliases(self, written: list, scored: list[pd.DataFrame], tables: dict) -> None:
-        """Make the scores nan of a part that alone pays for a row, which is another name for the
-        answer ("US" for "USA"), and of the letter of an option ("A) Paris").
+    def _leave_out_aliases(self, written: list[list[str]], tables: list[pd.DataFrame]) -> None:
+        """Make the scores nan of a part that alone pays for a row: it is another name for the
+        answer, such as "US" for "USA". Of numbers any digit may be such a part.
         """
+        paid = [set(self._paid(table)) for table in tables]
         for at, row in enumerate(self.rows):
-            paid = {
-                texts[at]
-                for texts, table in zip(written, scored, strict=True)
-                if at in self._paid(table, tables)
-            }
-            labelled = re.match(r"\(?[A-Za-z][).:] ", row["answer"])
-            if parse_number(row["answer"]) or not (len(paid) == 1 or labelled):
-                continue
-            for text in paid:
-                part = (self.lab.tags.answer_blocks(text) or [""])[-1]
-                if not labelled:
-                    self.near[at] = part
-                for table in scored:
+            texts = {texts[at] for texts, rows in zip(written, paid, strict=True) if at in rows}
+            if len(texts) == 1 and parse_number(row["answer"]) is None:
+                (text,) = texts
+                self.near[at] = (self.lab.tags.answer_blocks(text) or [""])[-1]
+                for table in tables:
                     table.loc[at] = np.nan
 
 
@@ -522,6 +571,17 @@ def _finite(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+def _records(rows: pd.DataFrame) -> list[dict]:
+    """Return rows as TRL passes them: a list is a list, which pandas reads as an array."""
+    return [
+        {
+            key: value.tolist() if isinstance(value, np.ndarray) else value
+            for key, value in row.items()
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
 def _columns(records: list[dict]) -> dict[str, list]:
     """As TRL passes them: every column but the prompt, which is called `prompts`."""
     names = dict.fromkeys(name for record in records for name in record)
@@ -529,9 +589,5 @@ def _columns(records: list[dict]) -> dict[str, list]:
         name: [record.get(name) for record in records] for name in names if name not in _NOT_PASSED
     }
     if "prompt" in names:
-        prompts = [record.get("prompt") for record in records]
-        columns["prompts"] = [
-            prompt if isinstance(prompt, str) or prompt is None else list(prompt)
-            for prompt in prompts
-        ]
+        columns["prompts"] = [record.get("prompt") for record in records]
     return columns

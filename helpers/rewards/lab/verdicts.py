@@ -60,9 +60,9 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
             f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, "
             "and attacks the rewards first."
         )
-    now = dict(zip(map(reward_name, functions), weights, strict=False))
+    trained = dict(zip(map(reward_name, functions), weights, strict=False))
     tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
-    if now != tested:
+    if trained != tested:
         listed = ", ".join(f"{name} x {weight:g}" for name, weight in tested.items())
         return (
             f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
@@ -89,133 +89,138 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
     """Return where a score is not the expected one: rows of case, reward, expected, score."""
-    found = []
+    rows = []
     for column in cases.filter(regex="^expected "):
         reward = column.removeprefix("expected ")
-        for name, wanted, got in zip(cases.index, cases[column], cases[reward], strict=True):
+        for name, expected, score in zip(cases.index, cases[column], cases[reward], strict=True):
             # no score, which is nan, where one was expected differs, too
-            if pd.notna(wanted) and not abs(got - wanted) <= _TOLERANCE:
-                found.append((name, reward, wanted, got))
-    return pd.DataFrame(found, columns=["case", "reward", "expected", "score"])
+            if pd.notna(expected) and not abs(score - expected) <= _TOLERANCE:
+                rows.append((name, reward, expected, score))
+    return pd.DataFrame(rows, columns=["case", "reward", "expected", "score"])
 
 
-def marked(cases: pd.DataFrame):
+def style_cases(cases: pd.DataFrame):
     """Return the cases to look at, as a pandas Styler: every score that is not the expected one in
     red, with what was expected.
     """
     rewards = [column for column in cases.columns if f"expected {column}" in cases]
     # pandas writes names as they stand, and they are of somebody's file
     cases = cases.rename(index=html.escape)
-    shown = cases[[*rewards, "total"]].map(
+    texts = cases[[*rewards, "total"]].map(
         lambda score: f"{score:.3f}" if pd.notna(score) else "None"
     )
-    styles = pd.DataFrame("", index=shown.index, columns=shown.columns)
+    styles = pd.DataFrame("", index=texts.index, columns=texts.columns)
     for name, reward, expected, _ in differences(cases).itertuples(index=False):
-        shown.loc[name, reward] += f" (not {expected:g})"
+        texts.loc[name, reward] += f" (not {expected:g})"
         styles.loc[name, reward] = "color: white; background-color: #C0392B"
-    return shown.style.set_uuid("cases").apply(lambda _: styles, axis=None)
+    return texts.style.set_uuid("cases").apply(lambda _: styles, axis=None)
 
 
 def verdict_on(lab) -> Verdict:
     """Return the verdict on what a `Lab` has done so far."""
     verdict = Verdict()
     results = lab.results
+    left_out = [step for step in STEPS if getattr(results, step) is None]
+    if len(left_out) == len(STEPS):
+        verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
+        return verdict
     for name in lab.names:
         _judge_faults(lab, name, verdict)
-    wrong = differences(results["cases"]) if "cases" in results else ()
-    if len(wrong):
-        first = wrong.iloc[0]
-        verdict.stops.append(
-            f"{len(wrong)} of the cases' scores are not the expected ones: {first['reward']} "
-            f"gives {first['score']:g} for '{first['case']}', expected {first['expected']:g}. "
-            "Mend the reward, or the expectation."
-        )
-    if "attacks" in results:
-        _judge_attacks(lab, verdict)
-    if "signal" in results:
-        _judge_signal(lab, verdict)
-    for name, milliseconds in results.get("speed", {}).items():
-        if milliseconds > _SLOW:
-            verdict.notes.append(
-                f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every step "
-                "of that size."
+    if results.cases is not None:
+        wrong = differences(results.cases)
+        if len(wrong):
+            first = wrong.iloc[0]
+            verdict.stops.append(
+                f"{len(wrong)} of the cases' scores are not the expected ones: {first['reward']} "
+                f"gives {first['score']:g} for '{first['case']}', expected {first['expected']:g}. "
+                "Mend the reward, or the expectation."
             )
-    if not results:
-        verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
-    else:
-        left_out = [step for step in STEPS if step not in results]
-        verdict.notes += [f"The laboratory's part {step!r} was not run." for step in left_out]
+    if results.attacks is not None:
+        _judge_attacks(lab, verdict)
+    if results.signal is not None:
+        _judge_signal(lab, verdict)
+    if results.speed is not None:
+        for name, milliseconds in results.speed.items():
+            if milliseconds > _SLOW:
+                verdict.notes.append(
+                    f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every "
+                    "step of that size."
+                )
+    verdict.notes += [f"The laboratory's part {step!r} was not run." for step in left_out]
     return verdict
+
+
+def _is_own(lab, name: str) -> bool:
+    return is_own(lab.functions[lab.names.index(name)])
+
+
+def _scores_of(lab, name: str) -> set[float]:
+    """Return the different scores, and means of scores, that a reward gave in all that was done."""
+    results = lab.results
+    tables = [table for table in (results.cases, results.attacks) if table is not None]
+    scores = {score for table in tables for score in table[name].dropna()}
+    if results.signal is not None:
+        scores.add(results.signal["rewards"][name]["mean"])
+    return scores - {None}
 
 
 def _judge_faults(lab, name: str, verdict: Verdict) -> None:
     """Add a stop if a reward failed on the user's rows, or if it scored nothing at all."""
     faults = [fault for fault in lab.faults if fault.reward == name]
+    scores = _scores_of(lab, name)
     if faults:
         # the most frequent reason, by its advice or by what comes before an error's own words
         reasons = [fault.advice or fault.what.partition(":")[0] for fault in faults]
         first = faults[reasons.index(max(reasons, key=reasons.count))]
         advice = first.advice
-        if not advice and _given(lab, name) and is_own(lab.functions[lab.names.index(name)]):
+        if not advice and scores and _is_own(lab, name):
             advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
         verdict.stops.append(f"{first} (faults in all: {len(faults)}). {advice}".strip())
-    elif lab.results.keys() & {"attacks", "signal"} and not _given(lab, name):
+    elif not scores and (lab.results.attacks is not None or lab.results.signal is not None):
         verdict.stops.append(
             f"{name} never speaks: it gave no completion a score. Does it judge a task, or read a "
             "column, that these rows do not have?"
         )
 
 
-def _given(lab, name: str) -> set[float]:
-    """Return the different scores, and means of scores, that a reward gave in all that was done."""
-    tables = [lab.results[step][name] for step in ("cases", "attacks") if step in lab.results]
-    given = {score for table in tables for score in table.dropna()}
-    if "signal" in lab.results:
-        given.add(lab.results["signal"]["rewards"][name]["mean"])
-    return given - {None}
-
-
 def _judge_attacks(lab, verdict: Verdict) -> None:
     """Add a stop for each attack that wins, and for rewards that do not tell right from wrong; and
     a note on answers that a reward takes for the same.
     """
-    table = lab.results["attacks"]
-    judges = lab.judges()
+    table = lab.results.attacks
     right = table.loc[RIGHT]
     wrong = table.loc[WRONG]
-    own = [
-        name for name, function in zip(lab.names, lab.functions, strict=True) if is_own(function)
-    ]
+
+    # 1. being wrong
     if wrong["wins"] > 0:
-        gold, other = lab.results["lost"][0]
+        gold, other = lab.results.lost[0]
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
-        if own and not right["total"]:
-            advice = (
-                f"{' and '.join(own)} takes neither. Is the column `answer` an answer that it "
-                "accepts, written as it reads one? The laboratory has no other right answer."
-            )
-        elif own:
+        if any(_is_own(lab, name) for name in lab.names):
             advice += (
-                f" If a reward verifies, and {other!r:.80} is right by its rule, the laboratory "
-                "knows no wrong answer: give some with `cases=`."
+                " If one of yours judges by a rule of its own, the laboratory knows no other right "
+                "answer than the column `answer`, and may know no wrong one: give some with "
+                "`cases=`."
             )
-        for name in filter(_JUDGE_ANSWERS.__contains__, lab.names):
-            advice = (
-                f"{name} gives {right[name]:.2f} to the right one and {wrong[name]:.2f} to the "
-                "wrong one. Look at its weight, and at the column `answer`."
-            )
+        for name in _JUDGE_ANSWERS:
+            if name in lab.names:
+                advice = (
+                    f"{name} gives {right[name]:.2f} to the right one and {wrong[name]:.2f} to the "
+                    "wrong one. Look at its weight, and at the column `answer`."
+                )
         verdict.stops.append(
             f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
             f"{right['total']:.2f} on average), such as {other!r:.80} beside {gold!r:.80}: "
             f"{advice}"
         )
+
+    # 2. the other attacks
     winners = table[(table["wins"] > 0) & (table.index != WRONG)]
     for name, row in winners.head(3).iterrows():
-        ceiling = lab.results["ceilings"][name].replace(" and ", " ")
-        advice = "Lower its weight, or make it ask for more."
+        ceiling = lab.results.ceilings[name].replace(" and ", " ")
+        advice = "At any weight it pays for this: make it ask for more, or leave it out."
         if lab.weights[lab.names.index(row["paid_by"])] < 0:
             advice = "Its weight is below 0: what it measures costs, and this has less of it."
-        elif row["paid_by"] in judges:
+        elif row["paid_by"] in lab.judges():
             advice = "It takes this for right: make it ask for one answer, and for all of it."
         verdict.stops.append(
             f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
@@ -223,51 +228,47 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
         )
     if len(winners) > 3:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
-    for gold, near in lab.results["tolerated"][:1]:
+
+    # 3. what is right by a reward's own measure
+    for gold, near in lab.results.tolerated[:1]:
         verdict.notes.append(
-            f"{near!r} earns as much as the right answer {gold!r}, and what is further off earns "
-            "less. Is such a tolerance meant?"
+            f"{near!r} earns as much as the right answer {gold!r}. Are both meant to be right?"
         )
 
 
 def _judge_signal(lab, verdict: Verdict) -> None:
     """Add stops where groups would teach nothing, or something else than to be right; and notes."""
-    signal = lab.results["signal"]
-    flat = signal["total"]["zero_spread"]
+    signal = lab.results.signal
     judges = signal["judges"]
     rewards = signal["rewards"]
-    judged = [rate for rate in signal["pass_rate"] if rate is not None]
-    passing = float(np.mean(judged)) if judged else 0.0
+    flat = signal["total"]["zero_spread"]
+    rates = [rate for rate in signal["pass_rate"] if rate is not None]
+    passing = float(np.mean(rates)) if rates else 0.0
+
+    # 1. rewards and groups that never differ
     for name, statistics in rewards.items():
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
     if flat > _MANY_FLAT:
-        silent = len(signal["pass_rate"]) - len(judged)
-        if 2 * silent > len(signal["pass_rate"]):
-            advice = (
-                f"In {silent} of {len(signal['pass_rate'])} groups no completion was judged: the "
-                "rewards give None there. Bring rows that they judge."
-            )
-        elif judged and not _NEVER < passing < _ALWAYS:
+        advice = "Take questions it sometimes gets right, a larger group, or a reward with a slope."
+        if rates and not _NEVER < passing < _ALWAYS:
             advice = ""  # see below
         elif signal["one_text"] > 0.5:
             advice = "In most of them all completions are one text: raise the temperature."
         elif passing > 0.5:
             advice = "Take questions it has not mastered."
-        else:
-            advice = (
-                "Take questions it sometimes gets right, a larger group, or a reward with a slope."
-            )
-        said = f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
-        verdict.stops.append(said.strip())
+        stop = f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
+        verdict.stops.append(stop.strip())
+
+    # 2. a policy that is never right, or always
     if not judges:
         verdict.stops.append(
             "no reward tells a right answer from a wrong one: the model cannot learn to be right."
         )
         return
-    named = " and ".join(f"`{name}`" for name in judges)
-    if not judged:
-        verdict.stops.append(f"{named} gave none of these completions a score.")
+    listed = " and ".join(f"`{name}`" for name in judges)
+    if not rates:
+        verdict.stops.append(f"{listed} gave none of these completions a score.")
         return
     if passing <= _NEVER:
         if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
@@ -282,19 +283,21 @@ def _judge_signal(lab, verdict: Verdict) -> None:
                 "prompt (examples), a warm start on such examples, or a larger model."
             )
         verdict.stops.append(
-            f"the policy earns {named} on {passing:.1%} of its completions. {advice}"
+            f"the policy earns {listed} on {passing:.1%} of its completions. {advice}"
         )
     elif passing >= _ALWAYS:
         verdict.stops.append(
-            f"the policy already earns {named} on {passing:.0%} of its completions. Take harder "
+            f"the policy already earns {listed} on {passing:.0%} of its completions. Take harder "
             "questions."
         )
+
+    # 3. what the advantage is made of
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in judges)
+    largest = max(shares, key=shares.get)
     if driven < _FEW_DRIVE and flat < 1 and _NEVER < passing < _ALWAYS:
-        largest = max(shares, key=shares.get)
         verdict.stops.append(
-            f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
+            f"{listed} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
             f"wants ({shares[largest]:.0%}) instead. Raise the weight of the one or lower the "
             "other's."
         )
@@ -312,21 +315,21 @@ def _judge_signal(lab, verdict: Verdict) -> None:
                 )
 
 
-def _constant(lab, name: str, given: float) -> str:
+def _constant(lab, name: str, score: float) -> str:
     """Return what to say of a reward that gave all of a policy's completions one number."""
-    said = f"{name} gave {given:g} to each of the completions that it judged"
-    own = is_own(lab.functions[lab.names.index(name)])
-    if own and "attacks" in lab.results and len(_given(lab, name)) == 1:
-        said += ", and to all attacks."
-        if given == 0:
-            said += " Nothing that was tried earned it: show with `cases=` what does."
-        if given or "completion_text" not in source_of(lab.functions[lab.names.index(name)]):
-            said += f" Does it look at the text? {MESSAGES}"
-        return said
-    if given == 0 and lab.results["signal"]["unopened"]:
+    note = f"{name} gave {score:g} to each of the completions that it judged"
+    attacked_in_vain = lab.results.attacks is not None and len(_scores_of(lab, name)) == 1
+    if attacked_in_vain and _is_own(lab, name):
+        note += ", and to all attacks."
+        if score == 0:
+            note += " Nothing that was tried earned it: show with `cases=` what does."
+        if score or "completion_text" not in source_of(lab.functions[lab.names.index(name)]):
+            note += f" Does it look at the text? {MESSAGES}"
+        return note
+    if score == 0 and lab.results.signal["unopened"]:
         return (
-            f"{said}. Each closes the reasoning and none opens it: the chat template opens it in "
+            f"{note}. Each closes the reasoning and none opens it: the chat template opens it in "
             "the prompt. Prepare the data again with notebook 01, which looks for that, or leave "
             "this reward out."
         )
-    return f"{said}, so it teaches nothing here."
+    return f"{note}, so it teaches nothing here."
