@@ -26,7 +26,7 @@ import psutil
 
 from helpers import PROJECT
 from helpers.rewards.code.rewards import tests_reward
-from helpers.rewards.code.run import Job, Limits, run_code
+from helpers.rewards.code.sandbox import Job, Limits, run_code
 from helpers.rewards.structure import json_format_reward, substantial_format_reward
 from helpers.rewards.style import forbidden_patterns_reward, repetition_reward
 from tests.rewards.escapes import attempt

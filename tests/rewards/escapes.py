@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.rewards.code.run import Job, Limits, Outcome, run_code
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 
 ANSWER = 918273645  # of solve(20): what no program can know
 _SECRET = "a-word-that-never-leaves"

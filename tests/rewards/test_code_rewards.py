@@ -12,7 +12,7 @@ import pytest
 from examples.more_rewards import code_format_reward
 from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
-from helpers.rewards.code.run import Limits, Outcome
+from helpers.rewards.code.sandbox import Limits, Outcome
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER

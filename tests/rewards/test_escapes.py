@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from helpers.rewards.code.run import Outcome
+from helpers.rewards.code.sandbox import Outcome
 from tests.rewards.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 

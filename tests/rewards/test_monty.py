@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from helpers.rewards.code.run import Job, Limits, run_code
+from helpers.rewards.code.sandbox import Job, Limits, run_code
 from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SAME, SHORT, script
 
 LACKING = [
@@ -89,7 +89,7 @@ def test_waiting_for_a_worker_is_not_the_programs_time():
 def test_a_fork_is_told_instead_of_waiting_for_ever():
     program = """
 import os, sys
-from helpers.rewards.code.run import Job, run_code
+from helpers.rewards.code.sandbox import Job, run_code
 run_code([Job('1')])
 if os.fork() == 0:
     try:

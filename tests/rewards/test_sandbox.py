@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.rewards.code import sandlock
-from helpers.rewards.code.run import Job, Limits, Outcome, run_code
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)

@@ -19,7 +19,7 @@ import time
 from dataclasses import replace
 
 from helpers.rewards.code import driver
-from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, decode, limit_outcome
 
 # A verdict is the same each time; who sleeps longer than its time is ended at once.
 _POLICY = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
@@ -37,14 +37,12 @@ LEAVES = (type(None), bool, int, float, str)
 KINDS = {{list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", dict: "dict"}}
 KINDS |= {{library.Counter: "dict", library.defaultdict: "dict"}}
 KINDS |= {{bytes: "bytes", complex: "complex"}}
-{inspect.getsource(driver.encoded)}
+{inspect.getsource(driver.encode)}
 def written(value, most, len=len, repr=repr):
-    found = encoded(value)
+    found = encode(value)
     return [found] if len(repr(found)) <= most else []
 """
-_BEFORE_CALLS = re.sub(
-    r"\b(library|LEAVES|KINDS|encoded|written)\b", rf"\1_{_TOKEN}", _BEFORE_CALLS
-)
+_BEFORE_CALLS = re.sub(r"\b(library|LEAVES|KINDS|encode|written)\b", rf"\1_{_TOKEN}", _BEFORE_CALLS)
 # For each function that will be called and is named like one of Python's.
 _NOT_PYTHONS = """
 def {name}(*given):
@@ -162,7 +160,7 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
         found: list[Outcome] = []
         for name, arguments in job.calls:
             if time.monotonic() - began > limits.seconds:
-                found.append(exceeded("timeout", limits))
+                found.append(limit_outcome("timeout", limits))
                 break
             call = f"written_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
             outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
@@ -170,10 +168,10 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
             if outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash":
                 break
             if outcome.kind == "value" and not outcome.value:
-                found[-1] = exceeded("output", limits, outcome.output)
+                found[-1] = limit_outcome("output", limits, outcome.output)
             elif outcome.kind == "value":
                 try:
-                    found[-1] = replace(outcome, value=decoded(outcome.value[0]))
+                    found[-1] = replace(outcome, value=decode(outcome.value[0]))
                 except ValueError as error:
                     found[-1] = replace(outcome, kind="error", value=None, message=str(error))
     return found + [found[-1]] * (job.count - len(found))
@@ -199,7 +197,7 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
         error = raised
     output = "".join(printed)
     if size > limits.output:
-        return exceeded("output", limits, output)
+        return limit_outcome("output", limits, output)
     if error is None and code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
         said = "'return' outside function"  # which monty allows
         return Outcome("error", error="SyntaxError", message=said, output=output)
@@ -213,9 +211,9 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
     message = str(inner)
     own_limit = name == "TimeoutError" and re.search("(time|sleep) limit exceeded", message)
     if own_limit or getattr(error, "timed_out", False):
-        return exceeded("timeout", limits, output)
+        return limit_outcome("timeout", limits, output)
     if name == "MemoryError" and "limit" in message:
-        return exceeded("memory", limits, output)
+        return limit_outcome("memory", limits, output)
     # or monty lacks something, or the program failed by itself.
     line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
     if type(error).__name__ == "MontyCrashedError":

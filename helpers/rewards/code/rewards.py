@@ -1,7 +1,7 @@
 """Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
 
 The function is called inside, its value comes out as plain data, and what that is worth is decided
-here: see `run` for what holds a program, and `tests` for the forms of tests.
+here: see `sandbox` for what holds a program, and `unit_tests` for the forms of tests.
 
 A row that cannot be judged is None: its tests cannot be read, the machine failed, or the back end
 lacks something that all programs of the row use. Beside a program of the row that was judged, one
@@ -16,8 +16,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.code.run import Job, Limits, Outcome, run_code
-from helpers.rewards.code.tests import Test, as_lists, read_tests
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
+from helpers.rewards.code.unit_tests import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, fenced_blocks
 from helpers.tags import TagFormat
 

@@ -19,7 +19,7 @@ import warnings
 from dataclasses import replace
 from functools import lru_cache
 
-from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, decode, limit_outcome
 
 _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
@@ -136,9 +136,9 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
                 seconds = time.monotonic() - began
                 left = limits.seconds - seconds
                 if left <= 0 or not poll.poll(1000 * left):
-                    last = exceeded("timeout", limits)
+                    last = limit_outcome("timeout", limits)
                 elif len(rest) > 12 * limits.output + _FRAME:
-                    last = exceeded("output", limits)
+                    last = limit_outcome("output", limits)
                 elif data := process.stdout.read(65536):
                     *lines, rest = (rest + data).split(b"\n")
                     found += [_outcome(line, limits) for line in lines[: job.count - len(found)]]
@@ -168,11 +168,11 @@ def _outcome(line: bytes, limits: Limits) -> Outcome:
         most = {"output": limits.output, "error": 100, "message": 500}
         texts = {name: str(frame.get(name, ""))[:length] for name, length in most.items()}
         if frame["kind"] in ("memory", "output"):
-            return exceeded(frame["kind"], limits, texts["output"])
+            return limit_outcome(frame["kind"], limits, texts["output"])
         value = frame.get("value", "null")
         if frame["kind"] not in ("value", "error") or len(value) > limits.output:
             raise ValueError("the driver sends no such frame")
-        return Outcome(frame["kind"], decoded(json.loads(value)), **texts)
+        return Outcome(frame["kind"], decode(json.loads(value)), **texts)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         said = f"what came out of the sandbox is not an outcome: {error!s:.200}"
         return Outcome("error", error="SandboxError", message=said)

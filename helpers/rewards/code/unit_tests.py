@@ -24,8 +24,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.driver import encoded
-from helpers.rewards.code.run import Outcome, check_hashed, decoded
+from helpers.rewards.code.driver import encode
+from helpers.rewards.code.sandbox import Outcome, check_hashed, decode
 
 _SHOWN = 80  # characters of what cannot be read
 
@@ -63,7 +63,7 @@ class Test:
             value = outcome.value
             for name in self.wraps:
                 if name in ("set", "frozenset", "dict", "Counter"):
-                    check_hashed(encoded([value]))
+                    check_hashed(encode([value]))
                 value = _CALLABLE[name](value)
             if self.compare == "is" and type(value) is not type(self.value):
                 return False
@@ -176,7 +176,7 @@ def _test_of_object(test: object, number: int) -> Test:
 
 def _check_plain(values: list) -> None:
     """Raise TypeError or ValueError for a value that could not enter a sandbox or leave it."""
-    repr(decoded(encoded(values)))
+    repr(decode(encode(values)))
 
 
 # --- Asserts --------------------------------------------------------------------------------------

@@ -157,12 +157,12 @@ def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
             [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=left))
             left -= outcome.seconds
         else:
-            outcome = exceeded("timeout", limits)
+            outcome = limit_outcome("timeout", limits)
         found.append(outcome)
     return found
 
 
-def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
+def limit_outcome(kind: str, limits: Limits, output: str = "") -> Outcome:
     """Return the outcome of a program that went over a limit: "timeout", "memory" or "output"."""
     most = {
         "timeout": f"{limits.seconds:g} seconds",
@@ -172,7 +172,7 @@ def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
     return Outcome(kind, message=f"it needed more than {most[kind]}.", output=output)
 
 
-# --- What leaves a sandbox: plain data, written as lists by `driver.encoded` ----------------------
+# --- What leaves a sandbox: plain data, written as lists by `driver.encode` ----------------------
 
 _DEEPEST = 100  # levels of containers in a value
 _MOST_HASHED = 1_000  # parts of a set or a dictionary, with all that is in them
@@ -187,12 +187,12 @@ _MADE = {
 }
 
 
-def decoded(written: object, depth: int = 0) -> object:
-    """Return the value that `driver.encoded` wrote.
+def decode(written: object, depth: int = 0) -> object:
+    """Return the value that `driver.encode` wrote.
 
     What is written may be hostile: raise ValueError for anything else.
 
-    >>> decoded(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
+    >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
     [1, (2.5, {'a'}), {None: True}]
     """
     if type(written) in (type(None), bool, int, float, str):
@@ -203,7 +203,7 @@ def decoded(written: object, depth: int = 0) -> object:
         kind, *parts = written
         if kind in ("set", "frozenset", "dict"):
             check_hashed(parts)
-        return _MADE[kind]([decoded(part, depth + 1) for part in parts])
+        return _MADE[kind]([decode(part, depth + 1) for part in parts])
     except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not plain data: {error}") from None
 
