@@ -127,7 +127,6 @@ EARNED = {  # the program: its share of the four tests
     "# add": 0.0,
     RIGHT_ADD + "#" * 1_000_000: 0.0,
     RIGHT_ADD + "# \ud800": 0.0,
-    RIGHT_ADD + "# \x00": 0.0,
 }
 
 
@@ -225,9 +224,6 @@ def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, tol
     assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
 
 
-NAMES = "class A:\n    def __init__(self, x):\n        self.x = x\n"
-ORDERED = NAMES + "    def __lt__(self, other):\n        return self.x < other.x\n"
-SORTED = "def f(xs): return [a.x for a in sorted(map(A, xs))]"
 DIFFERENT = [  # a program, its test, what it scores in monty
     # where monty differs from CPython without a word
     ("import re\ndef f(x): return re.sub('(a)', r'\\1_', x)", "assert f('ab') == 'a_b'", None),
@@ -243,12 +239,10 @@ DIFFERENT = [  # a program, its test, what it scores in monty
     ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [1, 2, 3]", None),
     ("def f(x): return [*{y for y in x}]", "assert f([3, 1, 2]) == [1, 2, 3]", None),
     ("def f(x): return tuple(set(x) & {2, 1})", "assert f([3, 2, 1]) == (1, 2)", None),
-    ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", None),
+    ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", 0.0),
     ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
     ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [3, 1, 4]", 0.0),
     ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
-    (ORDERED + SORTED, "assert f([2, 1]) == [1, 2]", None),
-    (NAMES + SORTED, "assert f([2, 1]) == [1, 2]", 0.0),
     # no policy wins by a None: what reaches for the machine is wrong in any sandbox
     *[
         (f"import os, sys\ndef f(x): return {reaching}", "assert f(1) == 1", 0.0)
@@ -278,8 +272,8 @@ def test_programs_that_never_end_share_the_time_of_one_and_cost_no_other_its_ver
     backend, limits = Counting(), Limits(seconds=0.4)
     scores, told, _ = judged(completions, tests=[ADD] * 22, backend=backend, limits=limits)
     assert scores == [1.0, 1.0] + [0.0] * 20
-    assert 22 < len(backend.jobs) < 35, "few are run twice"
-    assert "programs timed out after 0.1 s, because others had used up the 0.4 s" in told[0]
+    assert len(backend.jobs) == 22
+    assert "programs were stopped after 0.1 s, because others had used up the 0.4 s" in told[0]
 
 
 # --- What is run ----------------------------------------------------------------------------------

@@ -214,14 +214,14 @@ def _judged(
             if outcome.kind in ("unsupported", "not started"):
                 row.unjudged = outcome.kind
                 row.reason = outcome.message
-            elif outcome.doubt and not passed and _in_another_order(outcome.value, test.value):
+            elif outcome.unordered and not passed and _same_items(outcome.value, test.value):
                 row.unjudged = "unsupported"
-                row.reason = outcome.doubt
+                row.reason = "the order of a set"
     return rows
 
 
-def _in_another_order(value: object, expected: object) -> bool:
-    """Return whether the order alone may be what is wrong: never, if a list has other items."""
-    if isinstance(value, list | tuple) and isinstance(expected, list | tuple):
-        return sorted(map(repr, value)) == sorted(map(repr, expected))
-    return True
+def _same_items(value: object, expected: object) -> bool:
+    """Return whether two lists or tuples have the same items, in whatever order."""
+    if not isinstance(value, list | tuple) or not isinstance(expected, list | tuple):
+        return False
+    return sorted(map(repr, value)) == sorted(map(repr, expected))
