@@ -62,14 +62,14 @@ def test_sandlock_refuses_what_the_docs_say(tmp_path):
     source = f"""
 import ctypes, fcntl, os, resource, socket, struct, time
 FILE, PID = {str(file)!r}, {os.getpid()}
-def libc(*given):
-    if ctypes.CDLL(None).syscall(*given) < 0:
+def libc(*arguments):
+    if ctypes.CDLL(None).syscall(*arguments) < 0:
         raise OSError
 def f():
     done = []
-    for name, one in [{tries}]:
+    for name, attempt in [{tries}]:
         try:
-            one()
+            attempt()
             done.append(name)
         except OSError:
             pass
@@ -106,12 +106,12 @@ def ours() -> set[int]:
 @NEEDS_SANDLOCK
 def test_whatever_a_program_does_the_next_is_run_as_ever():
     at_first = ours()
-    asked = Job("import os, random, sys\nprint(sys.argv, random.random(), os.environ)")
-    [[first]] = run_code([asked], SHORT, "sandlock", workers=1)
+    probe = Job("import os, random, sys\nprint(sys.argv, random.random(), os.environ)")
+    [[first]] = run_code([probe], SHORT, "sandlock", workers=1)
     for source, kind in AFTER:
         job = Job("import os, random, signal, sys\n" + source)
-        [one], [then] = run_code([job, asked], SHORT, "sandlock", workers=1)
-        assert (one.kind, then) == (kind, first), (source, one)
+        [outcome], [following] = run_code([job, probe], SHORT, "sandlock", workers=1)
+        assert (outcome.kind, following) == (kind, first), (source, outcome)
     assert ours() == at_first, "nothing is left"
     [[large]] = run_code([Job("x = bytearray(160_000_000)")], Limits(), "sandlock", workers=1)
     assert large.kind == "value", "the limit is the program's"

@@ -98,7 +98,7 @@ class Sandbox:
         # A worker may have died while it waited; the next is a new one.
         for _ in range(2):
             try:
-                outcomes = _outcomes(self.pool, job, limits)
+                outcomes = _run_in_session(self.pool, job, limits)
             except MontyCrashedError:
                 continue
             # Its sets have the order of what was put into them.
@@ -112,7 +112,7 @@ class Sandbox:
 _pools: dict[int, object] = {}  # by process
 
 
-def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
+def _run_in_session(pool, job: Job, limits: Limits) -> list[Outcome]:
     """Return one outcome per call, or that of the script.
 
     What ends the program is the outcome of all calls after it. The time begins when a worker is
@@ -166,23 +166,20 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
     """Return the outcome of a piece of code, its value unchecked."""
     from pydantic_monty import MontyCrashedError, MontyError
 
-    printed = []
-    size = 0
+    output = ""
 
     def collect(stream: str, text: str) -> None:
-        nonlocal size
-        if stream == "stdout" and size <= limits.output:
-            printed.append(text[: limits.output - size])
-            size += len(text.encode(errors="replace"))
+        nonlocal output
+        if stream == "stdout" and len(output) <= limits.output:
+            output += text
 
     error = value = None
     try:
         value = session.feed_run(code, inputs=inputs, print_callback=collect)
     except MontyError as raised:
         error = raised
-    output = "".join(printed)
-    if size > limits.output:
-        return limit_outcome("output", limits, output)
+    if len(output) > limits.output:
+        return limit_outcome("output", limits, output[: limits.output])
     if error is None and code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
         message = "'return' outside function"  # which monty allows
         return Outcome("error", error="SyntaxError", message=message, output=output)

@@ -29,8 +29,8 @@ class Limits:
 
     seconds: wall-clock time; under monty the last call that begins in time may take as long again.
     Once the programs of a batch that come to nothing have cost as much together, each of the others
-    gets a small share of its time and memory. memory: bytes. output: bytes of what it prints, and
-    of each value that it returns, as text.
+    gets a small share of its time and memory. memory: bytes. output: bytes (under monty
+    characters) of what it prints, and of each value that it returns, as text.
     """
 
     seconds: float = 1.0
