@@ -4,25 +4,17 @@ With `--seeds 1 2 3` notebook 07 is run with each of these seeds instead, as a u
 table of accuracies before and after its training is written to benchmarks/results/extraction.md.
 """
 
-import argparse
 import json
-import os
-import platform
-import shutil
 
-from unsloth import FastLanguageModel  # before transformers, always
+from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 
 # isort: split
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
+from benchmarks.seeds import machine, percent, run_anew, seeds_of_command
 from helpers import PROJECT
-from helpers.commands.run import run_notebooks
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
-from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training.policy import sample
 from tools.pocket import build, extraction
@@ -81,7 +73,8 @@ def rows(model, tokenizer, precision: str) -> list[str]:
     holdout = load_task(
         orders, columns=columns, system_prompt=extraction.SYSTEM_PROMPT, holdout_size=QUESTIONS
     ).holdout
-    records, lines = [json.loads(answer) for answer in holdout["answer"]], []
+    records = [json.loads(answer) for answer in holdout["answer"]]
+    lines = []
     for decoding, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         groups = sample(
             model,
@@ -103,20 +96,15 @@ def rows(model, tokenizer, precision: str) -> list[str]:
     return lines
 
 
-def write_card() -> None:
+def measure_model() -> None:
     """Measure both precisions and write the card beside the weights."""
-    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    measured = rows(full, tokenizer, "fp32")
-    quantised, tokenizer = FastLanguageModel.from_pretrained(
-        FOLDER, max_seq_length=512, load_in_4bit=True
-    )
-    measured += rows(FastLanguageModel.for_inference(quantised), tokenizer, "4-bit")
-    card = CARD.format(
-        parameters=full.num_parameters(),
-        megabytes=2 * full.num_parameters() / 1e6,
+    full, quantised = both_precisions(FOLDER)
+    write_card(
+        FOLDER,
+        CARD,
+        full[0],
+        rows(*full) + rows(*quantised),
         model=MODEL,
-        seed=build.SEED,
         steps=build.EXTRACTION.steps,
         batch=build.BATCH_SIZE,
         shapes="\n".join(
@@ -128,42 +116,32 @@ def write_card() -> None:
         high=max(extraction.QUANTITIES),
         templates=len(extraction.TEMPLATES),
         questions=QUESTIONS,
-        rows="\n".join(measured),
     )
-    with open(f"{FOLDER}/README.md", "w", encoding="utf-8") as file:
-        file.write(card)
-    print(card)
-
-
-def seed_row(seed: int) -> str:
-    """Run notebook 07 with one seed; returns its row of the table."""
-    run = Run(f"extraction-seed-{seed}")
-    shutil.rmtree(run.folder, ignore_errors=True)
-    if run_notebooks(run.name, None, "07", [f"seed={seed}"]):
-        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
-    cells = []
-    for name in ("baseline", "trained"):
-        entry = run.evaluation[name]
-        low, high = entry["ci95"]
-        cells.append(f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})")
-    comparison = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))["sampled"]
-    counts, difference = comparison_lines(comparison)
-    cells += [
-        difference.removeprefix("accuracy "),
-        f"{comparison['won']} / {comparison['lost']}",
-        counts.rpartition(" p ")[2],
-    ]
-    return f"| {seed} | {' | '.join(cells)} |"
 
 
 def write_seeds(seeds: list[int]) -> None:
-    """Run every seed and write the table."""
-    table = [seed_row(seed) for seed in seeds]
-    n = Run(f"extraction-seed-{seeds[0]}").evaluation["baseline"]["n"]
+    """Run notebook 07 with every seed and write the table."""
+    table = []
+    for seed in seeds:
+        run = run_anew(f"extraction-seed-{seed}", "07", [f"seed={seed}"])
+        before = run.evaluation["baseline"]
+        after = run.evaluation["trained"]
+        comparisons = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))
+        sampled = comparisons["sampled"]
+        counts, difference = comparison_lines(sampled)
+        cells = [
+            str(seed),
+            percent(before["accuracy"], before["ci95"]),
+            percent(after["accuracy"], after["ci95"]),
+            difference.removeprefix("accuracy "),
+            f"{sampled['won']} / {sampled['lost']}",
+            counts.rpartition(" p ")[2],
+        ]
+        table.append(f"| {' | '.join(cells)} |")
     text = f"""# Notebook 07 with {len(seeds)} seeds
 
-`python -m benchmarks.extraction --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
-A record is right where it equals the expert's; {n} messages held out, sampled at temperature 1, 4-bit, with 95 % Wilson
+`python -m benchmarks.extraction --seeds {" ".join(map(str, seeds))}` on {machine()}.
+A record is right where it equals the expert's; {before["n"]} messages held out, sampled at temperature 1, 4-bit, with 95 % Wilson
 intervals; the difference with Newcombe's paired interval; messages won and lost with the p of the exact McNemar test.
 
 | seed | before | after | difference | won / lost | p |
@@ -173,13 +151,6 @@ intervals; the difference with Newcombe's paired interval; messages won and lost
     print(text)
 
 
-def main() -> None:
-    """Write the card, or, with seeds, the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", help="run notebook 07 with each of these")
-    seeds = parser.parse_args().seeds
-    write_seeds(seeds) if seeds else write_card()
-
-
 if __name__ == "__main__":
-    main()
+    seeds = seeds_of_command(__doc__.splitlines()[0])
+    write_seeds(seeds) if seeds else measure_model()

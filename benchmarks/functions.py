@@ -4,20 +4,14 @@ With `--seeds 1 2 3` notebook 09 is run with each of these seeds instead, as a u
 its two trainings came to is written to benchmarks/results/functions.md.
 """
 
-import argparse
 import json
-import os
-import platform
 import shutil
 
-from unsloth import FastLanguageModel  # before transformers, always
+from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 
 # isort: split
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
+from benchmarks.seeds import machine, percent, run_anew, seeds_of_command
 from helpers import PROJECT
-from helpers.commands.run import run_notebooks
 from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
@@ -84,7 +78,8 @@ EXAMPLES = {
 
 def rows(model, tokenizer, precision: str) -> list[str]:
     """The table's rows for one loaded model."""
-    tasks, lines = functions.functions(), []
+    tasks = functions.functions()
+    lines = []
     asked = [functions.question(task["text"], task["test_list"]) for task in tasks]
     prompts = [
         [
@@ -97,10 +92,10 @@ def rows(model, tokenizer, precision: str) -> list[str]:
         groups = sample(
             model, tokenizer, prompts, max_new_tokens=MAX_NEW_TOKENS, temperature=temperature
         )
-        texts, n = [group[0] for group in groups], len(tasks)
-        visible, hidden = (
-            [task[name] for task in tasks] for name in ("test_list", "challenge_test_list")
-        )
+        texts = [group[0] for group in groups]
+        n = len(tasks)
+        visible = [task["test_list"] for task in tasks]
+        hidden = [task["challenge_test_list"] for task in tasks]
         seen = tests_reward(texts, tests=visible, share=False)
         right = int(sum(tests_reward(texts, tests=hidden, share=False)))
         tables = [
@@ -116,21 +111,16 @@ def rows(model, tokenizer, precision: str) -> list[str]:
     return lines
 
 
-def write_card() -> None:
+def measure_model() -> None:
     """Measure both precisions and write the card beside the weights."""
-    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    measured = rows(full, tokenizer, "fp32")
-    quantised, tokenizer = FastLanguageModel.from_pretrained(
-        FOLDER, max_seq_length=512, load_in_4bit=True
-    )
-    measured += rows(FastLanguageModel.for_inference(quantised), tokenizer, "4-bit")
+    full, quantised = both_precisions(FOLDER)
     ways = functions.WAYS.items()
-    card = CARD.format(
-        parameters=full.num_parameters(),
-        megabytes=2 * full.num_parameters() / 1e6,
+    write_card(
+        FOLDER,
+        CARD,
+        full[0],
+        rows(*full) + rows(*quantised),
         model=MODEL,
-        seed=build.SEED,
         steps=build.FUNCTIONS.steps,
         batch=build.BATCH_SIZE,
         ways="\n".join(f"| {WAYS[way]} | `{EXAMPLES[way]}` | {share:.0%} |" for way, share in ways),
@@ -138,51 +128,33 @@ def write_card() -> None:
         filters=len(functions.FILTERS),
         maps=len(functions.MAPS),
         tasks=len(functions.functions()),
-        rows="\n".join(measured),
     )
-    with open(f"{FOLDER}/README.md", "w", encoding="utf-8") as file:
-        file.write(card)
-    print(card)
-
-
-def seed_rows(seed: int) -> list[str]:
-    """Run notebook 09 with one seed; returns its rows of the table, one a policy."""
-    run = Run(f"functions-seed-{seed}")
-    for folder in (run, Run(f"{run.name}-visible")):
-        shutil.rmtree(folder.folder, ignore_errors=True)
-    if run_notebooks(run.name, None, "09", [f"seed={seed}"]):
-        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
-    found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
-    against = {
-        comparison["after"]: comparison
-        for comparison in found["all"]
-        if comparison["before"] == "untrained"
-    }
-    lines = []
-    for policy, passed in found["passed"].items():
-        cells = []
-        for kind in ("visible", "hidden"):
-            low, high = passed[kind]["1"]["ci95"]
-            cells.append(f"{passed[kind]['1']['value']:.1%} ({low:.1%} to {high:.1%})")
-        greedy = passed["hidden"]["greedy"]["accuracy"]
-        difference = (
-            comparison_lines(against[policy])[1].removeprefix("accuracy ")
-            if policy in against
-            else ""
-        )
-        lines.append(
-            f"| {seed} | {policy} | {cells[0]} | {cells[1]} | {greedy:.1%} | "
-            f"{found['hard_coded'][policy]:.1%} | {difference} |"
-        )
-    return lines
 
 
 def write_seeds(seeds: list[int]) -> None:
-    """Run every seed and write the table."""
-    table = [line for seed in seeds for line in seed_rows(seed)]
+    """Run notebook 09 with every seed and write the table, a row for each policy."""
+    table = []
+    for seed in seeds:
+        name = f"functions-seed-{seed}"
+        shutil.rmtree(Run(f"{name}-visible").folder, ignore_errors=True)
+        run = run_anew(name, "09", [f"seed={seed}"])
+        policies = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
+        differences = {}
+        for comparison in policies["all"]:
+            if comparison["before"] == "untrained":
+                sentence = comparison_lines(comparison)[1]
+                differences[comparison["after"]] = sentence.removeprefix("accuracy ")
+        for policy, passed in policies["passed"].items():
+            cells = [str(seed), policy]
+            for kind in ("visible", "hidden"):
+                cells.append(percent(passed[kind]["1"]["value"], passed[kind]["1"]["ci95"]))
+            cells.append(f"{passed['hidden']['greedy']['accuracy']:.1%}")
+            cells.append(f"{policies['hard_coded'][policy]:.1%}")
+            cells.append(differences.get(policy, ""))
+            table.append(f"| {' | '.join(cells)} |")
     text = f"""# Notebook 09 with {len(seeds)} seeds
 
-`python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
+`python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {machine()}.
 pass@1 by either kind of tests on 150 held-out tasks, eight programs each, sampled at temperature 1, 4-bit, with 95 % Wilson
 intervals that count the tasks; the difference on hidden tests of one program a task, against the untrained policy, with
 Newcombe's paired interval.
@@ -194,13 +166,6 @@ Newcombe's paired interval.
     print(text)
 
 
-def main() -> None:
-    """Write the card, or, with seeds, the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", help="run notebook 09 with each of these")
-    seeds = parser.parse_args().seeds
-    write_seeds(seeds) if seeds else write_card()
-
-
 if __name__ == "__main__":
-    main()
+    seeds = seeds_of_command(__doc__.splitlines()[0])
+    write_seeds(seeds) if seeds else measure_model()

@@ -4,32 +4,28 @@ With `--seeds 1 2 3` notebook 10 is run with each of these seeds instead, as a u
 its training came to is written to benchmarks/results/games.md.
 """
 
-import argparse
 import json
-import os
-import platform
-import shutil
 from functools import partial
 
-from unsloth import FastLanguageModel  # before transformers, always
+from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 
 # isort: split
-import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
+from benchmarks.seeds import machine, run_anew, seeds_of_command
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, episodes
-from helpers.commands.run import run_notebooks
 from helpers.presets import PRESETS, override
 from helpers.results.intervals import wilson_interval
-from helpers.runs import Run
 from tools.pocket import build, games
 
 MODEL = "pocket-games"
 FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "games.md"
 GAMES = 512
-TOKENS, TURNS, FOUND = 288, 16, 0.4  # as notebook 10 has them
+MINUTES = 18  # that building the model took
+# As notebook 10 has them.
+TOKENS = 288
+TURNS = 16
+FOUND = 0.4
 
 CARD = """---
 license: apache-2.0
@@ -101,7 +97,8 @@ def row(model, tokenizer, precision: str) -> str:
         max_completion_length=TOKENS,
         turns=TURNS,
     )
-    wins, calls = sum(one.reward >= FOUND for one in played), sum(len(one.calls) for one in played)
+    wins = sum(episode.reward >= FOUND for episode in played)
+    calls = sum(len(episode.calls) for episode in played)
     low, high = wilson_interval(wins, GAMES)
     cells = [
         precision,
@@ -115,85 +112,54 @@ def row(model, tokenizer, precision: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def write_card(minutes: int) -> None:
+def measure_model() -> None:
     """Measure both precisions and write the card beside the weights."""
-    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    measured = [row(full, tokenizer, "fp32")]
-    quantised, tokenizer = FastLanguageModel.from_pretrained(
-        FOLDER, max_seq_length=512, load_in_4bit=True
-    )
-    measured.append(row(quantised, tokenizer, "4-bit"))
-    card = CARD.format(
-        parameters=full.num_parameters(),
-        megabytes=2 * full.num_parameters() / 1e6,
+    full, quantised = both_precisions(FOLDER)
+    write_card(
+        FOLDER,
+        CARD,
+        full[0],
+        [row(*full), row(*quantised)],
         model=MODEL,
-        seed=build.SEED,
         steps=build.GAMES.steps,
         batch=build.GAMES.batch_size,
         first=build.GAMES.steps_first,
-        minutes=minutes,
+        minutes=MINUTES,
         ways="\n".join(f"| {WAYS[way]} | {share:.0%} |" for way, share in games.WAYS.items()),
         places=", ".join(f"{PLACES[place]} ({share:.0%})" for place, share in games.PLACES.items()),
         slips=sum(games.SLIPS.values()),
         games=GAMES,
         turns=TURNS,
-        rows="\n".join(measured),
     )
-    with open(f"{FOLDER}/README.md", "w", encoding="utf-8") as file:
-        file.write(card)
-    print(card)
-
-
-def seed_rows(seed: int) -> list[str]:
-    """Run notebook 10 with one seed; returns its rows of the table, one a policy."""
-    run = Run(f"games-seed-{seed}")
-    shutil.rmtree(run.folder, ignore_errors=True)
-    if run_notebooks(run.name, None, "10", [f"seed={seed}"]):
-        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
-    found = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
-    low, high = found["difference_ci95"]
-    after = f"{found['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
-    lines = []
-    for policy_name, said in found["table"].items():
-        cells = [
-            str(seed),
-            policy_name,
-            *said.values(),
-            "" if policy_name == "untrained" else after,
-        ]
-        lines.append(f"| {' | '.join(cells)} |")
-    return [f"| seed | policy | {' | '.join(found['table']['trained'])} | difference |", *lines]
 
 
 def write_seeds(seeds: list[int]) -> None:
-    """Run every seed and write the table."""
-    tables = [seed_rows(seed) for seed in seeds]
-    header = tables[0][0]
-    body = [line for _, *lines in tables for line in lines]
+    """Run notebook 10 with every seed and write the table, a row for each policy."""
+    lines = []
+    for seed in seeds:
+        run = run_anew(f"games-seed-{seed}", "10", [f"seed={seed}"])
+        policies = json.loads(run.require("policies.json").read_text(encoding="utf-8"))
+        low, high = policies["difference_ci95"]
+        for name, columns in policies["table"].items():
+            difference = f"{policies['difference']:+.1%} ({low:+.1%} to {high:+.1%})"
+            if name == "untrained":
+                difference = ""
+            cells = [str(seed), name, *columns.values(), difference]
+            lines.append(f"| {' | '.join(cells)} |")
+    header = f"| seed | policy | {' | '.join(columns)} | difference |"
     text = f"""# Notebook 10 with {len(seeds)} seeds
 
-`python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
+`python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {machine()}.
 256 held-out games of number guessing, each played once at temperature 1, in bfloat16; success is a number found, with its 95 %
 Wilson interval; the difference has Newcombe's paired interval; "guesses wasted" are those per game beyond the best play.
 
 {header}
 |{"---|" * (header.count("|") - 1)}
-""" + "\n".join(body)
+""" + "\n".join(lines)
     RESULTS.write_text(text + "\n", encoding="utf-8")
     print(text)
 
 
-def main() -> None:
-    """Write the card, or, with seeds, the table."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", help="run notebook 10 with each of these")
-    parser.add_argument(
-        "--minutes", type=int, default=18, help="what building the model took, for the card"
-    )
-    given = parser.parse_args()
-    write_seeds(given.seeds) if given.seeds else write_card(given.minutes)
-
-
 if __name__ == "__main__":
-    main()
+    seeds = seeds_of_command(__doc__.splitlines()[0])
+    write_seeds(seeds) if seeds else measure_model()

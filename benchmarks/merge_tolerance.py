@@ -41,14 +41,6 @@ def random_policy(hidden: int, wide: int, layers: int, heads: int, size: float, 
     return adapted(random_model(sizes, seed), size, seed)
 
 
-def layers_of(policy) -> dict:
-    return {
-        name: layer
-        for name, layer in policy.named_modules()
-        if hasattr(layer, "lora_B") and hasattr(layer, "base_layer")
-    }
-
-
 @torch.no_grad()
 def merge(policy, layers: dict, whole: dict, deltas: dict, kind: str) -> None:
     """Write into the base's weights what a merge of this kind makes of them."""
@@ -82,7 +74,12 @@ def trial(shape: tuple, size: float, seed: int) -> tuple[float, dict]:
     every kind of merge.
     """
     policy = random_policy(*shape, size, seed)
-    rows, layers = torch.randint(0, VOCABULARY, (2, TOKENS)), layers_of(policy)
+    rows = torch.randint(0, VOCABULARY, (2, TOKENS))
+    layers = {
+        name: layer
+        for name, layer in policy.named_modules()
+        if hasattr(layer, "lora_B") and hasattr(layer, "base_layer")
+    }
     whole = {name: layer.base_layer.weight.detach().clone() for name, layer in layers.items()}
     deltas = {name: layer.get_delta_weight("default").detach() for name, layer in layers.items()}
     relative = max(

@@ -6,6 +6,7 @@ the two is right, and pass@16.
 """
 
 import re
+from pathlib import Path
 
 from unsloth import FastLanguageModel  # before transformers, always
 
@@ -70,6 +71,32 @@ pass@{samples} of sums in 4 bits, {pass_questions} questions: {pass_at_k}.
 """
 
 
+def both_precisions(folder: str, max_seq_length: int = 512) -> list[tuple]:
+    """Return the model of this folder, its tokenizer and its precision: in 32 bits through
+    Transformers, and in 4 through Unsloth.
+    """
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    full = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    quantised, its_tokenizer = FastLanguageModel.from_pretrained(
+        folder, max_seq_length=max_seq_length, load_in_4bit=True
+    )
+    quantised = FastLanguageModel.for_inference(quantised)
+    return [(full, tokenizer, "fp32"), (quantised, its_tokenizer, "4-bit")]
+
+
+def write_card(folder: str, card: str, model, measured: list[str], **values) -> None:
+    """Fill in a model's card, write it beside the weights, and print it."""
+    text = card.format(
+        parameters=model.num_parameters(),
+        megabytes=2 * model.num_parameters() / 1e6,
+        seed=build.SEED,
+        rows="\n".join(measured),
+        **values,
+    )
+    Path(folder, "README.md").write_text(text, encoding="utf-8")
+    print(text)
+
+
 def share(flags: list[bool]) -> str:
     """Of the true ones, as text; a dash where there is nothing to share."""
     return f"{sum(flags) / len(flags):.1%}" if flags else "–"
@@ -131,18 +158,12 @@ def pass_at_k(model, tokenizer, questions: int = 128) -> str:
 
 def main() -> None:
     """Measure both precisions and write the card beside the weights."""
-    tokenizer = AutoTokenizer.from_pretrained(FOLDER)
-    full = AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32).eval()
-    measured = rows(full, tokenizer, "fp32")
-    quantised, tokenizer = FastLanguageModel.from_pretrained(
-        FOLDER, max_seq_length=256, load_in_4bit=True
-    )
-    quantised = FastLanguageModel.for_inference(quantised)
-    measured += rows(quantised, tokenizer, "4-bit")
-    card = CARD.format(
-        parameters=full.num_parameters(),
-        megabytes=2 * full.num_parameters() / 1e6,
-        seed=build.SEED,
+    full, quantised = both_precisions(FOLDER, max_seq_length=256)
+    write_card(
+        FOLDER,
+        CARD,
+        full[0],
+        rows(*full) + rows(*quantised),
         steps=build.STEPS,
         batch=build.BATCH_SIZE,
         minutes="about 9",
@@ -151,16 +172,12 @@ def main() -> None:
         careful_share=build.WORKINGS["careful"],
         careless_share=build.WORKINGS["careless"],
         questions=QUESTIONS,
-        rows="\n".join(measured),
         samples=SAMPLES,
         pass_questions=128,
-        pass_at_k=pass_at_k(quantised, tokenizer),
+        pass_at_k=pass_at_k(*quantised[:2]),
         **build.SHAPES,
         **build.FAMILIES,
     )
-    with open(f"{FOLDER}/README.md", "w", encoding="utf-8") as file:
-        file.write(card)
-    print(card)
 
 
 if __name__ == "__main__":

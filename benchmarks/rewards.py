@@ -77,25 +77,6 @@ def symbolic_completions(rng: random.Random, distinct: int = 256) -> tuple[list[
     ]
 
 
-def with_hostile(completions: list[str]) -> list[str]:
-    """The batch with ten of its completions replaced: 1 %."""
-    bombs = [
-        "9" * 10**6,
-        "9^{9^{9^{9}}}",
-        "{" * 10_000,
-        r"\binom{10^8}{10^7}",
-        "__import__('os')",
-        "\ud800",
-        "\x00",
-        "10000000!",
-    ]
-    bombs += [r"\sum_{n=1}^{10^{9}} \frac{1}{n^{3}}", "(x+y+z)^{500}"]
-    hostile = list(completions)
-    for position, bomb in enumerate(bombs):
-        hostile[position * 100] = f"<think>so</think><answer>{bomb}</answer>"
-    return hostile
-
-
 # The nth of 64 hostile answers, each kind beside an expression in x.
 HOSTILE = {
     "towers of powers": lambda n: f"{n}^{{9^{{9^9}}}}",
@@ -209,7 +190,6 @@ def main() -> None:
                 judged,
             )
         )
-    hostile = BATCH / symbolic_rate(os.cpu_count() or 1, with_hostile(texts), symbols)[0]
     named = Path(source).name if Path(source).exists() else source
     text = f"""# Judging answers: correctness_reward beside TRL's accuracy_reward
 
@@ -220,8 +200,7 @@ def main() -> None:
 |---|---|---|---|---|---|
 """ + "\n".join(table)
     text += (
-        f"\n\nA batch of {BATCH:,} symbolic answers, ten hostile ones among them: "
-        f"{hostile:.1f} s.\n\nSeconds for 64 hostile answers:\n\n"
+        "\n\nSeconds for 64 hostile answers:\n\n"
         "| | correctness | exact_match | numeric | fuzzy_match |\n|---|---|---|---|---|\n"
     )
     text += "\n".join(hostile_batches()) + "\n"

@@ -1,13 +1,9 @@
-"""How fast programs are run in a sandbox, what the attacks cost, and what stays in memory: `python
--m benchmarks.sandbox`.
+"""How fast programs are run in a sandbox, and what hostile ones cost: `python -m
+benchmarks.sandbox`.
 
-With `--humaneval HumanEval.jsonl` the reference solutions are run too, each with its own tests. The
-bare subprocess is here for comparison only: nothing holds what it runs.
+The bare subprocess is here for comparison only: nothing holds what it runs.
 """
 
-import argparse
-import gc
-import json
 import os
 import platform
 import random
@@ -16,21 +12,16 @@ import subprocess
 import sys
 import time
 import warnings
-from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from pathlib import Path
-
-import psutil
 
 from examples.json_reward import json_format_reward
 from examples.style_rewards import forbidden_patterns_reward, repetition_reward
 from helpers import PROJECT
 from helpers.rewards.code.rewards import tests_reward
-from helpers.rewards.code.run import Job, Limits, run_code
+from helpers.rewards.code.sandbox import Job, Limits, run_code
 from helpers.rewards.structure import substantial_format_reward
-from tests.rewards.escapes import attempt
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"
 BODIES = [
@@ -74,16 +65,16 @@ TEXTS = {  # a reward, its options, and a completion, with a number in the place
 
 
 def batches() -> list[str]:
-    """Rows: what a batch of 64 hostile completions costs, in seconds."""
+    """Return rows of a table: what a batch of 64 hostile completions costs, in seconds."""
     rows = []
+    tests = [["assert f(1) == 1"]] * 64
     for name, program in PROGRAMS.items():
         batch = [program.format(at) for at in range(64)]
-        rows.append(
-            (f"tests, {name}", partial(tests_reward, tests=[["assert f(1) == 1"]] * 64), batch)
-        )
+        rows.append((f"tests, {name}", partial(tests_reward, tests=tests), batch))
     for name, (reward, options, text) in TEXTS.items():
-        text = f"<think>so</think><answer>{text}</answer>"
-        batch = [text.replace("@", str(at)) for at in range(64)]
+        batch = [
+            f"<think>so</think><answer>{text.replace('@', str(at))}</answer>" for at in range(64)
+        ]
         rows.append((name, partial(reward, **options), batch))
     lines = []
     for name, reward, batch in rows:
@@ -135,7 +126,8 @@ def bare(jobs: list[Job], workers: int) -> None:
 
 def speed() -> list[str]:
     """The table's rows: back end, workers, inputs, programs a second."""
-    rows, slow = [], {}
+    rows = []
+    slow = {}
     for workers in (1, 2):
         jobs = programs(40)
         slow[workers], best = a_second(
@@ -166,78 +158,14 @@ def speed() -> list[str]:
     return rows
 
 
-def memory() -> str:
-    """Bytes of our process before and after 10,000 programs of every kind."""
-    jobs = (
-        programs(950)
-        + [Job("def f():\n    return ['x' * 1000] * 60", [("f", ())])] * 30
-        + [Job("x = [][0]")] * 20
-    )
-    process = psutil.Process()
-    sizes = []
-    for _ in range(11):
-        run_code(jobs)
-        gc.collect()
-        sizes.append(process.memory_info().rss / 1e6)
-    return (
-        f"{sizes[0]:.1f} MB after 1,000 programs, {sizes[5]:.1f} MB after 6,000, "
-        f"{sizes[-1]:.1f} MB after 11,000"
-    )
-
-
-def attacks(backend: str) -> str:
-    """A row: how many were contained, and the slowest against its limit."""
-    found = attempt(backend, workers=1)
-    slowest = max(found, key=lambda one: one.seconds / (1 + one.escape.twice))
-    seconds = slowest.seconds / (1 + slowest.escape.twice)
-    kinds = Counter(one.outcomes[0].kind for one in found if one.outcomes)
-    told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-    lost = [one.escape.name for one in found if one.won]
-    return (
-        f"| {backend} | {len(found)} | {len(lost)} | {told} | {slowest.escape.name}: "
-        f"{seconds:.2f} s of 1 s |"
-    )
-
-
-def humaneval(path: Path) -> list[str]:
-    """How many of the reference solutions pass their own tests, and how long one takes."""
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-    lines = []
-    for backend in ("monty", "sandlock"):
-        taken, kinds = [], Counter()
-        for row in rows:
-            solution, check = f"{row['prompt']}{row['canonical_solution']}", row["test"]
-            source = f"{solution}\n{check}\ncheck({row['entry_point']})\nprint('held')"
-            began = time.perf_counter()
-            [[outcome]] = run_code([Job(source)], Limits(seconds=10.0), backend, 1)
-            taken.append(1000 * (time.perf_counter() - began))
-            kinds[
-                "passed"
-                if outcome.output.endswith("held\n") and outcome.kind == "value"
-                else outcome.kind
-            ] += 1
-        told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
-        lines.append(
-            f"| {backend} | {len(rows)} | {told} | {statistics.median(taken):.1f} ms | "
-            f"{max(taken):.0f} ms |"
-        )
-    return lines
-
-
 def main() -> None:
     """Measure and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--humaneval", type=Path, help="HumanEval.jsonl of OpenAI's human-eval")
-    solutions = parser.parse_args().humaneval
     load = os.getloadavg()[0]
     table = "\n".join(speed())
-    held = memory()
     hostile = "\n".join(batches())
-    battery = "\n".join(attacks(backend) for backend in ("monty", "sandlock"))
     text = f"""# Programs in a sandbox
 
-`python -m benchmarks.sandbox{" --humaneval HumanEval.jsonl" if solutions else ""}` on {os.cpu_count()} cores,
-{platform.machine()}, Linux {platform.release().split("-")[0]}, Python {platform.python_version()}; load at first: {load:.1f}.
+`python -m benchmarks.sandbox` on {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split("-")[0]}, Python {platform.python_version()}; load at first: {load:.1f}.
 Small functions, each another, each called with one or three lists of numbers; {ROUNDS} rounds. A program has a session
 (monty) or a process (sandlock) of its own; its values are checked and counted here.
 
@@ -245,29 +173,11 @@ Small functions, each another, each called with one or three lists of numbers; {
 |---|---|---|---|---|---|
 {table}
 
-Memory of our process: {held}.
-
 ## A batch of 64 hostile completions
 
 | reward and attack | seconds | the best score |
 |---|---|---|
 {hostile}
-
-## The attacks
-
-A limit of 1 s for each, start and all on the clock; what a program costs beyond its limit is the start of an interpreter.
-
-| sandbox | attacks | won | outcomes | slowest |
-|---|---|---|---|---|
-{battery}
-"""
-    if solutions:
-        text += f"""
-## HumanEval's reference solutions, each with its own tests
-
-| sandbox | solutions | outcomes | median | longest |
-|---|---|---|---|---|
-{chr(10).join(humaneval(solutions))}
 """
     RESULTS.write_text(text, encoding="utf-8")
     print(text)

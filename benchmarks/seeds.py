@@ -6,14 +6,11 @@ Each seed draws its own training rows, holdout and adapter, and is run through n
 """
 
 import argparse
-import json
 import os
 import platform
 import re
 import shutil
-from pathlib import Path
 
-import nbformat
 import pandas as pd
 
 from helpers import PROJECT
@@ -24,21 +21,41 @@ from helpers.runs import Run
 RESULTS = PROJECT / "benchmarks" / "results" / "seeds.md"
 
 
-def trained(seed: int) -> Run:
-    """The run that trains and evaluates with this seed."""
-    run = Run(f"benchmark-seed-{seed}")
+def run_anew(name: str, notebooks: str, parameters: list[str], preset: str | None = None) -> Run:
+    """Run notebooks under this name, without what an earlier run of it has left."""
+    run = Run(name)
     shutil.rmtree(run.folder, ignore_errors=True)
-    options = [f"seed={seed}", "sampled_questions=64"]
-    if run_notebooks(run.name, "pocket", "01,03,05", options):
-        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
+    if run_notebooks(name, preset, notebooks, parameters):
+        raise SystemExit(f"{name} failed; see {run.show('notebooks')}")
     return run
+
+
+def percent(share: float, ci95: tuple[float, float]) -> str:
+    """Return a share with its interval."""
+    return f"{share:.1%} ({ci95[0]:.1%} to {ci95[1]:.1%})"
+
+
+def seeds_of_command(description: str, default: list[int] | None = None) -> list[int] | None:
+    """Return the seeds that a benchmark was called with."""
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=default, help="run the notebook with each of these"
+    )
+    return parser.parse_args().seeds
+
+
+def machine() -> str:
+    """Return what a table was measured on."""
+    return f"{os.cpu_count()} cores, {platform.machine()}, no GPU"
 
 
 def row(seed: int, run: Run) -> str:
     """The row of the table for a run that is finished."""
-    evaluation = json.loads(run.require("evaluation.json").read_text(encoding="utf-8"))
+    evaluation = run.evaluation
     before, after = evaluation["baseline"], evaluation["trained"]
-    cells = [_percent(evaluation[name]) for name in ("baseline", "trained", "merged")]
+    cells = []
+    for name in ("baseline", "trained", "merged"):
+        cells.append(percent(evaluation[name]["accuracy"], evaluation[name]["ci95"]))
     cells += [
         f"{before['in_format']:.0%}",
         f"{_anywhere(run):.0%}",
@@ -47,14 +64,9 @@ def row(seed: int, run: Run) -> str:
     cells += [" → ".join(f"{_careful(run, name):.0%}" for name in ("baseline", "trained"))]
     cells += [
         f"{before['mean_length']:.1f} → {after['mean_length']:.1f}",
-        f"{_training_seconds(run):.0f}",
+        f"{run.table('metrics.csv')['step_time'].sum():.0f}",
     ]
     return f"| {seed} | {' | '.join(cells)} |"
-
-
-def _percent(entry: dict) -> str:
-    low, high = entry["ci95"]
-    return f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%})"
 
 
 def _sampled(run: Run, name: str) -> dict[str, str]:
@@ -83,36 +95,25 @@ def _anywhere(run: Run) -> float:
     ) / len(texts)
 
 
-def _training_seconds(run: Run) -> float:
-    notebook = nbformat.read(run.require("notebooks/03_grpo_training.ipynb"), as_version=4)
-    (cell,) = [
-        cell
-        for cell in notebook.cells
-        if cell.cell_type == "code" and "= trainer.train(" in cell.source
-    ]
-    return cell.metadata.papermill.duration
-
-
 def main() -> None:
     """Measure every seed asked for and write benchmarks/results/seeds.md."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    seeds = parser.parse_args().seeds
-    rows = [row(seed, trained(seed)) for seed in seeds]
-    n = json.loads(
-        Run(f"benchmark-seed-{seeds[0]}").require("evaluation.json").read_text(encoding="utf-8")
-    )["baseline"]["n"]
+    seeds = seeds_of_command(__doc__.splitlines()[0], default=[1, 2, 3])
+    rows = []
+    for seed in seeds:
+        parameters = [f"seed={seed}", "sampled_questions=64"]
+        run = run_anew(f"benchmark-seed-{seed}", "01,03,05", parameters, preset="pocket")
+        rows.append(row(seed, run))
+    n = run.evaluation["baseline"]["n"]
     text = f"""# The pocket preset with {len(seeds)} seeds
 
-`python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
+`python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {machine()}.
 Sampled at temperature 1, {n} questions held out; accuracies with 95 % Wilson intervals. Before training: the share in the
 format, the share with the right number wherever it stands ("found"), and pass@16 (64 questions). Then the share of careful
-workings and the mean length in tokens, before → after, and the seconds that the cell with `trainer.train()` took.
+workings and the mean length in tokens, before → after, and the seconds of all steps.
 
 | seed | baseline (4-bit) | trained (4-bit) | merged (fp32) | in format | found | pass@16 | careful | tokens | training, s |
 |---|---|---|---|---|---|---|---|---|---|
 """ + "\n".join(rows)
-    Path(RESULTS).parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text(text + "\n", encoding="utf-8")
     print(text)
 

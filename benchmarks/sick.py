@@ -41,8 +41,9 @@ KEPT = [
     "kl",
     "entropy",
     "grad_norm",
+    "completions/mean_length",
+    "completions/clipped_ratio",
 ]
-KEPT += ["completions/mean_length", "completions/clipped_ratio"]
 
 
 def plain_reward(completions: list, **columns) -> list[float]:
@@ -96,10 +97,11 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
         use_gradient_checkpointing=False,
         random_state=seed,
     )
-    options = {name: getattr(POCKET, name) for name in (*_OF_THE_GROUP, *_OF_THE_OPTIMISER)}
+    options = {name: getattr(POCKET, name) for name in _SETTINGS.split()}
     options |= {"per_device_train_batch_size": 32, "max_steps": 25} | changes
     # the guard counts the groups that agree
-    guarded, logged = GuardedRewards(Run("sick"), list(rewards)), Rows()
+    guarded = GuardedRewards(Run("sick"), list(rewards))
+    logged = Rows()
     with tempfile.TemporaryDirectory() as folder:
         trainer = GRPOTrainer(
             model=model,
@@ -137,22 +139,12 @@ def kl_without_penalty(history: pd.DataFrame, rewards: dict, changes: dict) -> p
     return measured["kl"]
 
 
-_OF_THE_GROUP = [
-    "num_generations",
-    "per_device_train_batch_size",
-    "gradient_accumulation_steps",
-    "max_completion_length",
-]
-_OF_THE_GROUP += ["temperature", "beta", "loss_type", "max_steps", "logging_steps"]
-_OF_THE_OPTIMISER = [
-    "learning_rate",
-    "lr_scheduler_type",
-    "warmup_steps",
-    "optim",
-    "adam_beta1",
-    "adam_beta2",
-]
-_OF_THE_OPTIMISER += ["weight_decay", "max_grad_norm", "gradient_checkpointing"]
+_SETTINGS = """
+    num_generations per_device_train_batch_size gradient_accumulation_steps max_completion_length
+    temperature beta loss_type max_steps logging_steps
+    learning_rate lr_scheduler_type warmup_steps optim adam_beta1 adam_beta2 weight_decay
+    max_grad_norm gradient_checkpointing
+"""
 
 
 def main() -> None:

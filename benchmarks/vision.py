@@ -6,15 +6,9 @@ the pictures leaves more than 6 points more or less than the rows whose pictures
 answer.
 """
 
-import argparse
-import os
-import platform
-import shutil
-
+from benchmarks.seeds import machine, run_anew, seeds_of_command
 from helpers import PROJECT
-from helpers.commands.run import run_notebooks
 from helpers.results.looking import CONDITIONS, blind_floor
-from helpers.runs import Run
 
 RESULTS = PROJECT / "benchmarks" / "results" / "vision.md"
 
@@ -37,10 +31,7 @@ def failures(evaluation: dict, floor: float) -> list[str]:
 
 def measured(seed: int) -> tuple[list[str], list[str]]:
     """Run notebook 11 with one seed; its rows of the table, one a model, and what fails."""
-    run = Run(f"vision-seed-{seed}")
-    shutil.rmtree(run.folder, ignore_errors=True)
-    if run_notebooks(run.name, None, "11", [f"seed={seed}", "shortcut_steps=0"]):
-        raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
+    run = run_anew(f"vision-seed-{seed}", "11", [f"seed={seed}", "shortcut_steps=0"])
     floor = blind_floor(run.table("data/train.parquet"), run.table("data/holdout.parquet"))
     lines = []
     for name, entry in run.evaluation.items():
@@ -56,16 +47,16 @@ def measured(seed: int) -> tuple[list[str], list[str]]:
 
 def main() -> None:
     """Run every seed, write the table, and end with 1 if one fails."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    seeds = parser.parse_args().seeds
-    lines, failed = [], []
+    seeds = seeds_of_command(__doc__.splitlines()[0], default=[1, 2, 3])
+    lines = []
+    failed = []
     for seed in seeds:
-        more, wrong = measured(seed)
-        lines, failed = lines + more, failed + wrong
+        seed_lines, seed_failed = measured(seed)
+        lines += seed_lines
+        failed += seed_failed
     text = f"""# Notebook 11 with {len(seeds)} seeds
 
-`python -m benchmarks.vision --seeds {" ".join(map(str, seeds))}` on {os.cpu_count()} cores, {platform.machine()}, no GPU.
+`python -m benchmarks.vision --seeds {" ".join(map(str, seeds))}` on {machine()}.
 256 held-out pictures, each asked about once at temperature 1, with 95 % Wilson intervals. Blind: a grey picture in place of each.
 Swapped: the picture of another row that asks the same.
 

@@ -45,7 +45,7 @@ class RankingJudgeReward(JudgeReward):
             marks = sorted(marked)
             request = self.request(
                 self.rubric,
-                self.shown(group[0], prompts, columns)
+                self.context(group[0], prompts, columns)
                 | {f"completion {mark}": marked[mark] for mark in marks},
                 f'{{"1": …, "2": …}} with the marks of the completions ({", ".join(marks)}), each '
                 f'once: "1" is the best completion, "{len(marks)}" the worst.',

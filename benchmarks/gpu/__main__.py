@@ -80,9 +80,18 @@ def run(part: str, folder: Path, rehearse: bool, budget: float) -> dict:
     log = runs_folder() / "gpu-check" / f"{part}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     (folder / f"{part}.json").unlink(missing_ok=True)
+    options = ["--to", str(folder), *["--rehearse"] * rehearse]
     began = time.monotonic()
     with log.open("w", encoding="utf-8") as output:
-        process = start(part, ["--to", str(folder), *["--rehearse"] * rehearse], output)
+        # with a session of its own, which can be ended as a whole
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"benchmarks.gpu.{part}", *options],
+            cwd=PROJECT,
+            env=os.environ | {"PYTHONUNBUFFERED": "1"},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
             process.wait(budget)
         except subprocess.TimeoutExpired:
@@ -105,18 +114,6 @@ def run(part: str, folder: Path, rehearse: bool, budget: float) -> dict:
     return read(folder, part)
 
 
-def start(part: str, options: list[str], output) -> subprocess.Popen:
-    """Start a part as a process with a session of its own, which can be ended as a whole."""
-    return subprocess.Popen(
-        [sys.executable, "-m", f"benchmarks.gpu.{part}", *options],
-        cwd=PROJECT,
-        env=os.environ | {"PYTHONUNBUFFERED": "1"},
-        stdout=output,
-        stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )
-
-
 def read(folder: Path, part: str) -> dict:
     """What a part has written; empty if it has not been run."""
     path = folder / f"{part}.json"
@@ -137,19 +134,18 @@ def page(folder: Path, rehearse: bool) -> str:
     for part in PARTS:
         source = Path(__file__).with_name(f"{part}.py").read_text(encoding="utf-8")
         title = ast.get_docstring(ast.parse(source)).splitlines()[0].rstrip(".")
-        if one := read(folder, part):
-            told = [f"{name}: {short(value)}" for name, value in one["found"].items()]
-            told = [*one["problems"], *told, *(f"not measured: {what}" for what in one["left_out"])]
-            outcome = f"{one['outcome']}, {one['seconds']:.0f} s"
-            lines.append(f"| `{part}` | {title} | {outcome} | {'<br>'.join(told)} | {one['on']} |")
-        else:
+        report = read(folder, part)
+        if not report:
             lines.append(f"| `{part}` | {title} | not run | | |")
+            continue
+        cells = list(report["problems"])
+        for name, value in report["found"].items():
+            digits = f"{value:.3g}" if isinstance(value, float) else value
+            cells.append(f"{name}: {digits}")
+        cells += [f"not measured: {reason}" for reason in report["left_out"]]
+        outcome = f"{report['outcome']}, {report['seconds']:.0f} s"
+        lines.append(f"| `{part}` | {title} | {outcome} | {'<br>'.join(cells)} | {report['on']} |")
     return "\n".join([*lines, ""])
-
-
-def short(value: object) -> str:
-    """Three digits of a number."""
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 if __name__ == "__main__":

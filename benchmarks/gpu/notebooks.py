@@ -27,11 +27,7 @@ def measure(result: common.Result) -> None:
     pocket = ["engine=vllm", "gpu_memory_utilization=0.3"]
     short = [*SHORT, f"model={model}"]
     execute(result, "gpu-pocket", "pocket", "01,02,03,04,05", pocket)
-    evaluation = Run("gpu-pocket").evaluation
-    for name in ("baseline", "trained", "merged"):
-        result.found[f"pocket model, {name}"] = evaluation[name]["accuracy"]
-    learned = evaluation["baseline"]["ci95"][1] < evaluation["trained"]["ci95"][0]
-    result.expect(learned, "the pocket model did not learn: the intervals overlap.")
+    expect_learning(result, "gpu-pocket")
     few = ["sampled_questions=4"]
     execute(result, "gpu-vllm", "l4", "01,03,05", [*short, *few, "engine=vllm"])
     execute(result, "gpu-trl", "l4", "01,03", [*short, "backend=transformers"])
@@ -56,6 +52,15 @@ def execute(result: common.Result, run: str | None, preset: str | None, only: st
     tokens = later["completions/mean_length"] * completions
     result.found[f"{name}: seconds a step"] = later["step_time"].median()
     result.found[f"{name}: tokens a second"] = (tokens / later["step_time"]).median()
+
+
+def expect_learning(result: common.Result, run: str) -> None:
+    """Note a run's accuracies; a problem if the training did not raise them."""
+    evaluation = Run(run).evaluation
+    for name in ("baseline", "trained", "merged"):
+        result.found[f"pocket model, {name}"] = evaluation[name]["accuracy"]
+    learned = evaluation["baseline"]["ci95"][1] < evaluation["trained"]["ci95"][0]
+    result.expect(learned, "the pocket model did not learn: the intervals overlap.")
 
 
 class PeakMemory:

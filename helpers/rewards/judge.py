@@ -107,20 +107,20 @@ class JudgeReward:
         # A request for each completion that is not empty, and the weights of what it asks for.
         requests: list[Request | None] = []
         weights: list[list[float]] = []
-        for at, text in enumerate(self.texts(completions)):
+        for at, completion in enumerate(self.texts(completions)):
             criteria = self._criteria(at, columns) if self.rubric_column else []
             weights.append([weight for _, weight in criteria] or [1.0])
-            numbered = [f"{number}. {said}" for number, (said, _) in enumerate(criteria, 1)]
+            numbered = [f"{number}. {text}" for number, (text, _) in enumerate(criteria, 1)]
             fields = [str(number) for number in range(1, len(criteria) + 1)] or ["score"]
             request = self.request(
                 "\n".join([self.rubric, *numbered]).strip(),
-                self.shown(at, prompts, columns) | {"completion": text},
+                self.context(at, prompts, columns) | {"completion": completion},
                 f'{{"{fields[0]}": …}} with a whole number from 0 (not met) to {top} (fully met) '
                 f"for each of {', '.join(fields)}.",
                 fields,
                 list(range(top + 1)),
             )
-            requests.append(request if text else None)
+            requests.append(request if completion else None)
         verdicts = await self.verdicts(requests, log_metric)
         # The weight of what is met, as a share of what can be earned.
         scores: list[float | None] = []
@@ -130,7 +130,7 @@ class JudgeReward:
             elif verdict is None:
                 scores.append(None)
             else:
-                share = np.dot(verdict, weight) / (top * sum(each for each in weight if each > 0))
+                share = np.dot(verdict, weight) / (top * np.clip(weight, 0, None).sum())
                 scores.append(min(1.0, max(0.0, float(share))))
         return scores
 
@@ -138,10 +138,11 @@ class JudgeReward:
         """Return the criteria of a row with their weights."""
         listed = columns[self.rubric_column][at] if self.rubric_column in columns else None
         with suppress(LookupError, TypeError, ValueError, AttributeError):
-            read = json.loads(listed) if isinstance(listed, str) else listed
-            weights = [float(one["weight"]) for one in read]
+            items = json.loads(listed) if isinstance(listed, str) else listed
+            criteria = [(item["criterion"].strip(), float(item["weight"])) for item in items]
+            weights = [weight for _, weight in criteria]
             if max(weights) > 0 and math.isfinite(sum(weights)):
-                return [(one["criterion"].strip(), float(one["weight"])) for one in read]
+                return criteria
         raise ValueError(
             f"{self.name}: the {self.rubric_column!r} of row {at} in the batch must be a list of "
             f'{{"criterion": text, "weight": number}}, one weight above 0; it is {listed!r:.200}.'
@@ -151,20 +152,20 @@ class JudgeReward:
 
     def texts(self, completions: list) -> list[str]:
         """Return what the judge reads of each completion: its text, or its answer block."""
-        found = [completion_text(completion) for completion in completions]
+        texts = [completion_text(completion) for completion in completions]
         if self.tags:
-            found = [self.tags.extract_answer(text) or "" for text in found]
-        return [self._defused(text) for text in found]
+            texts = [self.tags.extract_answer(text) or "" for text in texts]
+        return [self._defuse(text) for text in texts]
 
-    def shown(self, at: int, prompts: list, columns: dict) -> dict[str, str]:
+    def context(self, at: int, prompts: list, columns: dict) -> dict[str, str]:
         """Return what the judge reads beside a completion, by name."""
         prompt = prompts[at]
         if not isinstance(prompt, str):
-            prompt = "\n\n".join(f"{said['role']}: {said.get('content')}" for said in prompt)
+            prompt = "\n\n".join(f"{turn['role']}: {turn.get('content')}" for turn in prompt)
         texts = {"prompt": prompt} | {column: str(columns[column][at]) for column in self.shows}
-        return {name: self._defused(text) for name, text in texts.items()}
+        return {name: self._defuse(text) for name, text in texts.items()}
 
-    def _defused(self, text: str) -> str:
+    def _defuse(self, text: str) -> str:
         """Return a text cut to its length, without what nobody sees, and with special tokens taken
         apart.
         """
@@ -184,7 +185,7 @@ class JudgeReward:
         user = f"The code of the marks is {code}.\n\n"
         for name, text in texts.items():
             user += f"[{code} {name}]\n{text}\n[end of {code} {name}]\n\n"
-        given = {
+        payload = {
             "model": self.model,
             "messages": [
                 {"role": "system", "content": _SYSTEM.format(rubric=rubric, answer=answer)},
@@ -206,7 +207,7 @@ class JudgeReward:
             "temperature": 0,
             "max_tokens": 256 + 16 * len(fields),
         } | self.options
-        body = json.dumps({name: value for name, value in given.items() if value is not None})
+        body = json.dumps({name: value for name, value in payload.items() if value is not None})
         return Request(body, tuple(fields), tuple(values))
 
     # --- What it answers --------------------------------------------------------------------------
@@ -227,10 +228,11 @@ class JudgeReward:
             limits=httpx.Limits(max_connections=self.parallel),
             mounts={"all://127.0.0.1": None, "all://localhost": None},  # without a proxy
         ) as client:
-            replies = await asyncio.gather(*(self._reply(client, each) for each in distinct))
-        found = dict(zip(distinct, replies, strict=True))
+            replies = await asyncio.gather(*(self._reply(client, request) for request in distinct))
+        reply_to = dict(zip(distinct, replies, strict=True))
+        answers = [reply_to.get(request) for request in requests]
 
-        reasons = [found[request] for request in requests if isinstance(found.get(request), str)]
+        reasons = [answer for answer in answers if isinstance(answer, str)]
         if log_metric and requests:
             log_metric(f"{self.name}/unjudged", len(reasons) / len(requests))
         if reasons:
@@ -239,9 +241,7 @@ class JudgeReward:
                 f"score None: {'; '.join(sorted(set(reasons)))}.",
                 stacklevel=3,
             )
-        return [
-            found[request] if isinstance(found.get(request), list) else None for request in requests
-        ]
+        return [answer if isinstance(answer, list) else None for answer in answers]
 
     async def _reply(self, client, request: Request) -> list | str:
         """Return the verdict on a request, sent again while that may help, or why there is none."""

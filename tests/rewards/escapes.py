@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.rewards.code.run import Job, Limits, Outcome, run_code
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 
 ANSWER = 918273645  # of solve(20): what no program can know
 _SECRET = "a-word-that-never-leaves"
@@ -46,44 +46,25 @@ class Escape:
     twice: bool = False
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """What an attack came to.
-
-    won: what it won, in words; None where it was contained. seconds: on the clock, start and all.
+def attempt(backend: object, battery: Sequence[Escape], workers: int = 2) -> dict[str, str | None]:
+    """Run attacks, each judged by what it returned, printed, read, wrote, reached and left running:
+    what each has won, in words, by its name; None where it was contained.
     """
 
-    escape: Escape
-    outcomes: tuple[Outcome, ...]
-    won: str | None
-    seconds: float
-
-
-def attempt(
-    backend: object = "monty",
-    workers: int | None = None,
-    battery: Sequence[Escape] | None = None,
-) -> list[Attempt]:
-    """Run every attack, each judged by what it returned, printed, read, wrote, reached and left
-    running.
-    """
-
-    def judged(escape: Escape) -> Attempt:
+    def win_of(escape: Escape) -> str | None:
         source = escape.source.replace("@FOLDER@", folder).replace("@PORT@", str(port))
         job = Job(source, [("solve", (20,))] * escape.count)
-        began = time.monotonic()
         for _ in range(1 + escape.twice):
             [outcomes] = run_code([job], _LIMITS, backend, workers)
-        seconds = time.monotonic() - began
-        return Attempt(escape, tuple(outcomes), touched() or _won(outcomes), seconds)
+        return touched() or _won(outcomes)
 
     with _bait() as (folder, port, touched):
-        with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-            found = list(threads.map(judged, battery or BATTERY))
+        with ThreadPoolExecutor(workers) as threads:
+            wins = list(threads.map(win_of, battery))
         time.sleep(0.2)  # for what goes on after the verdict
-        if late := touched():
-            found.append(Attempt(Escape("one of them, later", "a trace", ""), (), late, 0.0))
-        return found
+        wins.append(touched())
+    names = [escape.name for escape in battery]
+    return dict(zip([*names, "one of them, later"], wins, strict=True))
 
 
 @contextlib.contextmanager
@@ -144,14 +125,14 @@ def _read(text: str) -> list[Escape]:
     """The attacks of escapes.txt: a line `== name | what it is after | script, twice, or inputs N`,
     and the program under it.
     """
-    found = []
+    escapes = []
     for block in text.split("\n== ")[1:]:
         title, _, source = block.partition("\n")
         name, after, *flags = title.split(" | ")
         numbers = [int(flag.split()[1]) for flag in flags if flag.startswith("inputs ")]
         count = 0 if "script" in flags else sum(numbers) or 1
-        found.append(Escape(name, after, source.strip() + "\n", count, "twice" in flags))
-    return found
+        escapes.append(Escape(name, after, source.strip() + "\n", count, "twice" in flags))
+    return escapes
 
 
 _ANY = "\ndef solve(n):\n    return 1\n"

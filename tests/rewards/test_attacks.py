@@ -19,7 +19,6 @@ from examples.more_rewards import (
 )
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.lab import Lab, attacks
 from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, with_wrong_answers

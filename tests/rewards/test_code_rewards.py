@@ -12,7 +12,7 @@ import pytest
 from examples.more_rewards import code_format_reward
 from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
-from helpers.rewards.code.run import Limits, Outcome
+from helpers.rewards.code.sandbox import Limits, Outcome
 from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
 from helpers.tags import THINK_ANSWER
@@ -127,7 +127,6 @@ EARNED = {  # the program: its share of the four tests
     "# add": 0.0,
     RIGHT_ADD + "#" * 1_000_000: 0.0,
     RIGHT_ADD + "# \ud800": 0.0,
-    RIGHT_ADD + "# \x00": 0.0,
 }
 
 
@@ -186,15 +185,16 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
     tests = [ADD, "not json [", ADD[:2], [], ["assert add(x, 1) == 2"], ADD[:2]]
     completions = [good, good, needs, good, good, needs]
-    scores, (told,), metrics = judged(completions, tests=tests)
+    scores, (warning,), metrics = judged(completions, tests=tests)
     assert scores == [1.0, None, None, None, None, None]
-    assert told.startswith(
+    assert warning.startswith(
         "tests_reward: 5 of 6 completions were not judged and score None, or 0 beside one of their "
         "row that was: 3 × tests that cannot be read"
     )
-    assert "neither JSON nor Python" in told
+    assert "neither JSON nor Python" in warning
     assert (
-        "2 × programs that the sandbox cannot run (such as: monty: No module named 'heapq')" in told
+        "2 × programs that the sandbox cannot run (such as: monty: No module named 'heapq')"
+        in warning
     )
     assert metrics == {
         "tests_reward/unreadable": 0.5,
@@ -216,18 +216,15 @@ def test_no_policy_wins_by_a_program_that_cannot_be_run(beside):
 
 
 @pytest.mark.parametrize(
-    ("kind", "score", "told"),
+    ("kind", "score", "expected"),
     [("timeout", 0.0, []), ("not started", None, ["1 × programs that were not started"])],
 )
-def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, told):
+def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, expected):
     scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], backend=Counting(kind))
-    assert scores == [score] and metrics["tests_reward/not_started"] == len(told)
-    assert len(warned) == len(told) and all(map(str.__contains__, warned, told))
+    assert scores == [score] and metrics["tests_reward/not_started"] == len(expected)
+    assert len(warned) == len(expected) and all(map(str.__contains__, warned, expected))
 
 
-NAMES = "class A:\n    def __init__(self, x):\n        self.x = x\n"
-ORDERED = NAMES + "    def __lt__(self, other):\n        return self.x < other.x\n"
-SORTED = "def f(xs): return [a.x for a in sorted(map(A, xs))]"
 DIFFERENT = [  # a program, its test, what it scores in monty
     # where monty differs from CPython without a word
     ("import re\ndef f(x): return re.sub('(a)', r'\\1_', x)", "assert f('ab') == 'a_b'", None),
@@ -243,12 +240,10 @@ DIFFERENT = [  # a program, its test, what it scores in monty
     ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [1, 2, 3]", None),
     ("def f(x): return [*{y for y in x}]", "assert f([3, 1, 2]) == [1, 2, 3]", None),
     ("def f(x): return tuple(set(x) & {2, 1})", "assert f([3, 2, 1]) == (1, 2)", None),
-    ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", None),
+    ("def f(x): return max(set(x), key=lambda y: 0)", "assert f([3, 1]) == 1", 0.0),
     ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
     ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [3, 1, 4]", 0.0),
     ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
-    (ORDERED + SORTED, "assert f([2, 1]) == [1, 2]", None),
-    (NAMES + SORTED, "assert f([2, 1]) == [1, 2]", 0.0),
     # no policy wins by a None: what reaches for the machine is wrong in any sandbox
     *[
         (f"import os, sys\ndef f(x): return {reaching}", "assert f(1) == 1", 0.0)
@@ -276,10 +271,10 @@ def test_programs_that_never_end_share_the_time_of_one_and_cost_no_other_its_ver
     slow = f"import time\n{RIGHT_ADD}time.sleep(0.15)\n"
     completions = [RIGHT_ADD, slow, *[f"while {n}: pass" for n in range(1, 21)]]
     backend, limits = Counting(), Limits(seconds=0.4)
-    scores, told, _ = judged(completions, tests=[ADD] * 22, backend=backend, limits=limits)
+    scores, warned, _ = judged(completions, tests=[ADD] * 22, backend=backend, limits=limits)
     assert scores == [1.0, 1.0] + [0.0] * 20
-    assert 22 < len(backend.jobs) < 35, "few are run twice"
-    assert "programs timed out after 0.1 s, because others had used up the 0.4 s" in told[0]
+    assert len(backend.jobs) == 22
+    assert "programs were stopped after 0.1 s, because others had used up the 0.4 s" in warned[0]
 
 
 # --- What is run ----------------------------------------------------------------------------------

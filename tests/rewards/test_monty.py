@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from helpers.rewards.code.run import Job, Limits, run_code
-from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SAME, SHORT, script
+from helpers.rewards.code.sandbox import Job, Limits, run_code
+from tests.rewards.test_sandbox import SAME, SHORT, script
 
 LACKING = [
     "import sys\nsys.stdout.write('3')",
@@ -62,14 +62,6 @@ def test_what_monty_lacks_is_not_a_failure_and_a_failure_is_not_a_lack(source, k
     assert outcome.kind == kind and (outcome.message or kind == "error"), outcome
 
 
-@NEEDS_SANDLOCK
-def test_cpython_agrees_about_failures():
-    """What monty lacks, CPython runs; what fails in monty fails there."""
-    for group, kind in ((LACKING, "value"), (FAILING, "error")):
-        found = run_code([Job(source) for source in group], SHORT, "sandlock")
-        assert [outcome.kind for [outcome] in found] == [kind] * len(group)
-
-
 # --- Many at once ---------------------------------------------------------------------------------
 
 
@@ -89,7 +81,7 @@ def test_waiting_for_a_worker_is_not_the_programs_time():
 def test_a_fork_is_told_instead_of_waiting_for_ever():
     program = """
 import os, sys
-from helpers.rewards.code.run import Job, run_code
+from helpers.rewards.code.sandbox import Job, run_code
 run_code([Job('1')])
 if os.fork() == 0:
     try:

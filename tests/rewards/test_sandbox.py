@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from helpers.rewards.code import sandlock
-from helpers.rewards.code.run import Job, Limits, Outcome, run_code
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 
 SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
@@ -184,10 +184,10 @@ CASES = {  # the job, and what comes of each input
 @pytest.mark.parametrize("case", CASES)
 def test_what_comes_of_a_program(backend, case):
     job, expected = CASES[case]
-    [found] = run_code([job], SHORT, backend)
-    for outcome, asked in zip(found, expected, strict=True):
-        error = asked.error if "EOF when reading a line" in outcome.message else outcome.error
-        assert replace(outcome, message="", error=error) == asked, outcome
+    [outcomes] = run_code([job], SHORT, backend)
+    for outcome, wanted in zip(outcomes, expected, strict=True):
+        error = wanted.error if "EOF when reading a line" in outcome.message else outcome.error
+        assert replace(outcome, message="", error=error) == wanted, outcome
 
 
 @BACKENDS
@@ -208,12 +208,6 @@ def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
     source += "if __name__ == '__main__':\n    print('end')"
     outcome = script(source, stdin, backend)
     assert (outcome.kind, outcome.output) == ("value", "97 4498500 90000\nend\n")
-
-
-def test_what_a_script_reads_counts_for_its_memory_and_must_be_text():
-    job = Job("print(len(input()))", stdin=["x", "x" * 10**7, "\ud800"])
-    [outcomes] = run_code([job], Limits(memory=1_000_000))
-    assert [one.kind for one in outcomes] == ["value", "memory", "error"]
 
 
 @BACKENDS
@@ -255,8 +249,8 @@ def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
 @BACKENDS
 def test_the_time_is_for_all_inputs_or_runs_together(backend):
     source = "def f(n):\n    x = 0\n    for at in range(10 ** 5):\n        x += at\n    return n"
-    found = call(source, *((n,) for n in range(1000)), backend=backend)
-    kinds = [outcome.kind for outcome in found]
+    outcomes = call(source, *((n,) for n in range(1000)), backend=backend)
+    kinds = [outcome.kind for outcome in outcomes]
     assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
     source = "if input() == 'loop':\n    while True: pass\nprint('done')"
     job = Job(source, stdin=["go", "loop", "loop", "loop", "go"])

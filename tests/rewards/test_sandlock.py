@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from helpers.rewards.code import driver
-from helpers.rewards.code.run import Job, Limits, decoded, run_code
+from helpers.rewards.code.sandbox import Job, Limits, decode, run_code
 from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
 
 # What the docs say that no program can do, with PID for our process and FILE for a file.
@@ -62,14 +62,14 @@ def test_sandlock_refuses_what_the_docs_say(tmp_path):
     source = f"""
 import ctypes, fcntl, os, resource, socket, struct, time
 FILE, PID = {str(file)!r}, {os.getpid()}
-def libc(*given):
-    if ctypes.CDLL(None).syscall(*given) < 0:
+def libc(*arguments):
+    if ctypes.CDLL(None).syscall(*arguments) < 0:
         raise OSError
 def f():
     done = []
-    for name, one in [{tries}]:
+    for name, attempt in [{tries}]:
         try:
-            one()
+            attempt()
             done.append(name)
         except OSError:
             pass
@@ -106,12 +106,12 @@ def ours() -> set[int]:
 @NEEDS_SANDLOCK
 def test_whatever_a_program_does_the_next_is_run_as_ever():
     at_first = ours()
-    asked = Job("import os, random, sys\nprint(sys.argv, random.random(), os.environ)")
-    [[first]] = run_code([asked], SHORT, "sandlock", workers=1)
+    probe = Job("import os, random, sys\nprint(sys.argv, random.random(), os.environ)")
+    [[first]] = run_code([probe], SHORT, "sandlock", workers=1)
     for source, kind in AFTER:
         job = Job("import os, random, signal, sys\n" + source)
-        [one], [then] = run_code([job, asked], SHORT, "sandlock", workers=1)
-        assert (one.kind, then) == (kind, first), (source, one)
+        [outcome], [following] = run_code([job, probe], SHORT, "sandlock", workers=1)
+        assert (outcome.kind, following) == (kind, first), (source, outcome)
     assert ours() == at_first, "nothing is left"
     [[large]] = run_code([Job("x = bytearray(160_000_000)")], Limits(), "sandlock", workers=1)
     assert large.kind == "value", "the limit is the program's"
@@ -138,7 +138,7 @@ print(held == ["pipe", os.makedev(1, 3), os.makedev(1, 3), "pipe"], held)
 def test_the_processes_end_with_ours():
     program = """
 import os, psutil, threading
-from helpers.rewards.code.run import Job, Limits, run_code
+from helpers.rewards.code.sandbox import Job, Limits, run_code
 run_code([Job("1")], Limits(), "sandlock")
 looping = Job("import ctypes\\nctypes.CDLL(None).prctl(1, 0)\\nwhile True: pass")
 run = lambda: run_code([looping], Limits(seconds=99), "sandlock", workers=1)
@@ -165,10 +165,10 @@ os.kill(os.getpid(), 9)
 @pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, Counter])
 def test_a_set_that_is_too_large_is_refused_before_it_is_built(kind):
     with pytest.raises(ValueError, match="with more than 1000 parts"):
-        decoded(driver.encoded([kind(range(1001))]))
+        decode(driver.encode([kind(range(1001))]))
     with pytest.raises(ValueError, match="with more than 1000 parts"):
-        decoded(driver.encoded(kind((n, n + 1) for n in range(400))))
-    assert len(decoded(driver.encoded(kind(range(500))))) == 500
+        decode(driver.encode(kind((n, n + 1) for n in range(400))))
+    assert len(decode(driver.encode(kind(range(500))))) == 500
 
 
 FORGED = [
@@ -185,4 +185,4 @@ DEEP = "[" * 102 + "]" * 102
 )
 def test_what_the_driver_never_writes_is_refused(written):
     with pytest.raises(ValueError):
-        decoded(written)
+        decode(written)

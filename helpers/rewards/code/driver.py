@@ -25,8 +25,8 @@ KINDS |= {Counter: "dict", OrderedDict: "dict", defaultdict: "dict"}
 KINDS |= {bytes: "bytes", complex: "complex"}
 
 
-def encoded(value, depth=0, kinds=KINDS, leaves=LEAVES, type=type):
-    """Return plain data as lists and leaves: [its kind, *its parts]; see `run.decoded`.
+def encode(value, depth=0, kinds=KINDS, leaves=LEAVES, type=type):
+    """Return plain data as lists and leaves: [its kind, *its parts]; see `sandbox.decode`.
 
     Raise TypeError naming what is not plain data. Types are exact: a subclass of int or list has
     methods of its own, which may lie. monty runs this function, too.
@@ -44,7 +44,7 @@ def encoded(value, depth=0, kinds=KINDS, leaves=LEAVES, type=type):
         parts = [part for pair in value.items() for part in pair]
     elif name == "complex":
         parts = [value.real, value.imag]
-    return [name, *[encoded(part, depth + 1) for part in parts]]
+    return [name, *[encode(part, depth + 1) for part in parts]]
 
 
 # --- What sandlock cannot refuse, because an interpreter or sandlock itself needs it to start -----
@@ -122,7 +122,7 @@ def _frame(job: dict, names: dict, call: tuple | None) -> dict:
         name, arguments = call
         if name not in names:
             raise NameError(f"name {name!r} is not defined")
-        value = json.dumps(encoded(names[name](*arguments)))
+        value = json.dumps(encode(names[name](*arguments)))
         too_long = len(value) > job["output"]  # the other side counts again
         return {"kind": "output"} if too_long else {"kind": "value", "value": value}
     except BaseException as error:

@@ -2,11 +2,11 @@
 program.
 
 It lacks parts of the language and of the library. A program that needs them is "unsupported", and
-never a failure; where monty differs without a word, the program gets the verdict on what it did.
+never a failure. Where monty differs without a word, the program gets the verdict on what it did,
+but for a template in `re.sub`, and lists whose order may be that of a set.
 """
 
 import builtins
-import contextlib
 import ctypes
 import importlib
 import inspect
@@ -19,7 +19,7 @@ import time
 from dataclasses import replace
 
 from helpers.rewards.code import driver
-from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, decode, limit_outcome
 
 # A verdict is the same each time; who sleeps longer than its time is ended at once.
 _POLICY = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
@@ -37,23 +37,17 @@ LEAVES = (type(None), bool, int, float, str)
 KINDS = {{list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", dict: "dict"}}
 KINDS |= {{library.Counter: "dict", library.defaultdict: "dict"}}
 KINDS |= {{bytes: "bytes", complex: "complex"}}
-{inspect.getsource(driver.encoded)}
-def written(value, most, len=len, repr=repr):
-    found = encoded(value)
-    return [found] if len(repr(found)) <= most else []
+{inspect.getsource(driver.encode)}
+def write(value, most, len=len, repr=repr):
+    written = encode(value)
+    return [written] if len(repr(written)) <= most else []
 """
-_BEFORE_CALLS = re.sub(
-    r"\b(library|LEAVES|KINDS|encoded|written)\b", rf"\1_{_TOKEN}", _BEFORE_CALLS
-)
+_OURS = r"\b(library|LEAVES|KINDS|encode|write)\b"
+_BEFORE_CALLS = re.sub(_OURS, rf"\1_{_TOKEN}", _BEFORE_CALLS)
 # For each function that will be called and is named like one of Python's.
 _NOT_PYTHONS = """
-def {name}(*given):
+def {name}(*arguments):
     raise NameError("the program has no function {name}")
-"""
-# Before a program that is run again, with its sets made in the other direction.
-_REVERSED = """
-def set(items=(), set=set):
-    return set(list(items)[::-1])
 """
 _BEFORE_SCRIPTS = f"""
 def input_{_TOKEN}(prompt="", print=print, lines={_INPUTS}):
@@ -93,50 +87,39 @@ class Sandbox:
         self.pool = _pools[process]
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program, with a doubt where CPython may differ."""
+        """Return the outcomes of a program."""
         from pydantic_monty import MontyCrashedError
 
         # It reads a template such as r"\1_" as the name of a group that there is not.
         lines = [line for line in job.source.split("\n") if "sub(" in line]
         if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
-            said = "monty: a group beside a letter in re.sub"
-            return [Outcome("unsupported", message=said)] * job.count
-        for _ in range(2):  # a worker may have died while it waited; the next is a new one
-            with contextlib.suppress(MontyCrashedError):
-                found = _outcomes(self.pool, job, limits)
-                break
-        else:
-            died = "the workers of monty die before they get it."
-            return [Outcome("not started", message=died)] * job.count
-        # A set has the order of what was put into it: what another order changes is in doubt.
-        source = _REVERSED + re.sub(r"\{([^{}:'\"]*+)\}", _call_of_set, job.source)
-        if "set(" in source.removeprefix(_REVERSED) and found[-1].kind != "timeout":
-            with contextlib.suppress(MontyCrashedError):
-                others = _outcomes(self.pool, replace(job, source=source), limits)
-                for at, (one, other) in enumerate(zip(found, others, strict=True)):
-                    same = (one.value, one.output) == (other.value, other.output)
-                    if other.kind == "value" and not same:
-                        found[at] = replace(one, doubt="monty: the order of a set")
-        return found
+            message = "monty: a group beside a letter in re.sub"
+            return [Outcome("unsupported", message=message)] * job.count
+        # A worker may have died while it waited; the next is a new one.
+        for _ in range(2):
+            try:
+                outcomes = _run_in_session(self.pool, job, limits)
+            except MontyCrashedError:
+                continue
+            # Its sets have the order of what was put into them.
+            if re.search(r"\bset\(|\{[^{}:]*\}", job.source):
+                outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
+            return outcomes
+        message = "the workers of monty die before they get it."
+        return [Outcome("not started", message=message)] * job.count
 
 
 _pools: dict[int, object] = {}  # by process
 
 
-def _call_of_set(braces: re.Match) -> str:
-    """Return a set between braces as a call of `set`; anything else as it is."""
-    inside = braces[1]
-    return f"set([{inside}])" if "," in inside or " for " in inside else braces[0]
-
-
-def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
+def _run_in_session(pool, job: Job, limits: Limits) -> list[Outcome]:
     """Return one outcome per call, or that of the script.
 
     What ends the program is the outcome of all calls after it. The time begins when a worker is
     free. monty's own limit of time begins anew with each piece of code, and none begins after the
     end: so the last call that begins in time may take as long again.
     """
-    given = {
+    session_limits = {
         "max_feed_duration_secs": float(limits.seconds),
         "max_total_sleep_secs": float(limits.seconds),
         "max_memory": limits.memory,
@@ -144,13 +127,13 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
         "max_suspensions": 1000,
     }
     with pool.checkout(
-        limits=given, os_policy=_POLICY, assert_message_annotations=False
+        limits=session_limits, os_policy=_POLICY, assert_message_annotations=False
     ) as session:
         began = time.monotonic()
         # Our own functions first, then the program, then one call after the other.
         if job.calls:
-            named = {name for name, _ in job.calls if hasattr(builtins, name)}
-            ours = _BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in named)
+            builtin = {name for name, _ in job.calls if hasattr(builtins, name)}
+            ours = _BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in builtin)
             outcome = _feed(session, job, limits, ours, {"__name__": "program"})
         else:
             lines = job.stdin[0].removesuffix("\n").split("\n") if job.stdin[0] else []
@@ -159,88 +142,83 @@ def _outcomes(pool, job: Job, limits: Limits) -> list[Outcome]:
             outcome = _feed(session, job, limits, f"{job.source}\n'{_TOKEN}'")
         if outcome.kind != "value" or not job.calls:
             return [replace(outcome, seconds=time.monotonic() - began)] * job.count
-        found: list[Outcome] = []
+        outcomes: list[Outcome] = []
         for name, arguments in job.calls:
-            if time.monotonic() - began > limits.seconds:
-                found.append(exceeded("timeout", limits))
-                break
-            call = f"written_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
-            outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
-            found.append(outcome)
-            if outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash":
-                break
+            outcome = limit_outcome("timeout", limits)
+            if time.monotonic() - began <= limits.seconds:
+                call = f"write_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
+                outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
+            ended = outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
             if outcome.kind == "value" and not outcome.value:
-                found[-1] = exceeded("output", limits, outcome.output)
+                outcome = limit_outcome("output", limits, outcome.output)
             elif outcome.kind == "value":
                 try:
-                    found[-1] = replace(outcome, value=decoded(outcome.value[0]))
+                    outcome = replace(outcome, value=decode(outcome.value[0]))
                 except ValueError as error:
-                    found[-1] = replace(outcome, kind="error", value=None, message=str(error))
-    return found + [found[-1]] * (job.count - len(found))
+                    outcome = Outcome("error", message=str(error), output=outcome.output)
+            outcomes.append(outcome)
+            if ended:
+                break
+    return outcomes + [outcome] * (job.count - len(outcomes))
 
 
 def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
     """Return the outcome of a piece of code, its value unchecked."""
-    from pydantic_monty import MontyError
+    from pydantic_monty import MontyCrashedError, MontyError
 
-    printed = []
-    size = 0
+    output = ""
 
     def collect(stream: str, text: str) -> None:
-        nonlocal size
-        if stream == "stdout" and size <= limits.output:
-            printed.append(text[: limits.output - size])
-            size += len(text.encode(errors="replace"))
+        nonlocal output
+        if stream == "stdout" and len(output) <= limits.output:
+            output += text
 
     error = value = None
     try:
         value = session.feed_run(code, inputs=inputs, print_callback=collect)
     except MontyError as raised:
         error = raised
-    output = "".join(printed)
-    if size > limits.output:
-        return exceeded("output", limits, output)
+    if len(output) > limits.output:
+        return limit_outcome("output", limits, output[: limits.output])
     if error is None and code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
-        said = "'return' outside function"  # which monty allows
-        return Outcome("error", error="SyntaxError", message=said, output=output)
+        message = "'return' outside function"  # which monty allows
+        return Outcome("error", error="SyntaxError", message=message, output=output)
     if error is None:
         return Outcome("value", value, output=output)
 
     # It exceeded a limit,
-    inner = error.exception()
-    frames = error.traceback() if hasattr(error, "traceback") else []
-    name = type(inner).__name__
-    message = str(inner)
+    raised = error.exception()
+    name = type(raised).__name__
+    message = str(raised)
     own_limit = name == "TimeoutError" and re.search("(time|sleep) limit exceeded", message)
     if own_limit or getattr(error, "timed_out", False):
-        return exceeded("timeout", limits, output)
+        return limit_outcome("timeout", limits, output)
     if name == "MemoryError" and "limit" in message:
-        return exceeded("memory", limits, output)
-    # or monty lacks something, or the program failed by itself.
-    line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
-    if type(error).__name__ == "MontyCrashedError":
+        return limit_outcome("memory", limits, output)
+    # or crashed its worker, or monty lacks something, or the program failed by itself.
+    if isinstance(error, MontyCrashedError):
         name = "Crash"
         message = "it crashed the interpreter."
-    elif _lacks(inner, "".join(line), job):
-        return Outcome("unsupported", message=f"monty: {message}", output=output)
+    else:
+        frames = error.traceback() if hasattr(error, "traceback") else []
+        line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
+        if _lacks(raised, "".join(line), job):
+            return Outcome("unsupported", message=f"monty: {message}", output=output)
     return Outcome("error", error=name, message=message[:500], output=output)
 
 
 # --- What monty says where it lacks something (pydantic-monty 1.4.0) ------------------------------
 
-_SAYS = re.compile(
+_UNSUPPORTED = re.compile(
     r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
     r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
 )
-# `+=` takes anything that can be iterated over in CPython,
+# `+=` takes anything that can be iterated over in CPython.
 _ADDED = re.compile(
     r"can only concatenate list \(not \"(?!int|float|complex|bool|NoneType|function)"
 )
-# and a class may say how it is compared and how long it is.
-_COMPARED = re.compile(r"not supported between instances of|has no len\(\)")
-_COMPARISON = re.compile(r"\bdef __(?:lt|le|gt|ge|len)__\(")
-_NAMES = re.compile(r"(?:No module named|name|attribute) '(\w+)")
-_OWNERS = re.compile(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'")
+_NAME = re.compile(r"(?:No module named|name|attribute) '(\w+)")
+_OWNER = re.compile(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'")
 # The modules that it has in part; the program may have made up the name of any other.
 _MODULES = """
     asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools
@@ -259,30 +237,30 @@ def _lacks(error: BaseException, line: str, job: Job) -> bool:
     something: it says so, or names what CPython has.
     """
     text = str(error)
-    if text.startswith("Internal error in monty"):
+    if text.startswith("Internal error in monty"):  # for `raise ValueError(3)`, for example
         # No program can catch it, so only one that catches nothing surely ends with it in CPython.
         return bool(re.search(r"\bexcept\b", job.source))
     if re.search(r"\braise\b", line):
         return False  # the program says so itself
-    if isinstance(error, NotImplementedError) or _SAYS.search(text):
+    if isinstance(error, NotImplementedError) or _UNSUPPORTED.search(text):
         return True
     if isinstance(error, TypeError):
-        added = "+=" in line and _ADDED.match(text)
-        return bool(added or (_COMPARED.search(text) and _COMPARISON.search(job.source)))
-    name = _NAMES.search(text)
-    if name is None or not isinstance(error, ImportError | NameError | AttributeError):
+        return "+=" in line and bool(_ADDED.match(text))
+    missing = _NAME.search(text)
+    if missing is None or not isinstance(error, ImportError | NameError | AttributeError):
         return False
-    found = _OWNERS.search(text)
-    owner = found and (found[1] or found[2])
-    if job.calls and {name[1], owner} & set(_MACHINE.split()):
+    name = missing[1]
+    owned = _OWNER.search(text)
+    owner = owned and (owned[1] or owned[2])
+    if job.calls and {name, owner} & set(_MACHINE.split()):
         return False
     if isinstance(error, ModuleNotFoundError):
-        return name[1] in sys.stdlib_module_names
-    owners = [builtins]
-    if owner:
-        if re.search(rf"\bclass\s+{owner}\b", job.source):
-            return False
-        modules = {one: importlib.import_module(one) for one in _MODULES.split()}
-        owners = [vars(one).get(owner) for one in (builtins, *modules.values())]
-        owners.append(modules.get(owner))
-    return any(hasattr(one, name[1]) for one in owners)
+        return name in sys.stdlib_module_names
+    if owner is None:
+        return hasattr(builtins, name)
+    if re.search(rf"\bclass\s+{owner}\b", job.source):
+        return False
+    # A module, or a type of one of them or of Python's.
+    modules = {module: importlib.import_module(module) for module in _MODULES.split()}
+    owners = [vars(module).get(owner) for module in (builtins, *modules.values())]
+    return any(hasattr(has, name) for has in [modules.get(owner), *owners])

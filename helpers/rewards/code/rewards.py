@@ -1,7 +1,7 @@
 """Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
 
 The function is called inside, its value comes out as plain data, and what that is worth is decided
-here: see `run` for what holds a program, and `tests` for the forms of tests.
+here: see `sandbox` for what holds a program, and `unit_tests` for the forms of tests.
 
 A row that cannot be judged is None: its tests cannot be read, the machine failed, or the back end
 lacks something that all programs of the row use. Beside a program of the row that was judged, one
@@ -16,8 +16,8 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.code.run import Job, Limits, Outcome, run_code
-from helpers.rewards.code.tests import Test, as_lists, read_tests
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
+from helpers.rewards.code.unit_tests import Test, as_lists, read_tests
 from helpers.rewards.structure import _document, fenced_blocks
 from helpers.tags import TagFormat
 
@@ -49,8 +49,8 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
         return text
     blocks = fenced_blocks(text)
     named = [code for language, code in blocks if language in _PYTHON]
-    found = named or [code for language, code in blocks if not language]
-    return found[-1] if found else ""
+    programs = named or [code for language, code in blocks if not language]
+    return programs[-1] if programs else ""
 
 
 def tests_reward(
@@ -81,26 +81,26 @@ def tests_reward(
     ...              tests=[[{"stdin": "1 2", "stdout": "3"}]])
     [1.0]
     """
-    rows = _judged(completions, tests, entry_point, tags, limits, backend)
+    rows = _judge_batch(completions, tests, entry_point, tags, limits, backend)
 
     # Count what was not judged, as metrics and in one warning.
-    told = []
-    for kind, what in _UNJUDGED.items():
+    counts = []
+    for kind, programs in _UNJUDGED.items():
         reasons = [row.reason for row in rows if row.unjudged == kind]
         if log_metric and rows:
             log_metric(f"tests_reward/{kind.replace(' ', '_')}", len(reasons) / len(rows))
         if reasons:
             example = reasons[0].rstrip(".")[:_SHOWN]
-            told.append(f"{len(reasons)} × {what} (such as: {example})")
-    if told:
-        count = sum(bool(row.unjudged) for row in rows)
+            counts.append(f"{len(reasons)} × {programs} (such as: {example})")
+    if counts:
+        unjudged = sum(bool(row.unjudged) for row in rows)
         warnings.warn(
-            f"tests_reward: {count} of {len(rows)} completions were not judged and score None, or "
-            f"0 beside one of their row that was: {'; '.join(told)}.",
+            f"tests_reward: {unjudged} of {len(rows)} completions were not judged and score None, "
+            f"or 0 beside one of their row that was: {'; '.join(counts)}.",
             stacklevel=2,
         )
 
-    # Score the others. What one program of a row shows can be done, is asked of all.
+    # Score the others. A row that one program could be judged on, all can be judged on.
     judged = {id(row.tests) for row in rows if not row.unjudged}
     scores: list[float | None] = []
     for row in rows:
@@ -129,16 +129,16 @@ def verdicts(completions: list, tests: list, backend: object = "monty") -> list[
     >>> verdicts(programs, [["assert f(1) == 1", "assert f(0) == 0"]] * 2)
     ['right', 'ZeroDivisionError']
     """
-    found = []
-    for row in _judged(completions, tests, backend=backend):
+    words = []
+    for row in _judge_batch(completions, tests, backend=backend):
         if row.unjudged:
-            found.append(row.unjudged)
+            words.append(row.unjudged)
         elif all(row.passed):
-            found.append("right")
+            words.append("right")
         else:
             first = row.outcomes[row.passed.index(False)]
-            found.append("wrong value" if first.kind == "value" else first.error or first.kind)
-    return found
+            words.append("wrong value" if first.kind == "value" else first.error or first.kind)
+    return words
 
 
 def looks_up(completion: object, tests: object) -> bool:
@@ -163,65 +163,68 @@ def looks_up(completion: object, tests: object) -> bool:
 
 @dataclass
 class _Row:
-    """A completion. unjudged: the kind of the reason why it has no verdict; reason: in words."""
+    """A completion. job: of its program, as a key; "" if it has none. unjudged: the kind of the
+    reason why it has no verdict; reason: in words.
+    """
 
     tests: Sequence[Test] = ()
+    job: str = ""
     outcomes: Sequence[Outcome] = ()  # one per test
     passed: Sequence[bool] = ()
     unjudged: str = ""
     reason: str = ""
 
 
-def _judged(
+def _judge_batch(
     completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend="monty"
 ) -> list[_Row]:
-    """Return each completion with the outcomes of its tests, as far as they can be read and run.
-
-    Each distinct program with its tests is run once.
-    """
+    """Return each completion with the outcomes of its tests, as far as they can be read and run."""
     tests = [None] * len(completions) if tests is None else tests
     if not isinstance(entry_point, list | tuple):
         entry_point = [entry_point] * len(completions)
+    # Read the tests, once for each group, and collect the programs, each with its tests once.
     rows: list[_Row] = []
-    read: dict[str, list[Test]] = {}  # a group shares its tests
+    tests_read: dict[str, list[Test]] = {}
     jobs: dict[str, Job] = {}
-    keys: list[str] = []  # of the job of each row; "" if it has none
-    for completion, given, function in zip(completions, tests, entry_point, strict=True):
-        keys.append("")
-        asked = repr((as_lists(given), function))
+    for completion, column, function in zip(completions, tests, entry_point, strict=True):
+        row = _Row()
+        rows.append(row)
+        key = repr((as_lists(column), function))
         try:
-            read[asked] = read.get(asked) or read_tests(given, function)
+            tests_read[key] = tests_read.get(key) or read_tests(column, function)
         except (ValueError, MemoryError, RecursionError) as error:
-            rows.append(_Row(unjudged="unreadable", reason=str(error)))
+            row.unjudged = "unreadable"
+            row.reason = str(error)
             continue
-        found = read[asked]
-        rows.append(_Row(found, [Outcome("error", error="no program")] * len(found)))
+        row.tests = tests_read[key]
+        row.outcomes = [Outcome("error", error="no program")] * len(row.tests)
         program = program_of(completion, tags)
         # All its tests in one job, so that they share its time.
-        if found[0].call is None:
-            job = Job(program, stdin=[test.stdin for test in found])
+        if row.tests[0].call is None:
+            job = Job(program, stdin=[test.stdin for test in row.tests])
         else:
-            job = Job(program, [(test.call, test.args) for test in found])
+            job = Job(program, [(test.call, test.args) for test in row.tests])
         if program.strip():
-            keys[-1] = repr(job)
-            jobs[keys[-1]] = job
+            row.job = repr(job)
+            jobs[row.job] = job
+    # Run them, and compare what came out.
     outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
-    for row, key in zip(rows, keys, strict=True):
-        row.outcomes = outcomes.get(key, row.outcomes)
-        pairs = zip(row.tests, row.outcomes, strict=True)
+    for row in rows:
+        row.outcomes = outcomes.get(row.job, row.outcomes)
+        pairs = list(zip(row.tests, row.outcomes, strict=True))
         row.passed = [test.passes(outcome) for test, outcome in pairs]
-        for test, outcome, passed in zip(row.tests, row.outcomes, row.passed, strict=True):
+        for (test, outcome), passed in zip(pairs, row.passed, strict=True):
             if outcome.kind in ("unsupported", "not started"):
                 row.unjudged = outcome.kind
                 row.reason = outcome.message
-            elif outcome.doubt and not passed and _in_another_order(outcome.value, test.value):
+            elif outcome.unordered and not passed and _same_items(outcome.value, test.value):
                 row.unjudged = "unsupported"
-                row.reason = outcome.doubt
+                row.reason = "the order of a set"
     return rows
 
 
-def _in_another_order(value: object, expected: object) -> bool:
-    """Return whether the order alone may be what is wrong: never, if a list has other items."""
-    if isinstance(value, list | tuple) and isinstance(expected, list | tuple):
-        return sorted(map(repr, value)) == sorted(map(repr, expected))
-    return True
+def _same_items(value: object, expected: object) -> bool:
+    """Return whether two lists or tuples have the same items, in whatever order."""
+    if not isinstance(value, list | tuple) or not isinstance(expected, list | tuple):
+        return False
+    return sorted(map(repr, value)) == sorted(map(repr, expected))

@@ -19,7 +19,7 @@ import warnings
 from dataclasses import replace
 from functools import lru_cache
 
-from helpers.rewards.code.run import Job, Limits, Outcome, decoded, exceeded
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, decode, limit_outcome
 
 _PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
 _DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
@@ -63,7 +63,7 @@ class Sandbox:
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
         """Return the outcomes of a program, from one process."""
-        return _outcomes(self.confinement, job, limits)
+        return _run_confined(self.confinement, job, limits)
 
 
 @lru_cache(maxsize=1)
@@ -95,10 +95,10 @@ def _confinement() -> dict:
     # Root becomes nobody in a user namespace, or in the driver if a container forbids those.
     mapped = [{"uid": _NOBODY, "gid": _NOBODY}] if os.geteuid() == 0 else []
     for identity in [*mapped, {}]:
-        chosen = confinement | identity
-        [outcome] = _outcomes(chosen, Job("import json\nprint(1)"), Limits(seconds=10.0))
+        confined = confinement | identity
+        [outcome] = _run_confined(confined, Job("import json\nprint(1)"), Limits(seconds=10.0))
         if outcome.output == "1\n":
-            return chosen
+            return confined
     raise ValueError(
         f"the sandbox 'sandlock' does not start here ({outcome.message}). Possible causes: a "
         "kernel older than Linux 6.12; Landlock or seccomp's user notification blocked, perhaps by "
@@ -107,16 +107,16 @@ def _confinement() -> dict:
     )
 
 
-def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
+def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
     """Return the outcomes of one process: one per call, or that of the script."""
     from sandlock import ExitReason, Sandbox, StdioMode
 
-    told = {"source": job.source, "calls": list(job.calls), "stdin": job.stdin[0]}
-    told |= {"memory": limits.memory, "output": limits.output}
+    task = {"source": job.source, "calls": list(job.calls), "stdin": job.stdin[0]}
+    task |= {"memory": limits.memory, "output": limits.output}
     piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
-    found: list[Outcome] = []
-    rest = b""
+    outcomes: list[Outcome] = []
+    received = b""  # and not yet a whole line
     last = None  # the outcome of the inputs that have none
     try:
         with Sandbox(**confinement).popen(command, **piped) as process:
@@ -125,54 +125,55 @@ def _outcomes(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
                 contextlib.suppress(BrokenPipeError),  # it has ended, which the next step sees
                 os.fdopen(os.dup(process.stdin.fileno()), "wb") as file,
             ):
-                file.write(ascii(told).encode() + b"\n")
+                file.write(ascii(task).encode() + b"\n")
             poll = select.poll()
             poll.register(process.stdout, select.POLLIN)
             if not poll.poll(1000 * _START_SECONDS) or not process.stdout.read(1):
                 raise RuntimeError("the interpreter did not start")
             began = time.monotonic()
             # Read an outcome per line, until all are there, it has ended, or it exceeds a limit.
-            while last is None and len(found) < job.count:
-                seconds = time.monotonic() - began
-                left = limits.seconds - seconds
-                if left <= 0 or not poll.poll(1000 * left):
-                    last = exceeded("timeout", limits)
-                elif len(rest) > 12 * limits.output + _FRAME:
-                    last = exceeded("output", limits)
-                elif data := process.stdout.read(65536):
-                    *lines, rest = (rest + data).split(b"\n")
-                    found += [_outcome(line, limits) for line in lines[: job.count - len(found)]]
+            while last is None and len(outcomes) < job.count:
+                remaining = began + limits.seconds - time.monotonic()
+                if remaining <= 0 or not poll.poll(1000 * remaining):
+                    last = limit_outcome("timeout", limits)
+                elif len(received) > 12 * limits.output + _FRAME:
+                    last = limit_outcome("output", limits)
                 else:
-                    break
+                    data = process.stdout.read(65536)
+                    if not data:
+                        break
+                    *lines, received = (received + data).split(b"\n")
+                    missing = job.count - len(outcomes)
+                    outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
             seconds = time.monotonic() - began
-            over = last is not None or len(found) == job.count
+            over = last is not None or len(outcomes) == job.count
             ended = process.wait(timeout=0.001 if over else _END_SECONDS)  # then it is killed
     except (RuntimeError, OSError) as error:  # the machine's fault, not the program's
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
         return [failed] * job.count
     if last is None:  # it ended by itself
         if ended.reason == ExitReason.SIGNALED:
-            said = f"it crashed the interpreter (signal {ended.signal})."
-            last = Outcome("error", error="Crash", message=said)
+            message = f"it crashed the interpreter (signal {ended.signal})."
+            last = Outcome("error", error="Crash", message=message)
         else:
-            said = "it ended the process before it was done."
-            last = Outcome("error", error="SystemExit", message=said)
-    found += [last] * (job.count - len(found))
-    return [replace(outcome, seconds=seconds) for outcome in found]
+            message = "it ended the process before it was done."
+            last = Outcome("error", error="SystemExit", message=message)
+    outcomes += [last] * (job.count - len(outcomes))
+    return [replace(outcome, seconds=seconds) for outcome in outcomes]
 
 
-def _outcome(line: bytes, limits: Limits) -> Outcome:
+def _read_outcome(line: bytes, limits: Limits) -> Outcome:
     """Return the outcome in a line of the driver's, which the program may have written."""
     try:
         frame = json.loads(line)
         most = {"output": limits.output, "error": 100, "message": 500}
         texts = {name: str(frame.get(name, ""))[:length] for name, length in most.items()}
         if frame["kind"] in ("memory", "output"):
-            return exceeded(frame["kind"], limits, texts["output"])
+            return limit_outcome(frame["kind"], limits, texts["output"])
         value = frame.get("value", "null")
         if frame["kind"] not in ("value", "error") or len(value) > limits.output:
             raise ValueError("the driver sends no such frame")
-        return Outcome(frame["kind"], decoded(json.loads(value)), **texts)
+        return Outcome(frame["kind"], decode(json.loads(value)), **texts)
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        said = f"what came out of the sandbox is not an outcome: {error!s:.200}"
-        return Outcome("error", error="SandboxError", message=said)
+        message = f"what came out of the sandbox is not an outcome: {error!s:.200}"
+        return Outcome("error", error="SandboxError", message=message)

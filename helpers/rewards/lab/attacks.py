@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.rewards import program_of
-from helpers.rewards.code.tests import Test, read_tests
+from helpers.rewards.code.unit_tests import Test, read_tests
 from helpers.rewards.common import defining_function, is_own, source_of
 from helpers.rewards.lab.verdicts import RIGHT, WRONG
 from helpers.tags import TagFormat

@@ -24,8 +24,8 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 
-from helpers.rewards.code.driver import encoded
-from helpers.rewards.code.run import Outcome, check_hashed, decoded
+from helpers.rewards.code.driver import encode
+from helpers.rewards.code.sandbox import Outcome, check_hashed, decode
 
 _SHOWN = 80  # characters of what cannot be read
 
@@ -63,7 +63,7 @@ class Test:
             value = outcome.value
             for name in self.wraps:
                 if name in ("set", "frozenset", "dict", "Counter"):
-                    check_hashed(encoded([value]))
+                    check_hashed(encode([value]))
                 value = _CALLABLE[name](value)
             if self.compare == "is" and type(value) is not type(self.value):
                 return False
@@ -98,7 +98,7 @@ def equal_data(value: object, expected: object, tolerance: float = 0.0) -> bool:
             equal_data(value[key], expected[key], tolerance) for key in expected
         )
     return len(value) == len(expected) and all(
-        equal_data(one, other, tolerance) for one, other in zip(value, expected, strict=True)
+        equal_data(item, other, tolerance) for item, other in zip(value, expected, strict=True)
     )
 
 
@@ -118,24 +118,24 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     ):
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
-        for read in (json.loads, ast.literal_eval):  # or as Python writes it, from a CSV
+        for parse in (json.loads, ast.literal_eval):  # or as Python writes it, from a CSV
             with contextlib.suppress(ValueError, SyntaxError):
-                tests = read(tests)
+                tests = parse(tests)
                 break
     tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
     if not isinstance(tests, list | tuple):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
     if all(isinstance(test, str) for test in tests):
-        found = [test for text in tests for test in _tests_of_asserts(text, entry_point)]
+        read = [test for text in tests for test in _tests_of_asserts(text, entry_point)]
     else:
-        found = [_test_of_object(test, number) for number, test in enumerate(tests, start=1)]
-    if not found:
+        read = [_test_of_object(test, number) for number, test in enumerate(tests, start=1)]
+    if not read:
         raise ValueError("there are no tests.")
-    if len({test.call is None for test in found}) > 1:
+    if len({test.call is None for test in read}) > 1:
         raise ValueError(
             "some tests are calls and some are stdin/stdout: a program is either called or run."
         )
-    return found
+    return read
 
 
 def as_lists(value: object) -> object:
@@ -150,18 +150,18 @@ def as_lists(value: object) -> object:
 
 def _test_of_object(test: object, number: int) -> Test:
     """Return the test in an object: a call, or what is read and printed."""
-    given = test if isinstance(test, dict) else {}
+    fields = test if isinstance(test, dict) else {}
     # Parquet fills up with None, which may also be the value of a call.
-    given = {key: one for key, one in given.items() if one is not None}
-    match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | given:
-        case {"stdin": str(stdin), "stdout": str(value)} if given.keys() <= {"stdin", "stdout"}:
+    fields = {name: field for name, field in fields.items() if field is not None}
+    match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | fields:
+        case {"stdin": str(stdin), "stdout": str(value)} if fields.keys() <= {"stdin", "stdout"}:
             return Test(stdin=stdin.replace("\r\n", "\n"), value=value)
         case {
             "call": str(call),
             "args": list() | tuple() as args,
             "value": value,
             "tolerance": int() | float() as tolerance,
-        } if "value" in test and given.keys() <= {"call", "args", "value", "tolerance"}:
+        } if "value" in test and fields.keys() <= {"call", "args", "value", "tolerance"}:
             with contextlib.suppress(TypeError, ValueError):
                 _check_plain([*args, value])
                 if call.isidentifier() and tolerance >= 0:
@@ -176,7 +176,7 @@ def _test_of_object(test: object, number: int) -> Test:
 
 def _check_plain(values: list) -> None:
     """Raise TypeError or ValueError for a value that could not enter a sandbox or leave it."""
-    repr(decoded(encoded(values)))
+    repr(decode(encode(values)))
 
 
 # --- Asserts --------------------------------------------------------------------------------------
@@ -187,8 +187,10 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
-        said = getattr(error, "msg", error)
-        raise ValueError(f"the tests {_short(text)} are neither JSON nor Python: {said}.") from None
+        reason = getattr(error, "msg", error)
+        raise ValueError(
+            f"the tests {_short(text)} are neither JSON nor Python: {reason}."
+        ) from None
     # The statements that may be asserts, and what a function `check` calls the tested one.
     candidate = None
     statements = []
@@ -229,11 +231,11 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
             if candidate and test.call != candidate:
                 raise ValueError(f"it does not call {candidate}")
             _check_plain([*test.args, test.value])
-        except (TypeError, ValueError, ArithmeticError) as why:
+        except (TypeError, ValueError, ArithmeticError) as reason:
             source = ast.unparse(statement).splitlines()[0][:_SHOWN]
             raise ValueError(
                 f"line {statement.lineno} of the tests, `{source}`, is no assert about one call "
-                f"with plain data: {why}."
+                f"with plain data: {reason}."
             ) from None
         tests.append(replace(test, call=entry_point) if candidate else test)
     return tests
@@ -254,19 +256,24 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
             [ast.Lt() | ast.LtE()],
             [near],
         ):
-            value, tolerance = _literal(expected), float(_literal(near))
+            value = _literal(expected)
+            tolerance = float(_literal(near))
         case ast.Compare(call, [ast.Eq() | ast.Is() as sign], [expected]):
-            value, compare = _literal(expected), "is" if isinstance(sign, ast.Is) else "=="
-        case ast.Call(ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, expected], given):
-            near = {"rel_tol": 1e-9, "abs_tol": 0.0} | {
-                one.arg: _literal(one.value) for one in given
-            }
+            value = _literal(expected)
+            compare = "is" if isinstance(sign, ast.Is) else "=="
+        case ast.Call(
+            ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, expected], options
+        ):
+            near = {"rel_tol": 1e-9, "abs_tol": 0.0}
+            near |= {option.arg: _literal(option.value) for option in options}
             value = _literal(expected)
             tolerance = max(near["abs_tol"], near["rel_tol"] * abs(value))
         case ast.UnaryOp(ast.Not(), ast.Call() as call):
-            value, wraps = False, ["bool"]
+            value = False
+            wraps = ["bool"]
         case ast.Call() as call:
-            value, wraps = True, ["bool"]
+            value = True
+            wraps = ["bool"]
         case _:
             raise ValueError("it is no comparison of a call with a value")
     # and the call itself, from the outside: `len(sorted(f(1)))`.
@@ -281,8 +288,8 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
                 args = tuple(map(_literal, arguments))
                 return Test(name, args, value, compare, tolerance, tuple(wraps))
             case _:
-                said = f"`{ast.unparse(call)}` is no call of a function, with arguments in order"
-                raise ValueError(said)
+                source = ast.unparse(call)
+                raise ValueError(f"`{source}` is no call of a function, with arguments in order")
 
 
 def _literal(node: ast.expr) -> object:
@@ -314,5 +321,5 @@ def _printed_lines(text: object) -> list[str]:
 _LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.expr_context)
 _LITERALS += (ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator)
 _KINDS = (bool, int, float, complex, str, list, tuple, set, frozenset, dict)
-_CALLABLE = {one.__name__: one for one in (*_KINDS, sorted, len, round, abs, sum, min, max)}
+_CALLABLE = {known.__name__: known for known in (*_KINDS, sorted, len, round, abs, sum, min, max)}
 _CALLABLE["Counter"] = lambda *items: dict(Counter(*items))

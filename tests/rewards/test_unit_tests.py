@@ -11,8 +11,8 @@ import pytest
 
 from helpers import PROJECT
 from helpers.rewards.code.rewards import tests_reward
-from helpers.rewards.code.run import Limits, Outcome
-from helpers.rewards.code.tests import Test, equal_data, read_tests
+from helpers.rewards.code.sandbox import Limits, Outcome
+from helpers.rewards.code.unit_tests import Test, equal_data, read_tests
 
 HUMANEVAL = PROJECT.parent / "shared" / "data" / "humaneval" / "HumanEval.jsonl"
 CHECK = '''

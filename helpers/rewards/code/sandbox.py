@@ -18,7 +18,8 @@ SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
 
 # monty: an interpreter in Rust; part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp; Linux 6.12; about 0.1 s per program.
-# The numbers are the shares of its time and memory that a program gets at first.
+# The numbers are the shares of its time and memory that a program gets where others have used up
+# the budget of the batch.
 BACKENDS = {"monty": (0.01, 0.05), "sandlock": (0.25, 1.0)}
 
 
@@ -27,9 +28,9 @@ class Limits:
     """What one program may use for all its inputs together.
 
     seconds: wall-clock time; under monty the last call that begins in time may take as long again.
-    All programs of a batch get a small share of it first. Those that need more get all of it, until
-    those that come to nothing have cost as much together: then the others have timed out, too.
-    memory: bytes. output: bytes of what it prints, and of each value that it returns, as text.
+    Once the programs of a batch that come to nothing have cost as much together, each of the others
+    gets a small share of its time and memory. memory: bytes. output: bytes (under monty
+    characters) of what it prints, and of each value that it returns, as text.
     """
 
     seconds: float = 1.0
@@ -65,7 +66,7 @@ class Outcome:
     `message` its text), "timeout", "memory", "output" (more than the limit), "unsupported" (the
     back end cannot run such a program; `message` says what it lacks), "not started" (the machine
     failed). output: what the program printed, up to the limit. seconds: what it took until then, on
-    the clock. doubt: why items may be in another order than in CPython.
+    the clock. unordered: the items of a list may be in another order than in CPython.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
@@ -74,7 +75,7 @@ class Outcome:
     message: str = ""
     output: str = ""
     seconds: float = field(default=0.0, compare=False)
-    doubt: str = field(default="", compare=False)
+    unordered: bool = field(default=False, compare=False)
 
 
 def run_code(
@@ -105,64 +106,56 @@ def run_code(
             )
         time_share, memory_share = BACKENDS[backend]
         backend = importlib.import_module(f"helpers.rewards.code.{backend}").Sandbox()
-    first = replace(
+    brief = replace(
         limits,
         seconds=max(0.01, time_share * limits.seconds),
         memory=int(memory_share * limits.memory),
     )
-    wasted = 0.0  # seconds of the programs that came to nothing in all their time
+    wasted = 0.0  # seconds of the programs that came to nothing, beyond what each may have
     cut_short = 0
 
-    def again(job: Job, outcomes: list[Outcome]) -> list[Outcome]:
+    def run_in_budget(job: Job) -> list[Outcome]:
         nonlocal wasted, cut_short
-        if not {"timeout", "memory"} & {outcome.kind for outcome in outcomes}:
-            return outcomes
-        if wasted >= limits.seconds:
-            cut_short += 1
-            return outcomes
+        hurried = wasted >= limits.seconds
         began = time.monotonic()
-        outcomes = _run(backend, job, limits)
-        if any(outcome.kind != "value" for outcome in outcomes):
-            wasted += time.monotonic() - began
+        outcomes = _run(backend, job, brief if hurried else limits)
+        kinds = {outcome.kind for outcome in outcomes}
+        if kinds != {"value"}:
+            wasted += max(0.0, time.monotonic() - began - brief.seconds)
+            cut_short += hurried and not kinds.isdisjoint(("timeout", "memory"))
         return outcomes
 
     with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-        found = list(threads.map(lambda job: _run(backend, job, first), jobs))
-        found = list(threads.map(again, jobs, found))
+        outcomes = list(threads.map(run_in_budget, jobs))
     if cut_short:
         warnings.warn(
-            f"{cut_short} of {len(jobs)} programs timed out after {first.seconds:g} s, because "
+            f"{cut_short} of {len(jobs)} programs were stopped after {brief.seconds:g} s, because "
             f"others had used up the {limits.seconds:g} s of a batch for those that never end.",
             stacklevel=3,
         )
-    return found
+    return outcomes
 
 
 def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
-    """Return the outcomes of a job, if its program can be one."""
-    refused = ""
+    """Return the outcomes of a job, if its program is not too long."""
     if len(job.source) > SOURCE_MOST:
-        refused = f"the program has more than {SOURCE_MOST} characters."
-    elif "\0" in job.source:
-        refused = "the program contains null bytes."  # which monty allows in comments
-    if refused:
-        return [Outcome("error", error="SyntaxError", message=refused)] * job.count
+        message = f"the program has more than {SOURCE_MOST} characters."
+        return [Outcome("error", error="SyntaxError", message=message)] * job.count
     if job.calls:
         return backend.run(job, limits)
     # A script is run anew for each text; all runs share its time.
-    found = []
-    left = limits.seconds
+    outcomes = []
+    seconds = limits.seconds
     for text in job.stdin:
-        if left > 0:
-            [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=left))
-            left -= outcome.seconds
-        else:
-            outcome = exceeded("timeout", limits)
-        found.append(outcome)
-    return found
+        outcome = limit_outcome("timeout", limits)
+        if seconds > 0:
+            [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=seconds))
+        seconds -= outcome.seconds
+        outcomes.append(outcome)
+    return outcomes
 
 
-def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
+def limit_outcome(kind: str, limits: Limits, output: str = "") -> Outcome:
     """Return the outcome of a program that went over a limit: "timeout", "memory" or "output"."""
     most = {
         "timeout": f"{limits.seconds:g} seconds",
@@ -172,7 +165,7 @@ def exceeded(kind: str, limits: Limits, output: str = "") -> Outcome:
     return Outcome(kind, message=f"it needed more than {most[kind]}.", output=output)
 
 
-# --- What leaves a sandbox: plain data, written as lists by `driver.encoded` ----------------------
+# --- What leaves a sandbox: plain data, written as lists by `driver.encode` ----------------------
 
 _DEEPEST = 100  # levels of containers in a value
 _MOST_HASHED = 1_000  # parts of a set or a dictionary, with all that is in them
@@ -187,12 +180,12 @@ _MADE = {
 }
 
 
-def decoded(written: object, depth: int = 0) -> object:
-    """Return the value that `driver.encoded` wrote.
+def decode(written: object, depth: int = 0) -> object:
+    """Return the value that `driver.encode` wrote.
 
     What is written may be hostile: raise ValueError for anything else.
 
-    >>> decoded(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
+    >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
     [1, (2.5, {'a'}), {None: True}]
     """
     if type(written) in (type(None), bool, int, float, str):
@@ -203,7 +196,7 @@ def decoded(written: object, depth: int = 0) -> object:
         kind, *parts = written
         if kind in ("set", "frozenset", "dict"):
             check_hashed(parts)
-        return _MADE[kind]([decoded(part, depth + 1) for part in parts])
+        return _MADE[kind]([decode(part, depth + 1) for part in parts])
     except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not plain data: {error}") from None
 
@@ -212,11 +205,11 @@ def check_hashed(written: list) -> None:
     """Raise ValueError if a set or a dictionary of these parts could take long to build: where all
     have one hash, each is compared with all before it.
     """
-    left = _MOST_HASHED
+    count = 0
     stack = [written]
     while stack:
         parts = stack.pop()
-        left -= len(parts)
+        count += len(parts)
         stack += [part for part in parts if type(part) is list]
-    if left < 0:
+    if count > _MOST_HASHED:
         raise ValueError(f"a set or a dictionary with more than {_MOST_HASHED} parts")
