@@ -37,7 +37,7 @@ class Dropped(ValueError):
         self.advice = advice
 
 
-def shortened(text: object, most: int = 200) -> str:
+def shorten(text: object, most: int = 200) -> str:
     """Return a text for a message: at most so many characters of it, then how many there are."""
     text = str(text).encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
@@ -47,7 +47,7 @@ def hub_failure(what: str, error: Exception) -> str:
     """Return the sentence for a data set or a model's files that could not be fetched."""
     return (
         f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
         "is gated or private, HF_TOKEN; or name a folder that holds it."
     )
 
@@ -132,7 +132,7 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
         else:
             yield Broken(
                 "not a JSON object",
-                f"row {number}: {shortened(row)}",
+                f"row {number}: {shorten(row)}",
                 'Each row is an object: {"question": "…", "answer": "…"}.',
             )
 

@@ -79,7 +79,7 @@ _BETWEEN = re.compile(
 )
 
 
-def parsed(value: object) -> object:
+def parse_literal(value: object) -> object:
     """Return the list or dictionary that a text writes out, as in a cell of a CSV file; else the
     value.
     """
@@ -99,7 +99,7 @@ def question_in(value: object) -> tuple[object, str]:
     ('1 + 1?', 'a chat template')
     """
     where = ""
-    messages = parsed(value)
+    messages = parse_literal(value)
     if (
         isinstance(messages, list)
         and messages
@@ -145,7 +145,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     ('\\frac{1}{2}', '\\boxed{}')
     """
     where = ""
-    written = parsed(value)
+    written = parse_literal(value)
     if (
         isinstance(written, list)
         and kind not in (*ANY_TEXT, "set", "mathematics")
@@ -194,7 +194,7 @@ def options_in(value: object) -> dict:
     >>> options_in("a ) red , b ) blue"), options_in("red|blue")
     ({'A': 'red', 'B': 'blue'}, {'A': 'red', 'B': 'blue'})
     """
-    options = parsed(value)
+    options = parse_literal(value)
     if isinstance(options, str):
         options = [text for text in _BETWEEN.split(options.strip()) if text]
     if isinstance(options, dict) and options.keys() == {"label", "text"}:

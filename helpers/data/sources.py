@@ -16,8 +16,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from helpers import presets
 from helpers.data import arithmetic, pictures
-from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shortened
-from helpers.data.shapes import LETTERS, options_in, parsed
+from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shorten
+from helpers.data.shapes import LETTERS, options_in, parse_literal
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 _USUAL = {  # where people have a question and its answer, for a hint
@@ -165,7 +165,9 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
     and options also a list of columns. A text, which papermill passes, is read as JSON.
     """
     try:
-        declared = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
+        declared = _COLUMNS.validate_python(
+            parse_literal({} if columns is None else columns), strict=True
+        )
     except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
@@ -250,7 +252,7 @@ def mapped_rows(
                 }
                 raise ValueError(
                     f"{source}: no column {', '.join(map(repr, absent))}. It has: "
-                    f"{shortened(', '.join(map(str, row)), 500)}. "
+                    f"{shorten(', '.join(map(str, row)), 500)}. "
                     f"Map them with columns={json.dumps(suggested, ensure_ascii=False)}."
                 )
             is_first = False
@@ -273,7 +275,7 @@ def _field(row: dict, column: str) -> object:
     """
     value = row
     for name in [column] if column in row else column.split("."):
-        value = parsed(value)
+        value = parse_literal(value)
         try:
             value = value[int(name) if isinstance(value, list) else name]
         except (KeyError, IndexError, ValueError, TypeError):

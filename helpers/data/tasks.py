@@ -26,9 +26,9 @@ from helpers.data.files import (
     Dropped,
     file_rows,
     hub_failure,
-    shortened,
+    shorten,
 )
-from helpers.data.pictures import prepared
+from helpers.data.pictures import prepare_picture
 from helpers.data.shapes import (
     ANY_TEXT,
     BEYOND,
@@ -303,7 +303,7 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
     for number, row in enumerate(rows, 1):
         texts = [row.get(name) for name in names] if isinstance(row, dict) else []
         if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-            shown = row.where if isinstance(row, Broken) else f"row {number}: {shortened(row)}"
+            shown = row.where if isinstance(row, Broken) else f"row {number}: {shorten(row)}"
             raise ValueError(
                 f"{examples if is_file else 'examples'}: a worked example is a question and a "
                 "completion, both texts that are not blank: "
@@ -493,7 +493,9 @@ def _validated(
             _clean(row, kind)
             account.found.update(filter(None, [*places, answer_place]))
             if "image" in row:
-                row["image"], row["pixels"], smaller = prepared(row["image"], folder, max_pixels)
+                row["image"], row["pixels"], smaller = prepare_picture(
+                    row["image"], folder, max_pixels
+                )
                 account.made_smaller += smaller
         except Dropped as error:
             picture = f" ({row['image']})" if isinstance(row.get("image"), str) else ""
@@ -588,8 +590,8 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
             column.to_parquet(io.BytesIO(), index=False)
         # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
         except Exception as error:
-            shown = shortened(name, 40)
-            left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shortened(error)}"
+            shown = shorten(name, 40)
+            left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shorten(error)}"
             print(f"column left out: {shown} ({left_out[shown]})")
         else:
             kept.append(column)

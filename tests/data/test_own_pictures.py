@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from helpers.data.pictures import opened
+from helpers.data.pictures import open_picture
 from helpers.data.tasks import load_task
 
 COLUMNS = {"question": "asked", "image": "photo"}
@@ -50,7 +50,7 @@ def both(task) -> pd.DataFrame:
 
 
 def seen(table: pd.DataFrame) -> list[bytes]:
-    return [opened(image).tobytes() for image in table["image"]]
+    return [open_picture(image).tobytes() for image in table["image"]]
 
 
 @pytest.mark.parametrize("way", ["paths", "bytes", "Image feature", "folder of pictures"])
@@ -111,7 +111,7 @@ def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reaso
 def test_what_is_transparent_is_white():
     logo = Image.new("RGBA", (2, 1))
     logo.putpixel((1, 0), (255, 0, 0, 255))
-    assert list(opened(file_of(logo)).getdata()) == [(255, 255, 255), (255, 0, 0)]
+    assert list(open_picture(file_of(logo)).getdata()) == [(255, 255, 255), (255, 0, 0)]
 
 
 def test_the_same_question_about_the_same_pixels_is_a_duplicate_in_any_file_format(load):
