@@ -105,13 +105,15 @@ def row(rng: random.Random) -> dict:
 
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
-    found = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
-    picture = draw(found["scene"])
+    asked = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+    picture = draw(asked["scene"])
+    file = io.BytesIO()
+    picture.save(file, "PNG")
     return {
-        "question": found["question"],
-        "answer": found["answer"],
-        "family": found["kind"],
-        "image": png(picture),
+        "question": asked["question"],
+        "answer": asked["answer"],
+        "family": asked["kind"],
+        "image": file.getvalue(),
         "split": "holdout" if is_reserved(picture) else "train",
     }
 
@@ -121,16 +123,9 @@ def is_reserved(picture: Image.Image) -> bool:
     return hashlib.sha256(picture.tobytes()).digest()[0] < 26
 
 
-def png(picture: Image.Image) -> bytes:
-    """Return a picture as the bytes of a PNG file."""
-    file = io.BytesIO()
-    picture.save(file, "PNG")
-    return file.getvalue()
-
-
-def open_picture(image: bytes) -> Image.Image:
-    """Return the picture in a row's column `image`."""
-    return as_rgb(Image.open(io.BytesIO(image)))
+def open_picture(image: bytes | str) -> Image.Image:
+    """Return a picture: the bytes of its file, as in a row's column `image`, or its path."""
+    return as_rgb(Image.open(io.BytesIO(image) if isinstance(image, bytes) else image))
 
 
 def as_rgb(picture: Image.Image) -> Image.Image:
@@ -152,7 +147,7 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
     seen in it; and whether it was made smaller.
 
     image: a path relative to the folder, the bytes of a file, or both as datasets.Image has them.
-    Dropped says why there is no such picture.
+        Dropped if it is no picture.
     """
     if isinstance(image, dict):
         image = image.get("bytes") or image.get("path")
@@ -180,13 +175,3 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
         file = buffer.getvalue()
     pixels = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
     return file, pixels, ratio < 1
-
-
-def from_file(path: str) -> Image.Image:
-    """Return a picture of one's own. ValueError if Pillow does not open it."""
-    try:
-        return as_rgb(Image.open(path))
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(
-            f"picture={str(path)!r} cannot be opened ({error}): give a PNG or a JPEG file."
-        ) from None
