@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers import commands, environment
-from helpers.data.files import Broken, file_rows, shortened
+from helpers.data.files import Broken, file_rows, shorten
 from helpers.data.shapes import options_in, question_in, with_options
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
@@ -126,7 +126,7 @@ def main(parsed: argparse.Namespace) -> int:
         if size > room:
             print(
                 f"note: row {number} is not answered: the prompt has {size:,} tokens, and the "
-                f"model has room for {room:,}: {shortened(row['question'], 60)}",
+                f"model has room for {room:,}: {shorten(row['question'], 60)}",
                 file=sys.stderr,
             )
         else:

@@ -11,7 +11,6 @@ import csv
 import io
 import json
 from collections.abc import Collection, Iterator
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +23,7 @@ class Broken:
 
     reason: str
     where: str
-    advice: str = ""
+    advice: str
 
 
 class Dropped(ValueError):
@@ -34,10 +33,11 @@ class Dropped(ValueError):
 
     def __init__(self, reason: str, advice: str) -> None:
         super().__init__(reason)
+        self.reason = reason
         self.advice = advice
 
 
-def shortened(text: object, most: int = 200) -> str:
+def shorten(text: object, most: int = 200) -> str:
     """Return a text for a message: at most so many characters of it, then how many there are."""
     text = str(text).encode(errors="backslashreplace").decode()
     return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
@@ -47,7 +47,7 @@ def hub_failure(what: str, error: Exception) -> str:
     """Return the sentence for a data set or a model's files that could not be fetched."""
     return (
         f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shortened(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
         "is gated or private, HF_TOKEN; or name a folder that holds it."
     )
 
@@ -92,49 +92,54 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
     """
     import pandas as pd
 
-    whole = None
-    with suppress(ValueError, RecursionError):
-        whole = json.loads(text)
-    if isinstance(whole, dict) and not {name.split(".")[0] for name in wanted} & whole.keys():
-        tables = [
+    # 1. the whole file as one value, or each line as one
+    content = _json_or_error(text)
+    if isinstance(content, Exception):
+        content = [_json_or_error(line) for line in io.StringIO(text) if line.strip()]
+
+    # 2. an object around the rows, if it is not a row itself
+    if isinstance(content, dict) and not {name.split(".")[0] for name in wanted} & content.keys():
+        lists = [
             name
-            for name, value in whole.items()
-            if isinstance(value, list) and any(isinstance(row, dict) for row in value)
+            for name, value in content.items()
+            if isinstance(value, list) and any(isinstance(item, dict) for item in value)
         ]
-        if len(tables) > 1:
+        if len(lists) > 1:
             raise ValueError(
-                f"{path}: there are rows in {' and in '.join(map(repr, tables))}. Give each list a "
+                f"{path}: there are rows in {' and in '.join(map(repr, lists))}. Give each list a "
                 "file of its own: of a folder with train.jsonl and test.jsonl, test is held out."
             )
-        if tables:
-            whole = whole[tables[0]]
-        elif whole.keys() >= {"columns", "data"}:  # pandas' orient="split"
-            whole = [dict(zip(whole["columns"], row, strict=False)) for row in whole["data"]]
-        elif all(
-            isinstance(row, dict) and not any(map(str.isdecimal, row)) for row in whole.values()
-        ):
-            whole = list(whole.values())
+        if lists:
+            content = content[lists[0]]
+        elif all(isinstance(v, dict) and not any(map(str.isdecimal, v)) for v in content.values()):
+            content = list(content.values())
+
+    # 3. an object of columns, all of one length
     if (
-        isinstance(whole, dict)
-        and all(isinstance(column, list | dict) for column in whole.values())
-        and len(set(map(len, whole.values()))) == 1
+        isinstance(content, dict)
+        and all(isinstance(column, list | dict) for column in content.values())
+        and len({len(column) for column in content.values()}) == 1
     ):
-        whole = pd.DataFrame(whole).to_dict("records")
-    rows = whole if isinstance(whole, list) else filter(str.strip, io.StringIO(text))
+        content = pd.DataFrame(content).to_dict("records")
+
+    # 4. row by row; an object that is none of these is a row itself
+    rows = content if isinstance(content, list) else [content]
     for number, row in enumerate(rows, 1):
-        if not isinstance(whole, list):
-            try:
-                row = json.loads(row)
-            except (ValueError, RecursionError) as error:
-                row = error
         if isinstance(row, dict):
             yield row
         else:
             yield Broken(
                 "not a JSON object",
-                f"row {number}: {shortened(row)}",
+                f"row {number}: {shorten(row)}",
                 'Each row is an object: {"question": "…", "answer": "…"}.',
             )
+
+
+def _json_or_error(text: str) -> object:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        return error
 
 
 def _parquet_rows(path: Path) -> Iterator[dict]:

@@ -105,35 +105,30 @@ def row(rng: random.Random) -> dict:
 
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
-    found = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
-    picture = draw(found["scene"])
+    asked = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+    picture = draw(asked["scene"])
+    file = io.BytesIO()
+    picture.save(file, "PNG")
     return {
-        "question": found["question"],
-        "answer": found["answer"],
-        "family": found["kind"],
-        "image": png(picture),
-        "split": "holdout" if reserved(picture) else "train",
+        "question": asked["question"],
+        "answer": asked["answer"],
+        "family": asked["kind"],
+        "image": file.getvalue(),
+        "split": "holdout" if is_reserved(picture) else "train",
     }
 
 
-def reserved(picture: Image.Image) -> bool:
+def is_reserved(picture: Image.Image) -> bool:
     """Return whether a picture belongs to the tenth that no training sees."""
     return hashlib.sha256(picture.tobytes()).digest()[0] < 26
 
 
-def png(picture: Image.Image) -> bytes:
-    """Return a picture as the bytes of a PNG file."""
-    file = io.BytesIO()
-    picture.save(file, "PNG")
-    return file.getvalue()
+def open_picture(image: bytes | str) -> Image.Image:
+    """Return a picture: the bytes of its file, as in a row's column `image`, or its path."""
+    return as_rgb(Image.open(io.BytesIO(image) if isinstance(image, bytes) else image))
 
 
-def opened(image: bytes) -> Image.Image:
-    """Return the picture in a row's column `image`."""
-    return seen(Image.open(io.BytesIO(image)))
-
-
-def seen(picture: Image.Image) -> Image.Image:
+def as_rgb(picture: Image.Image) -> Image.Image:
     """Return a picture as a person sees it, in RGB: upright, and what is transparent on white.
 
     ValueError for more than 8 bits per colour, which Pillow would cut off.
@@ -147,12 +142,12 @@ def seen(picture: Image.Image) -> Image.Image:
     return picture.convert("RGB")
 
 
-def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
+def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
     """Return the file of a row's picture, upright and of at most max_pixels; a digest of what is
     seen in it; and whether it was made smaller.
 
     image: a path relative to the folder, the bytes of a file, or both as datasets.Image has them.
-    Dropped says why there is no such picture.
+        Dropped if it is no picture.
     """
     if isinstance(image, dict):
         image = image.get("bytes") or image.get("path")
@@ -165,7 +160,7 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
         with Image.open(io.BytesIO(file)) as stored:
             changed = stored.mode != "RGB" or stored.getexif().get(Exif.Orientation, 1) != 1
             file_format = "JPEG" if stored.format in ("JPEG", "MPO") else "PNG"
-            picture = seen(stored)
+            picture = as_rgb(stored)
     except Exception as error:  # whatever the bytes provoke in one of Pillow's decoders
         raise Dropped(
             f"picture cannot be opened ({type(error).__name__})",
@@ -180,13 +175,3 @@ def prepared(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes
         file = buffer.getvalue()
     pixels = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
     return file, pixels, ratio < 1
-
-
-def from_file(path: str) -> Image.Image:
-    """Return a picture of one's own. ValueError if Pillow does not open it."""
-    try:
-        return seen(Image.open(path))
-    except (OSError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(
-            f"picture={str(path)!r} cannot be opened ({error}): give a PNG or a JPEG file."
-        ) from None

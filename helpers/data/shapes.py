@@ -16,24 +16,36 @@ import regex
 from helpers.data.files import Dropped
 from helpers.tags import completion_text
 
-# the user's turn: ChatML, Llama 3, Gemma, gpt-oss, Phi, DeepSeek, EXAONE, Mistral and Llama 2,
-# Alpaca
+# What is between the marks of a user's turn.
 _TURN = re.compile(
-    r"(?:<\|im_start\|>user|<\|start_header_id\|>user<\|end_header_id\|>|<start_of_turn>user"
-    r"|<\|turn>user|<\|start\|>user<\|message\|>|[<[]\|user\|[>\]]|<｜User｜>"
-    r"|\[INST\](?:\s*<<SYS>>.*?<</SYS>>)?|### Instruction:)\s*(.*?)\s*"
-    r"(?:<\|im_end\|>|<\|eot_id\|>|<end_of_turn>|<turn\|>|<\|end\|>|</s>|[<[]\|assistant\|[>\]]"
-    r"|\[\|endofturn\|\]|<｜Assistant｜>|\[/INST\]|### Response:)",
-    re.DOTALL,
+    r"""(?:
+          <\|im_start\|>user                                    # ChatML
+        | <\|start_header_id\|>user<\|end_header_id\|>          # Llama 3
+        | <start_of_turn>user | <\|turn>user                    # Gemma
+        | <\|start\|>user<\|message\|>                          # gpt-oss
+        | [<[]\|user\|[>\]]                                     # Phi, EXAONE
+        | <｜User｜>                                             # DeepSeek
+        | \[INST\](?:\s*<<SYS>>.*?<</SYS>>)?                    # Mistral, Llama 2
+        | \#\#\#\ Instruction:                                  # Alpaca
+    )
+    \s*(.*?)\s*
+    (?:
+          <\|im_end\|> | <\|eot_id\|> | <end_of_turn> | <turn\|> | <\|end\|> | </s>
+        | [<[]\|assistant\|[>\]] | \[\|endofturn\|\] | <｜Assistant｜> | \[/INST\]
+        | \#\#\#\ Response:
+    )""",
+    re.DOTALL | re.VERBOSE,
 )
-# of a template, and not of a question about one: at the start of a line, or at the end
-_MARK = regex.compile(
-    r"^(?P<mark>[<[][|｜][a-zA-Z_▁]{2,}[|｜][>\]]|<(?:start|end)_of_turn>|\[/?INST\])"
-    r"|(?:(?&mark)|\b(?:Assistant|ASSISTANT):)(?=\s*(?:<think>\s*)?\Z)",
-    regex.MULTILINE,
+# A mark of a template, and not of a question about one: it begins a line, or ends the text.
+_TEMPLATE_MARK = regex.compile(
+    r"""^(?P<mark>[<[][|｜][a-zA-Z_▁]{2,}[|｜][>\]] | <(?:start|end)_of_turn> | \[/?INST\])
+    | (?: (?&mark) | \b(?:Assistant|ASSISTANT): ) (?= \s* (?:<think>\s*)? \Z)""",
+    regex.MULTILINE | regex.VERBOSE,
 )
-# where the answer of a worked solution is; each may be in the one before
-_PLACES = {
+LETTER_IN_BOX = "a letter in a box"
+# Where the result of a worked solution is, by the name that the report gives the place. They are
+# looked for in this order, each in what was found before.
+_MARKS = {
     "what follows the reasoning": regex.compile(
         r"</(think|thinking|thought|reasoning)>(?P<inside>(?:(?!</\1).)*\S)\s*$",
         regex.DOTALL | regex.IGNORECASE,
@@ -43,33 +55,40 @@ _PLACES = {
     ),
     # at the end; or, if it is a number or a letter, on the only such line. Others are headings.
     "####": regex.compile(
-        r"(?<!#)####(?!#)\s*(?P<inside>(?:(?!####)[^\n])*)\s*$"
-        r"|(?<!####.*|#)####(?!#)[ *$]*(?P<inside>[+-]?\d[\d.,/]*%?|[A-Z])[ *$.]*\n(?!.*####)",
-        regex.DOTALL,
+        r"""(?<!\#)\#{4}(?!\#) \s* (?P<inside>(?:(?!\#{4})[^\n])*) \s*$
+        | (?<!\#{4}.*|\#)\#{4}(?!\#)
+          [ *$]* (?P<inside>[+-]?\d[\d.,/]*%?|[A-Z]) [ *$.]* \n(?!.*\#{4})""",
+        regex.DOTALL | regex.VERBOSE,
     ),
-    # what comes before is looked at last: sixty times as fast; a reason, an aside in brackets and
-    # another sentence may follow
     "the last sentence": regex.compile(
-        r"answer(?: is:?|:)"
-        r"(?<=(?:\bthe (?:final |correct )?|(?:^|\n)[\s*]*(?:final )?)answer(?: is:?|:))"
-        r"[\s*]*(?P<inside>[^\s*][^\n]{0,99}?)\**"
-        r"(?:(?:,?\s+(?:because|since|which|where)\b|,\s+so\b|\s+—|\s+\([^()\n]*[a-z]{2,} [a-z]{2,}"
-        r"[^()\n]*\)|(?<=[\d)}$*]|\w{4})\.\**\s+(?=(?-i:[A-Z])))[^\n]*)?[.*]*\s*$",
-        regex.IGNORECASE,
+        r"""answer(?:\ is:?|:)
+        # `the answer is`, or `Answer:` on a line of its own; looked at last: sixty times as fast
+        (?<= (?: \bthe\ (?:final\ |correct\ )? | (?:^|\n)[\s*]*(?:final\ )? ) answer(?:\ is:?|:) )
+        [\s*]* (?P<inside>[^\s*][^\n]{0,99}?) \**
+        (?: (?: # a reason
+                ,?\s+(?:because|since|which|where)\b | ,\s+so\b | \s+—
+                # an aside in brackets
+              | \s+\([^()\n]*[a-z]{2,}\ [a-z]{2,}[^()\n]*\)
+                # another sentence
+              | (?<=[\d)}$*]|\w{4})\.\**\s+(?=(?-i:[A-Z]))
+            ) [^\n]* )?
+        [.*]*\s*$""",
+        regex.IGNORECASE | regex.VERBOSE,
     ),
     r"\boxed{}": regex.compile(
-        r"\\(?:boxed|fbox)\s*(?:(?P<inside>\w)"
-        r"|\{(?P<inside>(?:[^{}\\]|\\.|(?P<pair>\{(?:[^{}\\]|\\.|(?&pair))*\}))*)\})",
-        regex.DOTALL,
+        r"""\\(?:boxed|fbox)\s*
+        (?: (?P<inside>\w)
+          | \{ (?P<inside> (?:[^{}\\]|\\.|(?P<pair>\{(?:[^{}\\]|\\.|(?&pair))*\}))* ) \} )""",
+        regex.DOTALL | regex.VERBOSE,
     ),
     # of AMC's problems: \textbf{(C)}\ 51
-    "a letter in a box": regex.compile(
+    LETTER_IN_BOX: regex.compile(
         r"^\\(?:text|math)\w*\s*\{\s*(?P<inside>\([A-Z]\))\s*\}[\\\s~,;]*(?P<inside>.*)$",
         regex.DOTALL,
     ),
-    "####, which are headings": regex.compile(r"####(?P<inside>)"),
+    "####, which are headings": regex.compile(r"\#\#\#\#(?P<inside>)"),
 }
-BEYOND = "answer is a number beyond the options"  # they may be counted from 1
+MARKS = frozenset(_MARKS)
 NUMBERED = "an option's number, counted from 0"
 ANY_TEXT = ("text", "exact")  # kinds, by name, whose answers may be any text
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -79,7 +98,7 @@ _BETWEEN = re.compile(
 )
 
 
-def parsed(value: object) -> object:
+def parse_literal(value: object) -> object:
     """Return the list or dictionary that a text writes out, as in a cell of a CSV file; else the
     value.
     """
@@ -93,41 +112,44 @@ def parsed(value: object) -> object:
 def question_in(value: object) -> tuple[object, str]:
     r"""Return the question in a value, and what it was in; "" if it is the value itself.
 
+    Dropped for messages without one, and for what is left of a chat template.
+
     >>> question_in([{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}])
     ('1 + 1?', 'chat messages')
     >>> question_in("<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n")
     ('1 + 1?', 'a chat template')
     """
-    where = ""
-    messages = parsed(value)
-    if (
-        isinstance(messages, list)
-        and messages
-        and all(isinstance(turn, dict) and turn.keys() & {"role", "from"} for turn in messages)
-    ):
-        user_turns = [
+    shape = ""
+    messages = parse_literal(value)
+    is_chat = isinstance(messages, list) and all(
+        isinstance(turn, dict) and turn.keys() & {"role", "from"} for turn in messages
+    )
+    if is_chat and messages:
+        questions = [
             turn.get("content", turn.get("value"))
             for turn in messages
             if turn.get("role", turn.get("from")) in ("user", "human")
         ]
-        if not user_turns:
+        if not questions:
             raise Dropped(
                 "question is a list of messages, none of the user's",
                 'Name the field that is meant: columns={"question": "column.field"}.',
             )
-        value = completion_text([{"content": user_turns[-1]}])
-        where = "chat messages, the last user's" if len(user_turns) > 1 else "chat messages"
-    if isinstance(value, str):
-        for turn in _TURN.findall(value)[-1:]:
-            value = re.sub(r"\s*### Input:\s*", "\n\n", turn)
-            where = "a chat template"
-        mark = _MARK.search(value)
-        if mark:
-            raise Dropped(
-                f"question has {mark[0]}, a mark of a chat template",
-                "Give the question alone: the model's own chat template is put around it.",
-            )
-    return value, where
+        value = completion_text([{"content": questions[-1]}])
+        shape = "chat messages, the last user's" if len(questions) > 1 else "chat messages"
+    if not isinstance(value, str):
+        return value, shape
+    turns = _TURN.findall(value)
+    if turns:
+        value = re.sub(r"\s*### Input:\s*", "\n\n", turns[-1])
+        shape = "a chat template"
+    mark = _TEMPLATE_MARK.search(value)
+    if mark:
+        raise Dropped(
+            f"question has {mark[0]}, a mark of a chat template",
+            "Give the question alone: the model's own chat template is put around it.",
+        )
+    return value, shape
 
 
 def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
@@ -144,42 +166,42 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     >>> answer_in({"ground_truth": r"We add: $\boxed{\frac{1}{2}}$.", "style": "rule"})
     ('\\frac{1}{2}', '\\boxed{}')
     """
-    where = ""
-    written = parsed(value)
-    if (
-        isinstance(written, list)
-        and kind not in (*ANY_TEXT, "set", "mathematics")
-        and any(isinstance(item, str) for item in written)
-    ) or (isinstance(written, dict) and written.keys() & {"ground_truth", "aliases"}):
-        value = written
+    shape = ""
+    # a field, or a list of one; in a CSV file, each is a text
+    literal = parse_literal(value)
+    is_field = isinstance(literal, dict) and "ground_truth" in literal
+    is_list = isinstance(literal, list) and any(isinstance(item, str) for item in literal)
+    if is_field or (is_list and kind not in (*ANY_TEXT, "set", "mathematics")):
+        value = literal
     for field in ("ground_truth", "target"):
         if isinstance(value, dict) and field in value:
             value = value[field]
-            where = f"the field {field}"
+            shape = f"the field {field}"
     while isinstance(value, list) and len({str(item).strip() for item in value}) == 1:
         value = value[0]
-        where = "a list of one"
+        shape = "a list of one"
     if not isinstance(value, str):
-        return value, where
-    as_it_is = kind in ANY_TEXT
-    for place, pattern in list(_PLACES.items())[: 3 if as_it_is else None]:
-        answers = {
-            " ".join(match.captures("inside")).strip()
-            for match in pattern.finditer(value)
-            # at the end of a working
-            if not as_it_is or ((match.start() or where) and not value[match.end() :].strip())
-        }
-        if len(answers) > 1 or answers == {""}:
+        return value, shape
+
+    # the result of a worked solution
+    is_text = kind in ANY_TEXT
+    for mark, pattern in list(_MARKS.items())[: 3 if is_text else None]:
+        matches = list(pattern.finditer(value))
+        if is_text:  # at the end of a working
+            end = value.rstrip()
+            matches = [m for m in matches if (m.start() or shape) and m.end() >= len(end)]
+        results = {" ".join(match.captures("inside")).strip() for match in matches}
+        if len(results) > 1 or results == {""}:
             raise Dropped(
-                f"there is not one answer in {place}",
+                f"there is not one answer in {mark}",
                 "Mark one result per row, and not several parts.",
             )
-        if answers:
-            value = answers.pop()
-            where = place
-    if where and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
+        if results:
+            value = results.pop()
+            shape = mark
+    if shape and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
         value = value.replace(",", "")
-    return value, where
+    return value, shape
 
 
 def options_in(value: object) -> dict:
@@ -194,23 +216,30 @@ def options_in(value: object) -> dict:
     >>> options_in("a ) red , b ) blue"), options_in("red|blue")
     ({'A': 'red', 'B': 'blue'}, {'A': 'red', 'B': 'blue'})
     """
-    options = parsed(value)
+    options = parse_literal(value)
     if isinstance(options, str):
         options = [text for text in _BETWEEN.split(options.strip()) if text]
-    if isinstance(options, dict) and options.keys() == {"label", "text"}:
-        options = dict(zip(options["label"], options["text"], strict=False))
     if isinstance(options, list):
-        # the label and the text of each; MedQA has key and value, others id and text
-        options = [
-            [option[k] for k in ("label", "key", "id", "text", "value") if k in option] or [option]
-            if isinstance(option, dict)
-            else [option]
-            for option in options
-        ]
-        options = {
-            [letter, *pair][-2]: pair[-1] for letter, pair in zip(LETTERS, options, strict=False)
+        # MedQA has key and value, others id and text
+        return {
+            _first(option, ("label", "key", "id"), letter): _first(
+                option, ("text", "value"), option
+            )
+            for letter, option in zip(LETTERS, options, strict=False)
         }
-    return options if isinstance(options, dict) else {}
+    if not isinstance(options, dict):
+        return {}
+    if options.keys() == {"label", "text"}:
+        return dict(zip(options["label"], options["text"], strict=False))
+    return options
+
+
+def _first(option: object, names: tuple[str, ...], default: object) -> object:
+    """Return the first of these fields that an option has."""
+    for name in names:
+        if isinstance(option, dict) and name in option:
+            return option[name]
+    return default
 
 
 def with_options(question: str, options: dict, answer: object) -> tuple[str, str, str]:
@@ -219,7 +248,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
 
     options: from `options_in`. answer: a label, a text, both (`B. blue`), or the number of an
     option from 0, an integer unless there are numbers among the options. Dropped if it is none of
-    these.
+    these; ValueError for a number beyond the options, because then others may count from 1, too.
 
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
     ('Which is red?\\nA. sky\\nB. blood', 'B', '')
@@ -234,32 +263,38 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             "options are not several texts",
             'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
         )
+
+    # what names an option: its text, unless another has the same; its label; or both
     folded = [text.casefold() for text in texts]
     labels = [str(label).casefold() for label in options][: len(texts)]
-    names = (
-        {text: n for n, text in enumerate(folded) if folded.count(text) == 1}
-        | {f"{labels[n]}{sign} {text}": n for n, text in enumerate(folded) for sign in ").:"}
-        | {label: n for n, label in enumerate(labels)}
-    )
+    places = {text: n for n, text in enumerate(folded) if folded.count(text) == 1}
+    places |= {f"{labels[n]}{sign} {text}": n for n, text in enumerate(folded) for sign in ").:"}
+    places |= {label: n for n, label in enumerate(labels)}
     key = str(answer).strip(" ().").casefold()
-    number = key.removesuffix(".0")  # as tables have integers
-    by_number = (
-        number.isdecimal()
-        and key not in labels
-        and not (isinstance(answer, str) and (key in names or any(map(str.isdecimal, names))))
-    )
-    places = {str(n): n for n in range(len(texts))} if by_number else names
-    place = places.get(number if by_number else key)
+
+    # or its number: an integer, also as tables have it (1.0), or a text among words
+    number = key if isinstance(answer, str) else key.removesuffix(".0")
+    is_number = number.isdecimal() and key not in labels
+    if isinstance(answer, str) and any(name.isdecimal() for name in places):
+        is_number = False
+    if is_number and int(number) >= len(texts):
+        raise ValueError(
+            f"the answer {answer!r} is a number beyond the {len(texts)} options of {question!r}. "
+            "Numbers count from 0 here; if yours count from 1, or are options themselves, give the "
+            'letters, or the options as texts ("10", not 10).'
+        )
+    place = int(number) if is_number else places.get(key)
     if place is None:
         raise Dropped(
-            BEYOND if by_number else "answer is no option",
+            "answer is no option",
             "An answer is the label or the text of an option, or, as an integer, its number from "
             "0; among options that are numbers, 2 as a text is the option 2. Are these the "
             'columns? columns={"answer": "…", "options": "…"}.',
         )
-    if not all(
+    is_shown = all(
         re.search(rf"(?<!\w){letter}[^\w\s]\W{{0,3}}{re.escape(text)}(?!\w)", question)
         for letter, text in zip(LETTERS, texts, strict=False)
-    ):
+    )
+    if not is_shown:
         question += "".join(f"\n{LETTERS[n]}. {text}" for n, text in enumerate(texts))
-    return question, LETTERS[place], NUMBERED if by_number else ""
+    return question, LETTERS[place], NUMBERED if is_number else ""

@@ -5,6 +5,7 @@
 not judge the values: `tasks.py` does.
 """
 
+import itertools
 import json
 import random
 import re
@@ -16,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from helpers import presets
 from helpers.data import arithmetic, pictures
-from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shortened
-from helpers.data.shapes import LETTERS, options_in, parsed
+from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shorten
+from helpers.data.shapes import LETTERS, options_in, parse_literal
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 _USUAL = {  # where people have a question and its answer, for a hint
@@ -58,7 +59,7 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):
-        wanted = {column for columns in mapping.values() for column in columns}
+        wanted = set(itertools.chain(*mapping.values()))
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
     if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
@@ -85,17 +86,17 @@ def check_source(source: str, columns: dict | str | None = None) -> None:
 
 def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> Iterator[dict]:
     """Yield distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
-    wanted = {"train": train_size, "holdout": holdout_size}
+    lacking = {"train": train_size, "holdout": holdout_size}
     seen = set()
-    since_new = 0
-    while any(wanted.values()) and since_new < 20_000:
-        since_new += 1
+    tries = 0  # since the last new row
+    while any(lacking.values()) and tries < 20_000:
+        tries += 1
         row = draw()
-        what = row.get("image", row["question"])
-        if what not in seen and wanted[row["split"]]:
-            seen.add(what)
-            wanted[row["split"]] -= 1
-            since_new = 0
+        subject = row.get("image", row["question"])
+        if subject not in seen and lacking[row["split"]]:
+            seen.add(subject)
+            lacking[row["split"]] -= 1
+            tries = 0
             yield row
 
 
@@ -165,7 +166,9 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
     and options also a list of columns. A text, which papermill passes, is read as JSON.
     """
     try:
-        declared = _COLUMNS.validate_python(parsed({} if columns is None else columns), strict=True)
+        declared = _COLUMNS.validate_python(
+            parse_literal({} if columns is None else columns), strict=True
+        )
     except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
@@ -194,15 +197,15 @@ _RESERVED = {
 
 
 def mapped_rows(
-    rows: Iterator[dict | Broken],
-    mapping: dict[str, list[str]],
-    source: str,
+    rows: Iterator[dict | Broken], mapping: dict[str, list[str]], source: str
 ) -> Iterator[dict | Broken]:
     """Yield the rows with the mapped columns under the names `question`, `answer` and, if there are
-    any, `image` and `options`; the first row says whether they exist.
+    any, `image` and `options`; the first row says which columns these are.
 
     Of several columns, those of a question are joined. All columns but the pictures keep their
     names, too, or get `source_` in front if the name is in use: rewards ask for them.
+
+    mapping: from `check_columns`. ValueError if a column is not there.
     """
     is_first = True
     for row in rows:
@@ -210,70 +213,76 @@ def mapped_rows(
             yield row
             continue
         if is_first:
-            for pair in (["instruction", "input"], ["instruction", "context"]):  # Alpaca, Dolly
-                if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
-                    mapping = mapping | {"question": pair}
-            names = {str(column).strip().casefold(): column for column in row}
-            mapping = {  # Question is question
-                name: [c if c in row else names.get(c.casefold(), c) for c in columns]
-                for name, columns in mapping.items()
-            }
-            for name in ("options", "choices"):
-                if name in row and len(options_in(row[name])) != 1:  # one is another text
-                    mapping = {"options": [name]} | mapping
-            # options in A, B, C or option_a, option_b, if the answer is a letter of theirs
-            letters = sorted(
-                column
-                for column in row
-                if re.fullmatch(r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])", str(column))
-            )
-            answer = str(_field(row, mapping.get("answer", ["answer"])[0])).strip().upper()
-            if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
-                mapping = {"options": letters} | mapping
-            absent = [
-                column
-                for columns in mapping.values()
-                for column in columns
-                if column not in row and column.split(".")[0] not in row
-            ]
-            if absent:
-                suggested = {
-                    name: next(
-                        (
-                            column
-                            for column in (*columns, *_USUAL.get(name, ()))
-                            if column in row or _field(row, column) is not None
-                        ),
-                        "…",
-                    )
-                    for name, columns in mapping.items()
-                }
-                raise ValueError(
-                    f"{source}: no column {', '.join(map(repr, absent))}. It has: "
-                    f"{shortened(', '.join(map(str, row)), 500)}. "
-                    f"Map them with columns={json.dumps(suggested, ensure_ascii=False)}."
-                )
+            mapping = _find_columns(row, mapping, source)
             is_first = False
         mapped = {}
         for name, columns in mapping.items():
-            parts = [_field(row, column) for column in columns]
-            if name == "question" and len(parts) > 1:
-                texts = [str(part).strip() for part in parts if part is not None and part == part]
-                parts = ["\n\n".join(filter(None, texts))]
-            mapped[name] = parts if len(parts) > 1 else parts[0]
+            values = [_field(row, column) for column in columns]
+            if name == "question" and len(values) > 1:
+                texts = [
+                    str(value).strip() for value in values if value is not None and value == value
+                ]
+                mapped[name] = "\n\n".join(filter(None, texts))
+            else:
+                mapped[name] = values if len(values) > 1 else values[0]
         for column, value in row.items():
             if column not in mapping.get("image", ()) and mapping.get(column) != [column]:
-                mapped[f"source_{column}" if column in {*_RESERVED, *mapped} else column] = value
+                is_used = column in _RESERVED or column in mapped
+                mapped[f"source_{column}" if is_used else column] = value
         yield mapped
+
+
+def _find_columns(row: dict, mapping: dict[str, list[str]], source: str) -> dict[str, list[str]]:
+    """Return the mapping with what a source's first row adds to it: the other half of a question,
+    the case of names, and options. ValueError if a column is not there, with a proposal.
+    """
+    # Alpaca and Dolly have the question in two columns
+    for pair in (["instruction", "input"], ["instruction", "context"]):
+        if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
+            mapping = mapping | {"question": pair}
+
+    # Question is question
+    folded = {str(column).strip().casefold(): column for column in row}
+    mapping = {
+        name: [c if c in row else folded.get(c.casefold(), c) for c in columns]
+        for name, columns in mapping.items()
+    }
+
+    # options in a column, or in A, B, C or option_a, option_b if the answer is a letter of theirs
+    for name in ("options", "choices"):
+        if name in row and len(options_in(row[name])) != 1:  # one is another text
+            mapping = {"options": [name]} | mapping
+    pattern = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
+    letters = sorted(column for column in row if re.fullmatch(pattern, str(column)))
+    answer = str(_field(row, mapping.get("answer", ["answer"])[0])).strip().upper()
+    if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
+        mapping = {"options": letters} | mapping
+
+    wanted = itertools.chain(*mapping.values())
+    absent = [c for c in wanted if c not in row and c.split(".")[0] not in row]
+    if absent:
+        proposal = {}
+        for name, columns in mapping.items():
+            usual = (*columns, *_USUAL.get(name, ()))
+            there = [c for c in usual if c in row or _field(row, c) is not None]
+            proposal[name] = there[0] if there else "…"
+        raise ValueError(
+            f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+            f"{shorten(', '.join(map(str, row)), 500)}. "
+            f"Map them with columns={json.dumps(proposal, ensure_ascii=False)}."
+        )
+    return mapping
 
 
 def _field(row: dict, column: str) -> object:
     """Return a column of a row, or what is in it: `reward_model.ground_truth`,
     `messages.0.content`; None if there is no such thing.
     """
+    if column in row:
+        return row[column]
     value = row
-    for name in [column] if column in row else column.split("."):
-        value = parsed(value)
+    for name in column.split("."):
+        value = parse_literal(value)
         try:
             value = value[int(name) if isinstance(value, list) else name]
         except (KeyError, IndexError, ValueError, TypeError):

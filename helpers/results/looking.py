@@ -7,7 +7,7 @@ from collections import Counter
 import pandas as pd
 from PIL import Image
 
-from helpers.data.pictures import GREY, opened
+from helpers.data.pictures import GREY, open_picture
 from helpers.presets import Preset
 from helpers.results.evaluation import proportion, right, score
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -59,7 +59,7 @@ def completions(
     """Return one completion per row and condition, all with the same seed."""
     from helpers.training.vision import sample
 
-    pictures = [opened(image) for image in rows["image"]]
+    pictures = [open_picture(image) for image in rows["image"]]
     seen = {
         "sighted": pictures,
         "blind": [Image.new("RGB", picture.size, GREY) for picture in pictures],

@@ -70,4 +70,6 @@ def test_the_source_is_seeded_and_no_picture_is_on_both_sides():
     # one question is asked about many pictures, and is no duplicate
     assert (len(task.train), len(task.holdout)) == (300, 60)
     assert not set(task.train["image"]) & set(task.holdout["image"])
-    assert all(pictures.reserved(pictures.opened(image)) for image in task.holdout["image"])
+    assert all(
+        pictures.is_reserved(pictures.open_picture(image)) for image in task.holdout["image"]
+    )

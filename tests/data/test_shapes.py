@@ -3,7 +3,6 @@ refused by the name of the shape. The reports behind them are of TRL, verl, Open
 """
 
 import json
-from contextlib import nullcontext
 
 import pytest
 from trl.rewards import accuracy_reward
@@ -20,9 +19,9 @@ USER = {"role": "user", "content": ASKED}
 def load(tmp_path):
     """load_task on a JSONL file of 8 rows, each as `make` makes it from its number."""
 
-    def load_rows(make, rows=8, **arguments) -> tasks.Task:
+    def load_rows(make, **arguments) -> tasks.Task:
         path = tmp_path / "rows.jsonl"
-        path.write_text("".join(json.dumps(make(n)) + "\n" for n in range(rows)), encoding="utf-8")
+        path.write_text("".join(json.dumps(make(n)) + "\n" for n in range(8)), encoding="utf-8")
         return load_task(str(path), **{"holdout_size": 2} | arguments)
 
     return load_rows
@@ -163,7 +162,6 @@ def test_what_holds_no_question_is_named(value, reason):
         ([["6"]], "6", "a list of one"),
         ("['6']", "6", "a list of one"),
         ('["6", "six"]', ["6", "six"], ""),
-        ('{"value": "6", "aliases": ["six"]}', {"value": "6", "aliases": ["six"]}, ""),
         # the answer itself
         *((value, value, "") for value in ("[1, 2]", '{"item": 3}', "The answer is", 6, None)),
         (["6", "six"], ["6", "six"], ""),
@@ -173,27 +171,25 @@ def test_an_answer_is_found_in_worked_solutions_and_fields(value, answer, place)
     assert answer_in(value) == (answer, place)
 
 
-def test_a_list_of_texts_in_a_cell_is_one_answer_only_if_its_kind_is_that_of_a_list():
-    cell = '["a", "b"]'
-    assert answer_in(cell, "set") == answer_in(cell, "mathematics") == (cell, "")
-    assert answer_in(cell, "choice") == answer_in(cell, "algebra") == (["a", "b"], "")
-
-
-@pytest.mark.parametrize("kind", ["exact", "text"])
 @pytest.mark.parametrize(
-    ("value", "answer"),
+    ("kinds", "value", "answer"),
     [
-        *((text, text) for text in ("<answer>22</answer>", "#### x30", '["a", "b"]', "#### A\nb")),
         *(
-            (text, text)
+            (("exact", "text"), text, text)
+            for text in ("<answer>22</answer>", "#### x30", '["a", "b"]', "#### A\nb")
+        ),
+        *(
+            (("exact", "text"), text, text)
             for text in (r"Write $\boxed{33}$.", "The answer is a noun.", "a #### b c\nd")
         ),
-        ("It is that.\n#### x30", "x30"),
-        ("<think>so</think><answer>22</answer>", "22"),
+        (("exact", "text"), "It is that.\n#### x30", "x30"),
+        (("exact", "text"), "<think>so</think><answer>22</answer>", "22"),
+        (("set", "mathematics"), '["a", "b"]', '["a", "b"]'),
+        (("choice", "algebra"), '["a", "b"]', ["a", "b"]),
     ],
 )
-def test_a_text_that_is_the_answer_is_not_looked_into(kind, value, answer):
-    assert answer_in(value, kind)[0] == answer
+def test_the_kind_says_whether_an_answer_is_looked_into(kinds, value, answer):
+    assert [answer_in(value, kind)[0] for kind in kinds] == [answer] * 2
 
 
 @pytest.mark.parametrize(
@@ -264,6 +260,19 @@ def test_options_that_a_question_shows_by_letter_are_not_shown_again(question):
 
 
 @pytest.mark.parametrize(
+    ("options", "answer", "shape"),
+    [
+        ({"A": "sun", "B": "moon"}, "1", NUMBERED),  # HellaSwag
+        ({"A": "true", "B": "false"}, False, ""),
+        ({"A": 1.5, "B": 2.5}, 2.5, ""),
+        ({"A": "1.0", "B": "2"}, "2", ""),
+    ],
+)
+def test_a_number_names_an_option_by_its_place_unless_it_is_an_option(options, answer, shape):
+    assert with_options("Which?", options, answer)[1:] == ("B", shape)
+
+
+@pytest.mark.parametrize(
     ("options", "answer", "reason"),
     [
         (["5", "7"], "1", "answer is no option"),
@@ -273,7 +282,11 @@ def test_options_that_a_question_shows_by_letter_are_not_shown_again(question):
         (["sun", "moon"], None, "answer is no option"),
         (["sun", "moon"], float("nan"), "answer is no option"),
         (["sun", "moon", "sun"], "sun", "answer is no option"),
-        ([10, 20, 3], 10, "answer is a number beyond the options"),
+        (
+            [10, 20, 3],
+            10,
+            "the answer 10 is a number beyond the 3 options of .*count from 0",
+        ),
         ("sun", "sun", "options are not several texts"),
         ([{"a": 1}, {"b": 2}], "A", "options are not several texts"),
         ({"A": ["sun"], "B": ["moon"]}, "A", "options are not several texts"),
@@ -373,22 +386,37 @@ def test_rows_are_read_as_they_are_meant(load, make, columns, question, answer):
     )
 
 
-def test_where_questions_and_answers_were_found_is_said(load):
-    task = load(verl, columns={"question": "prompt", "answer": "reward_model"})
-    assert task.line.endswith(
-        "\nnote: questions and answers were found in: 8 × chat messages, 8 × the field ground_truth"
-    )
-    prose = load(lambda n: {"question": f"{n}?", "answer": "we add " * 20 + str(n)})
-    assert "note: most answers have more than 30 words" in prose.line
-    commas = load(lambda n: {"question": f"{n}?", "answer": f"{n},5" if n % 2 else f"{n},500"})
-    assert commas.line.endswith(
-        "note: answers with a decimal comma: 4. They are not judged as numbers: write 17.5 for 17,5."
-    )
-    assert (
-        "note:" not in load(lambda n: {"question": f"{n}?", "answer": f"{n},5"}, kind="text").line
-    )
-    numbers = load(lambda n: plain(n, options=["a", "b"], answer=n % 2))
-    assert numbers.line.endswith(f"were found in: 8 × {NUMBERED}")
+@pytest.mark.parametrize(
+    ("make", "note"),
+    [
+        (
+            lambda n: plain(n, question=[{"role": "user", "content": f"{n}?"}], answer=f"#### {n}"),
+            "found in the data: 8 × chat messages, 8 × ####",
+        ),
+        (
+            lambda n: plain(n, options=["a", "b"], answer=n % 2),
+            f"found in the data: 8 × {NUMBERED}",
+        ),
+        (
+            lambda n: plain(n, answer="we add " * 20 + str(n)),
+            "most answers have more than 30 words",
+        ),
+        (
+            lambda n: plain(n, answer=f"#### {n}" if n else "So it is 0."),
+            "answers without a marked result, beside 7 with one: 1, such as 'So it is 0.'",
+        ),
+        (
+            lambda n: plain(n, answer=f"{n} + 1 = {n + 1}"),
+            "answers that are a whole calculation, such as",
+        ),
+        (lambda n: plain(n, answer=f"x = {n + 1}"), None),
+        (lambda n: plain(n, answer=f"{n} + 1 = {n + 1}", kind="text"), None),
+        (plain, None),
+    ],
+)
+def test_notes_say_how_rows_were_read(load, make, note):
+    line = load(make).line
+    assert f"note: {note}" in line if note else "note:" not in line
 
 
 def test_a_letter_in_a_box_is_a_choice(load):
@@ -397,9 +425,9 @@ def test_a_letter_in_a_box_is_a_choice(load):
 
 
 def test_a_mapped_column_is_there_for_rewards_under_its_own_name(load):
-    rows = {"question": "problem", "answer": "solution"}
-    task = load(lambda n: {"problem": f"{n} + 1?", "solution": rf"\boxed{{{n + 1}}}"}, columns=rows)
-    row = task.train.iloc[0]
+    columns = {"question": "problem", "answer": "solution"}
+    make = lambda n: {"problem": f"{n} + 1?", "solution": rf"\boxed{{{n + 1}}}"}  # noqa: E731
+    row = load(make, columns=columns).train.iloc[0]
     assert row["problem"] == row["question"] and row["solution"] == rf"\boxed{{{row['answer']}}}"
     completion = [{"role": "assistant", "content": row["solution"]}]
     assert accuracy_reward([completion], [row["solution"]]) == [1.0]
@@ -473,19 +501,6 @@ def test_the_advice_is_that_of_the_most_frequent_reason(load, advice, make, argu
     assert (MORE in str(error.value)) == (advice == MORE)
 
 
-def test_fields_of_a_csv_and_pictures_have_their_advice(tmp_path):
-    (tmp_path / "a.csv").write_text("question,answer\n" + "a, b,1\n" * 4)
-    with pytest.raises(ValueError, match="needs double quotes around it"):
-        load_task(str(tmp_path / "a.csv"))
-
-
-def test_a_number_written_as_text_names_an_option_unless_there_are_numbers_among_them():
-    sky = {"A": "sun", "B": "moon"}
-    assert with_options("Which?", sky, "1")[1:] == ("B", NUMBERED)  # HellaSwag
-    assert with_options("Which?", {"A": "true", "B": "false"}, False)[1:] == ("B", "")
-    assert with_options("Which?", {"A": 1.5, "B": 2.5}, 2.5)[1:] == ("B", "")
-
-
 def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
     task = load(
         lambda n: plain(n, options='["a", "b"]' if n < 4 else None, answer="B" if n < 4 else n)
@@ -493,19 +508,6 @@ def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
     assert task.report["dropped"] == {} and list(task.train["kind"]).count("choice") <= 4
 
 
-@pytest.mark.parametrize(
-    ("answer", "said"),
-    [
-        (lambda n: n % 3 + 1, "2 answers are numbers beyond the last option, and of 6 others none"),
-        # the last of three options is never right: so rarely is the first of those from 0
-        (
-            lambda n: n % 2 + 1,
-            "0 answers are numbers beyond the last option, and of 24 others none",
-        ),
-        (lambda n: n % 2, None),
-    ],
-)
-def test_numbers_of_options_that_count_from_1_are_refused(load, answer, said):
-    rows = 24 if answer(3) != 1 or said is None else 8
-    with pytest.raises(ValueError, match=said) if said else nullcontext():
-        load(lambda n: plain(n, options=["a", "b", "c"], answer=answer(n)), rows=rows)
+def test_numbers_of_options_that_count_from_1_are_refused(load):
+    with pytest.raises(ValueError, match="if yours count from 1"):
+        load(lambda n: plain(n, options=["a", "b", "c"], answer=n % 3 + 1))

@@ -92,9 +92,9 @@ def test_a_question_with_two_answers_loses_all_its_rows_and_is_named(load):
     assert sorted(both(task)["answer"]) == ["1", "2", "3"]
     assert task.report["dropped"] == {"question with two answers": 3}
     assert task.report["dropped_examples"]["question with two answers"] == [
-        "row 1: What is 0 + 0? -> 0",
-        "row 5: what is  0 + 0? -> 7",
-        "row 6: What is 0 + 0? -> 0",
+        "row 1: 'What is 0 + 0?' -> '0'",
+        "row 5: 'what is  0 + 0?' -> '7'",
+        "row 6: 'What is 0 + 0?' -> '0'",
     ]
 
 
@@ -103,14 +103,9 @@ def test_all_rows_are_accounted_for(tmp_path):
     sums = [f"What is {n} + 1?,{n + 1}" for n in range(50)]
     lines = ["question,answer", *sums, *sums[:5], "lonely", ",1", ""]
     (tmp_path / "a.csv").write_text("\n".join(lines))
-    sizes = {"train_size": 30, "holdout_size": 8, "seed": 5}
-    task = load_task(str(tmp_path / "a.csv"), **sizes, tags=TagFormat("reasoning", "answer"))
-    report = task.report
-    dropped = {"duplicate question": 5, "not 2 fields": 1}
-    made = {"rows_read": 57, "rows_train": 30, "rows_holdout": 8, "rows_unused": 50 - 38}
-    made |= {"seed": 5, "tags": "reasoning/answer", "source": str(tmp_path / "a.csv")}
-    assert report["dropped"] == dropped | {"question is blank": 1}
-    assert made.items() <= report.items() and json.loads(json.dumps(report)) == report
+    task = load_task(str(tmp_path / "a.csv"), train_size=30, holdout_size=8, seed=5)
+    expected = {"rows_read": 57, "rows_train": 30, "rows_holdout": 8, "rows_unused": 12, "seed": 5}
+    assert expected.items() <= json.loads(json.dumps(task.report)).items()
     assert task.line == (
         "data: 50 of 57 rows usable (dropped: 1 × not 2 fields, 1 × question is blank, "
         "5 × duplicate question); 30 to train on, 8 held out, 12 unused (train_size takes more)"
@@ -146,18 +141,15 @@ def test_a_column_that_cannot_be_stored_is_left_out_by_name(load, capsys, machin
 # --- The split ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("source", ["rows", "arithmetic/sums"])
-def test_a_question_is_never_on_both_sides(load, source):
-    rows = numbered(400) * 2
+def test_a_question_is_never_on_both_sides(load):
     sizes = {"train_size": 200, "holdout_size": 50, "seed": 9}
-    task = load(rows, **sizes) if source == "rows" else load_task(source, **sizes)
-    assert (len(task.train), len(task.holdout)) == (200, 50)
-    assert not set(task.train["question"]) & set(task.holdout["question"])
-    assert both(task)["question"].is_unique and "split" not in both(task)
+    for task in (load(numbered(400) * 2, **sizes), load_task("arithmetic/sums", **sizes)):
+        assert (len(task.train), len(task.holdout)) == (200, 50)
+        assert both(task)["question"].is_unique and "split" not in both(task)
 
 
 def test_without_a_train_size_there_is_a_bound_and_it_is_said(load, monkeypatch):
-    monkeypatch.setattr(tasks, "MOST_TRAINED", 20)
+    monkeypatch.setattr("helpers.data.rows.MOST_TRAINED", 20)
     bounded, asked = (load(numbered(40), holdout_size=8, train_size=size) for size in (None, 32))
     assert bounded.line.endswith("20 to train on, 8 held out, 12 unused (train_size takes more)")
     assert bounded.train.equals(asked.train[:20]) and bounded.holdout.equals(asked.holdout)
@@ -206,7 +198,7 @@ def test_a_fingerprint_tells_every_change():
         (
             [{"question": "", "answer": "1"}, {"question": "q", "answer": ""}],
             {},
-            "0 usable.*1 × question is blank, 1 × answer is blank. For example, question is blank: row 1: '' -> ",
+            "0 usable.*1 × question is blank, 1 × answer is blank. For example, question is blank: row 1: '' -> '1'",
         ),
     ],
 )
@@ -243,33 +235,54 @@ def test_a_prompt_is_the_system_message_and_the_question(load, arguments, system
 EXAMPLES = [{"question": "What is 1 + 0?", "completion": " <think>1</think><answer>1</answer>"}]
 
 
-def test_worked_examples_stand_before_every_question_and_theirs_is_dropped(load, tmp_path):
+@pytest.mark.parametrize("way", ["list", "file"])
+def test_worked_examples_stand_before_every_question_and_theirs_is_dropped(load, tmp_path, way):
     file = tmp_path / "examples.jsonl"
-    file.write_text("".join(json.dumps(one) + "\n" for one in EXAMPLES * 2))
+    file.write_text(json.dumps(EXAMPLES[0]) + "\n")
+    examples = EXAMPLES if way == "list" else str(file)
+    task = load(
+        [*numbered(3), {"question": "what is 1  + 0?", "answer": "1"}],
+        examples=examples,
+        system_prompt="Add.",
+        count_tokens=words,
+    )
     turns = [
         {"role": "user", "content": "What is 1 + 0?"},
         {"role": "assistant", "content": "<think>1</think><answer>1</answer>"},
     ]
-    system = {"role": "system", "content": "Add."}
-    for given, shown in ((EXAMPLES, turns), (str(file), turns * 2)):
-        how = {"examples": given, "system_prompt": "Add.", "count_tokens": words}
-        task = load([*numbered(3), {"question": "what is 1  + 0?", "answer": "1"}], **how)
-        questions = [{"role": "user", "content": question} for question in both(task)["question"]]
-        assert list(both(task)["prompt"]) == [[system, *shown, asked] for asked in questions]
-        assert task.report["prompt_tokens"]["max"] == 1 + 5 + len(shown) // 2 * (5 + 1)
-        assert task.report["dropped"]["question is a worked example"] == 1
-        assert task.report["examples"] == shown
-    assert task.report["fingerprint"] != load(numbered(3), holdout_size=1).report["fingerprint"]
+    assert task.report["examples"] == turns and "note:" not in task.line
+    assert task.report["dropped"] == {"question is a worked example": 2}
+    assert task.report["prompt_tokens"]["max"] == 1 + 5 + 1 + 5
+    for row in both(task).to_dict("records"):
+        question = {"role": "user", "content": row["question"]}
+        assert row["prompt"] == [{"role": "system", "content": "Add."}, *turns, question]
+    assert (
+        task.report["fingerprint"] != load([numbered(1)[0], numbered(3)[2]]).report["fingerprint"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("tags", "completion", "is_named"),
+    [
+        ("think/answer", "1", True),
+        ("reasoning/answer", EXAMPLES[0]["completion"], True),
+        ("think/answer/open", EXAMPLES[0]["completion"], False),
+    ],
+)
+def test_worked_examples_in_another_format_are_named(load, tags, completion, is_named):
+    examples = [{"question": "What is 1 + 0?", "completion": completion}]
+    line = load(numbered(5), examples=examples, tags=TagFormat.parse(tags)).line
+    assert ("note: worked examples that are not in the format" in line) == is_named
 
 
 def test_generated_rows_make_up_for_those_that_are_worked_examples():
     arguments = {"train_size": 20, "holdout_size": 10}
     plain = load_task("arithmetic/sums", **arguments)
-    questions = [*plain.train["question"][:2], *plain.holdout["question"][:2]]
+    questions = {*plain.train["question"][:2], *plain.holdout["question"][:2]}
     examples = [{"question": question, "completion": "?"} for question in questions]
     task = load_task("arithmetic/sums", **arguments, examples=examples)
     assert (len(task.train), len(task.holdout)) == (20, 10)
-    assert not set(both(task)["question"]) & set(questions)
+    assert not set(both(task)["question"]) & questions
 
 
 @pytest.mark.parametrize(
@@ -278,7 +291,7 @@ def test_generated_rows_make_up_for_those_that_are_worked_examples():
         ("", "the file is empty"),
         ("\n", "the file has no worked examples"),
         ('{"question": "q", "answer": "1"}', "This one is not: row 2: {'question': 'q', 'answer'"),
-        ('{"question": "q", "completion": " "}', "two|both texts that are not blank"),
+        ('{"question": "q", "completion": " "}', "both texts that are not blank"),
         ('{"question": "q", "completion": 5}', "This one is not: row 2"),
         ("[1", "This one is not: row 2: "),
     ],
@@ -286,7 +299,7 @@ def test_generated_rows_make_up_for_those_that_are_worked_examples():
 def test_what_is_no_worked_example_is_named(tmp_path, line, said):
     file = tmp_path / "examples.jsonl"
     file.write_text(json.dumps(EXAMPLES[0]) + "\n" + line if line.strip() else line)
-    with pytest.raises(ValueError, match=re.escape(said) if "|" not in said else said):
+    with pytest.raises(ValueError, match=re.escape(said)):
         tasks.example_turns(str(file))
 
 
@@ -319,13 +332,11 @@ def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(load):
 
 def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
     count = prompt_token_counter(PRESETS["pocket"].model_path)
-    room = count("<think></think><answer>1234</answer>")
-    assert room == 8, "four tags and four digits"
+    room = count("<think></think><answer>1234</answer>")  # four tags and four digits
     rows = [{"question": f"What is {n} + 0?", "answer": str(n)} for n in (2, 1234, 12345)]
     task = load(rows, count_tokens=count, max_completion_tokens=room)
-    assert sorted(both(task)["answer"]) == ["1234", "2"]
     assert task.report["dropped_examples"] == {
-        "answer over 8 tokens": ["What is 12345 + 0? -> 12345"]
+        "answer over 8 tokens": ["row 3: 'What is 12345 + 0?' -> '12345'"]
     }
 
 
@@ -335,21 +346,22 @@ HUB_SCRIPT = """
 import json
 from helpers.data.tasks import load_task, prompt_token_counter
 
-def error(call, *arguments):
+def error(call, *arguments, **named):
     try:
-        call(*arguments)
+        call(*arguments, **named)
     except ValueError as error:
         return str(error)
 
 task = load_task("openai/gsm8k")
 other = load_task("other", holdout_size=1, columns={"question": "problem", "answer": "solution"})
 print(json.dumps({
-    "train": list(task.train["question"]), "holdout": list(task.holdout["question"]),
-    "answers": sorted(task.train["answer"]), "dropped": task.report["dropped"],
+    "train": sorted(task.train["answer"]), "holdout": sorted(task.holdout["question"]),
+    "dropped": task.report["dropped"],
     "other": sorted([*other.train["question"], *other.holdout["question"]]),
-    "held out": len(task.holdout), "unreachable": error(load_task, "nobody/nothing-there"),
+    "unreachable": error(load_task, "nobody/nothing-there"),
     "config": error(load_task, "openai/gsm8k:nope"),
-    "too many": error(lambda: load_task("openai/gsm8k", holdout_size=256)), "model": error(prompt_token_counter, "nobody/no-model"),
+    "too many": error(load_task, "openai/gsm8k", holdout_size=256),
+    "model": error(prompt_token_counter, "nobody/no-model"),
 }))
 """
 CARD = """---
@@ -364,68 +376,43 @@ configs:
 """
 
 
-@pytest.fixture(scope="module")
-def hub(tmp_path_factory) -> dict:
-    """What load_task says, without a network, of a local copy of a hub data set and of one that is
-    not there.
-    """
-    # In a process of its own: the hub's libraries read these variables once, when they are
-    # imported.
-    folder = tmp_path_factory.mktemp("hub")
-    data = folder / "openai" / "gsm8k"
+def test_a_data_set_of_the_hub_keeps_its_splits_and_what_it_cannot_give_is_said(tmp_path):
+    """A local copy of one, and one that is not there, without a network."""
+    data = tmp_path / "openai" / "gsm8k"
     data.mkdir(parents=True)
     (data / "README.md").write_text(CARD, encoding="utf-8")
-    (folder / "other").mkdir()
+    (tmp_path / "other").mkdir()
     splits = {
-        data / "train.jsonl": [
-            {"question": f"q{n}", "answer": f"working\n#### {n:,}"}
-            for n in (1000, 2000, 3000, 4000)
-        ],
-        data / "test.jsonl": [
-            {"question": f"q{n}", "answer": f"working\n#### {n:,}"} for n in (5, 6, 4000)
-        ],
-        folder / "other" / "validation.jsonl": [
-            {"problem": f"p{n}", "solution": str(n)} for n in range(3)
-        ],
+        data / "train.jsonl": [("question", "answer", n) for n in (1000, 2000, 3000, 4000)],
+        data / "test.jsonl": [("question", "answer", n) for n in (5, 6, 4000)],
+        tmp_path / "other/validation.jsonl": [("problem", "solution", n) for n in range(3)],
     }
     for path, rows in splits.items():
-        path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    environment = os.environ | {
-        "HF_HUB_OFFLINE": "1",
-        "HF_HOME": str(folder / "hf"),
-        "PYTHONPATH": str(PROJECT),
-    }
+        lines = [{asked: f"q{n}", gold: f"working\n#### {n:,}"} for asked, gold, n in rows]
+        path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    # the hub's libraries read these variables once, when they are imported
+    offline = {"HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf"), "PYTHONPATH": str(PROJECT)}
+    environment = os.environ | offline
     environment.pop("HF_DATASETS_CACHE", None)
     command = [sys.executable, "-c", HUB_SCRIPT]
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def test_gsm8k_keeps_its_splits_and_another_data_set_is_split_by_us_and_its_columns_mapped(hub):
-    assert sorted(hub["train"]) == ["q1000", "q2000", "q3000", "q4000"]
-    assert sorted(hub["holdout"]) == ["q5", "q6"]
-    assert hub["answers"] == ["1000", "2000", "3000", "4000"]
+    hub = json.loads(done.stdout.splitlines()[-1])
+    assert hub["train"] == ["1000", "2000", "3000", "4000"]
+    assert hub["holdout"] == ["q5", "q6"], "its own, whole"
     assert hub["dropped"] == {"duplicate question": 1}
-    assert hub["held out"] == 2, "its own holdout, whole"
-    assert hub["other"] == ["p0", "p1", "p2"]
-
-
-@pytest.mark.parametrize(
-    ("case", "said"),
-    [
+    assert hub["other"] == ["q0", "q1", "q2"], "it has no test split"
+    said = [
         ("unreachable", "'nobody/nothing-there' could not be fetched (ConnectionError"),
-        ("unreachable", "the network"),
         ("config", "Available: ['main']"),
         ("too many", "2 to hold out, but train_size=None and holdout_size=256 were asked for"),
         ("model", "the tokenizer of 'nobody/no-model' could not be fetched"),
         ("model", "HF_TOKEN"),
-    ],
-)
-def test_what_the_hub_cannot_give_is_said(hub, case, said):
-    assert said in hub[case]
+    ]
+    for case, sentence in said:
+        assert sentence in hub[case]
 
 
 # --- Kinds of answers -----------------------------------------------------------------------------

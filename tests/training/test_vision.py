@@ -49,7 +49,7 @@ def test_it_never_writes_the_pictures_token_and_leaves_the_random_numbers_alone(
             model,
             processor,
             [rows["prompt"][0]],
-            [looking.opened(rows["image"][0])],
+            [looking.open_picture(rows["image"][0])],
             max_new_tokens=4,
         )
     finally:
@@ -70,7 +70,7 @@ def test_the_adapter_is_on_the_language_part_and_the_projector_alone():
 
 def test_the_processor_puts_as_many_tokens_as_the_model_makes_vectors(rows):
     processor = AutoProcessor.from_pretrained(SETTINGS.model_path)
-    picture = looking.opened(rows["image"][0]).resize((300, 200))  # it resizes what it gets
+    picture = looking.open_picture(rows["image"][0]).resize((300, 200))  # it resizes what it gets
     (text,) = vision.prompts_as_text(processor, [rows["prompt"][0]], [picture])
     ids = processor(text=[text], images=[picture])["input_ids"][0]
     assert text.count("<image>") == 1 and list(ids).count(processor.image_token_id) == 4

@@ -211,7 +211,7 @@ def drawn(processor, rng: random.Random) -> tuple[list[dict], torch.Tensor]:
     while len(problems) < BATCH_SIZE:
         problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
         picture = pictures.draw(problem["scene"])
-        if not pictures.reserved(picture):
+        if not pictures.is_reserved(picture):
             problems.append(problem)
             found.append(picture)
     return problems, processor.image_processor(found, return_tensors="pt")["pixel_values"]
