@@ -9,7 +9,7 @@ from transformers import TrainerControl
 
 from helpers.agents import Guarded, Guessing, ToolError
 from helpers.agents.protocol import schema_of, tools_of
-from helpers.training.reward_guard import GuardedEpisodes
+from helpers.agents.trainer import StopIfBroken
 
 BROKEN = sick.made("Broken", reset=sick.raising(OSError("gone")))
 
@@ -132,7 +132,7 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
     environment, guard = begun(does)
     other = guard()
     other.reset(seed=1)
-    thread = environment._play.thread
+    thread = environment._session.thread
     said = impatient(guard, environment.say, word="a")
     assert said == "say did not answer in 0.1 seconds. The episode is over."
     assert refusal(environment.say, word="b").startswith("The episode is over: say did not")
@@ -203,7 +203,7 @@ def test_once_more_than_one_in_a_hundred_episodes_died_the_training_ends_with_a_
     monkeypatch,
 ):
     environment, guard = begun(sick.raising(ValueError("no")))
-    watching, control = GuardedEpisodes(guard), TrainerControl()
+    watching, control = StopIfBroken(guard), TrainerControl()
     refusal(environment.say, word="a")  # a harmless fault
     guard.counts["episodes"] = 1599 - 15
     monkeypatch.setattr(sick.Healthy, "reset", BROKEN.reset)
