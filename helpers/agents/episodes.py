@@ -158,12 +158,12 @@ def play_to_end(
         if turn == turns:
             break
 
-        # its calls are made, and their results added; who has called nothing is at the end
-        episodes = [
-            episode
-            for episode in episodes
-            if _add_results(tokenizer, episode, max_completion_length, context)
-        ]
+        # its calls are made, and their results added; an episode without any is at its end
+        answered = []
+        for episode in episodes:
+            if _add_results(tokenizer, episode, max_completion_length, context):
+                answered.append(episode)
+        episodes = answered
         if not episodes:
             break
 

@@ -104,17 +104,16 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
 # --- What a policy passes to a tool ---------------------------------------------------------------
 
 
-def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str | list, bool]:
+def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str, bool]:
     """Make one call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957); return what the policy is
-    told, and whether the call failed.
+    told, and whether the call failed. Left out: a result that is a list, as of pictures.
     """
     try:
         if name not in tools_of(type(environment)):
             raise ValueError(f"Tool {name} not found.")
-        result = getattr(environment, name)(**arguments)
+        return str(getattr(environment, name)(**arguments)), False
     except Exception as error:
         return str({"error": str(error)}), True
-    return result if isinstance(result, list) else str(result), False
 
 
 def argument_check(tool: Callable) -> Callable[[dict], str]:

@@ -185,24 +185,10 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, context):
 # --- What is forced -------------------------------------------------------------------------------
 
 
-class Game(Guessing):
-    """Guessing, where one reply is a list, which TRL passes on as it is."""
-
-    def guess(self, number: int) -> str:
-        """Guess the number.
-
-        Args:
-            number: Your guess.
-        """
-        said = super().guess(number)
-        return [said] if number == 99 else said
-
-
 # By the name of a game: what is said, how many calls are made, how many of them fail, and whether the
 # policy has the last word.
 FORCED = {
     "ordinary": ([guess(50), guess(25)], 2, 0, True),
-    "a list": ([guess(99)], 1, 0, True),
     # its last word is cut, which TRL logs as completions/clipped_ratio
     "cut turn": ([guess(50), "Oh. " * ROOM], 1, 0, True),
     # what is cut is no call any more
@@ -261,7 +247,7 @@ def forced(beginner, tmp_path_factory):
     longest = max(len(episodes.begin(tokenizer, Guessing(), one).prompt_ids) for one in rows)
     model.config.max_position_embeddings = longest + 20
     folder = tmp_path_factory.mktemp("forced")
-    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Game}
+    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Guessing}
     _, played = both(model, tokenizer, folder, rows, **options)
     return {name_of(one.prompt[-1]["content"]): one for one in played}
 
