@@ -30,11 +30,13 @@ from helpers.tags import escaped
 _ROWS = 32
 _FEW_ROWS = 8  # where many variants are played
 _PROBED_ROWS = 4  # where single characters are tried
-_WINS = 0.9  # of a full success
-_HALF = 0.5  # of what the oracle earns
-_CHANCE = 0.7  # of the same: one of two answers is right in half of the games, by chance
-_MORE = 0.1  # of the same, beyond an honest try
-_EACH = 0.05  # of the same, for many wrong tries beyond one
+# Shares of a full success: what it is to win,
+_ORACLE_WINS = 0.9
+_WIN = 0.5
+_WIN_BY_CHANCE = 0.7  # where a hasty try wins half of the games: one of two answers is right
+# and to be paid: beyond an honest try, and for many wrong tries beyond one
+_PAY = 0.1
+_PAY_PER_TRY = 0.05
 
 _TOLD = "repeats what it was told"
 _WRONG = "zqzqx"  # a text that no game takes for right
@@ -250,7 +252,7 @@ def _check_game(
     return [
         (
             "the oracle wins",
-            earned["oracle"] >= _WINS,
+            earned["oracle"] >= _ORACLE_WINS,
             f"the oracle earns {earned['oracle']:.2f}, not 1: nobody can learn to win. "
             f"It was told last: {escaped(f'{last_reply!s:.200}')}",
         ),
@@ -271,9 +273,9 @@ def _check_cheap_players(
     checks = []
 
     # a hasty try may be right by chance, and then so may the others
-    chance = earned["answers at once"] + 2 * _MORE * full
+    chance = earned["answers at once"] + 2 * _PAY * full
     for name, (_, advice) in players.WINNING.items():
-        share = _CHANCE if earned[name] <= chance else _HALF
+        share = _WIN_BY_CHANCE if earned[name] <= chance else _WIN
         checks.append(
             (
                 f"'{name}' does not win",
@@ -287,7 +289,7 @@ def _check_cheap_players(
         checks.append(
             (
                 f"'{name}' does not pay",
-                earned[name] <= honest + _MORE * full,
+                earned[name] <= honest + _PAY * full,
                 f"'{name}' earns {earned[name]:.2f}, and an honest try {honest:.2f}: {advice}",
             )
         )
@@ -298,7 +300,7 @@ def _check_cheap_players(
     checks.append(
         (
             "'answers a wildcard' does not win",
-            wild - nonsense < _HALF * full,
+            wild - nonsense < _WIN * full,
             f"'answers a wildcard' earns {wild:.2f} where a full success is {full:.2f}: compare "
             "the answer as text, not as a pattern or a part of a query.",
         )
@@ -316,12 +318,12 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     gains = [
         after.reward - before.reward
         for before, after in zip(single, many, strict=True)
-        if after.reward < _HALF * full
+        if after.reward < _WIN * full
     ]
     gain = min(gains, default=0.0)
     return (
         "wrong answers do not add up",
-        gain <= _EACH * full,
+        gain <= _PAY_PER_TRY * full,
         f"many wrong answers earn {gain:.2f} more than one: pay for the first try, "
         "or for the best, not for each.",
     )
@@ -337,7 +339,7 @@ def _check_replies(bench: _Bench, full: float) -> Check:
         places = set()
         for tool in bench.guard.schemas:
             wrong = (tool, _WRONG)
-            if bench.answer(at, wrong).reward >= _HALF * full:  # whatever is said wins
+            if bench.answer(at, wrong).reward >= _WIN * full:  # whatever is said wins
                 continue
             replies = bench.answer(at, *[wrong] * tries).replies[1:]
             for number, (_, reply, _) in enumerate(replies, start=1):
@@ -345,7 +347,7 @@ def _check_replies(bench: _Bench, full: float) -> Check:
                     place = (tool, number, *part)
                     if told is not None and place not in told:
                         continue
-                    if bench.answer(at, *[wrong] * number, (tool, text)).reward >= _HALF * full:
+                    if bench.answer(at, *[wrong] * number, (tool, text)).reward >= _WIN * full:
                         places.add(place)
         told = places
     return (
@@ -369,15 +371,15 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
         rewards = {text: reward_of(at, text) for text in _CHARACTERS}
         paid.append([])
         for text in string.ascii_lowercase:
-            if nonsense + _MORE * full < rewards[text] < _HALF * full:
+            if nonsense + _PAY * full < rewards[text] < _WIN * full:
                 paid[-1].append(text)
 
         # two characters that begin with one that wins
-        single = [text for text, reward in rewards.items() if reward >= _HALF * full]
+        single = [text for text, reward in rewards.items() if reward >= _WIN * full]
         for first in single[:1]:
             rewards |= {first + second: reward_of(at, first + second) for second in _CHARACTERS}
         winning.append(
-            [text for text, reward in rewards.items() if nonsense < _HALF * full <= reward]
+            [text for text, reward in rewards.items() if nonsense < _WIN * full <= reward]
         )
     count = sum(map(len, winning)) / len(winning)
     return [
