@@ -106,7 +106,7 @@ def row(model, tokenizer, precision: str) -> str:
         f"{low:.1%} to {high:.1%}",
         f"{calls / GAMES:.1f}",
         f"{sum(one.failed for one in played) / calls:.1%}",
-        f"{sum(one.said[0]['content'].startswith('Between') for one in played) / GAMES:.1%}",
+        f"{sum(one.completion[0]['content'].startswith('Between') for one in played) / GAMES:.1%}",
         f"{sum(one.environment._regret() for one in played) / GAMES:.1f}",
     ]
     return f"| {' | '.join(cells)} |"

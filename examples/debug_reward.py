@@ -14,22 +14,20 @@ from helpers.rewards.common import reward_name
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 
-def debug(reward, shown: int = 2, tags: TagFormat = THINK_ANSWER):
-    """Return the same reward under the same name, which prints the first `shown` completions of
+def debug(reward, count: int = 2, tags: TagFormat = THINK_ANSWER):
+    """Return the same reward under the same name, which prints the first `count` completions of
     each call and why an answer is right or wrong.
     """
 
     @wraps(reward, assigned=(), updated=())
     def debugged(completions, **columns):
         scores = reward(completions=completions, **columns)
-        of_rows = {
-            name: values
-            for name, values in columns.items()
-            if isinstance(values, list) and len(values) == len(completions)
-        }
-        for at, completion in enumerate(completions[:shown]):
+        for at, completion in enumerate(completions[:count]):
             text = completion_text(completion)
-            row = {name: values[at] for name, values in of_rows.items()}
+            row = {}
+            for name, values in columns.items():
+                if isinstance(values, list) and len(values) == len(completions):
+                    row[name] = values[at]
             print(f"--- {debugged.__name__} gave {scores[at]}")
             print(f"it sees {type(completion).__name__}, with the text {text!r:.300}")
             for name, value in row.items():
@@ -47,11 +45,11 @@ def explain(text: str, row: dict, tags: TagFormat) -> None:
     print(f"complete answer blocks outside the reasoning: {blocks}")
     if not blocks or not row.get("answer"):
         return
-    given = blocks[-1]
+    answer = blocks[-1]
     gold = str(row["answer"])
     kind = kind_of_row(row | {"answer": gold})
-    print(f"judged as {kind}: {given!r} beside {gold!r}")
+    print(f"judged as {kind}: {answer!r} beside {gold!r}")
     if kind == "number":
-        print(f"as numbers: {parse_number(given)} beside {parse_number(gold)}")
-    verdict = compare_answers(given, gold, str(row.get("question") or ""), kind).right
+        print(f"as numbers: {parse_number(answer)} beside {parse_number(gold)}")
+    verdict = compare_answers(answer, gold, str(row.get("question") or ""), kind).right
     print(f"the same: {'math-verify decides' if verdict is None else verdict}")

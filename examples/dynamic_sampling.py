@@ -2,7 +2,7 @@
 2503.14476, section 3.2).
 
     trainer = GRPOTrainer(...)
-    refill(trainer, rounds=3)
+    resample_dead_groups(trainer, rounds=3)
     trainer.train()
 
 A group whose completions all earn the same has no advantage and teaches nothing. TRL 1.15 has no
@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 
-def refill(trainer, rounds: int) -> None:
+def resample_dead_groups(trainer, rounds: int) -> None:
     """Let a trainer sample up to `rounds` more times for a batch, each time with new questions, and
     keep the groups that disagree. What is still missing is filled with groups that do not.
 
@@ -29,26 +29,26 @@ def refill(trainer, rounds: int) -> None:
     from trl.trainer.utils import nanstd  # here, because Unsloth must be imported before TRL
 
     if trainer.environments is not None or trainer.tools:
-        raise ValueError("refill is for completions of one turn.")
+        raise ValueError("resample_dead_groups is for completions of one turn.")
     prepare = trainer._generate_and_score_completions
     generate = trainer._generate
     judge = trainer._calculate_rewards
     size = trainer.num_generations
 
-    def prepare_refilled(inputs: list[dict]) -> dict:
+    def prepare_resampled(inputs: list[dict]) -> dict:
         if not trainer.model.training:
             return prepare(inputs)
 
         # sample and judge, until there are enough groups that disagree
         needed = len(inputs) // size
         rows = []
-        made = []
+        generations = []
         rewards = []
         for number in range(rounds + 1):
             batch = other_rows(trainer, needed, number) if number else inputs
             prompts = [row["prompt"] for row in batch]
-            made.append(generate(prompts))
-            rewards.append(judge(batch, prompts, made[-1][3], made[-1][1]))
+            generations.append(generate(prompts))
+            rewards.append(judge(batch, prompts, generations[-1][3], generations[-1][1]))
             rows += batch
             for values in trainer._pending_extra_logs.values():  # a reward need not log each round
                 values += [None] * (len(rows) - len(values))
@@ -67,8 +67,8 @@ def refill(trainer, rounds: int) -> None:
             trainer._pending_extra_logs[column] = [values[place] for place in places]
 
         # let TRL make its batch, with what was sampled in the place of sampling
-        chosen = tuple(_chosen(parts, places) for parts in zip(*made, strict=True))
-        trainer._generate = lambda _: chosen
+        generated = tuple(_at(places, parts) for parts in zip(*generations, strict=True))
+        trainer._generate = lambda _: generated
         trainer._calculate_rewards = lambda *_: earned[kept]
         try:
             output = prepare([rows[place] for place in places])
@@ -79,28 +79,28 @@ def refill(trainer, rounds: int) -> None:
         # log what is true of all that was sampled
         metrics = trainer._metrics["train"]
         for name, column in zip(trainer.reward_func_names, earned.T, strict=True):
-            known = column[~column.isnan()]
-            metrics[f"rewards/{name}/mean"][-1] = known.mean().item()
-            metrics[f"rewards/{name}/std"][-1] = known.std().item()
+            scores = column[~column.isnan()]
+            metrics[f"rewards/{name}/mean"][-1] = scores.mean().item()
+            metrics[f"rewards/{name}/std"][-1] = scores.std().item()
         metrics["reward"][-1] = totals.nanmean().item()
         metrics["reward_std"][-1] = nanstd(totals).item()
         metrics["frac_reward_zero_std"][-1] = 1 - live.float().mean().item()
-        metrics["dynamic_sampling/kept"].append(1 / len(made))
+        metrics["dynamic_sampling/kept"].append(1 / len(generations))
         return output
 
-    trainer._generate_and_score_completions = prepare_refilled
+    trainer._generate_and_score_completions = prepare_resampled
 
 
 def other_rows(trainer, groups: int, number: int) -> list[dict]:
     """Return the rows of one more round, each question as often as a group is large."""
     process = trainer.accelerator.process_index
     draw = np.random.default_rng([trainer.args.seed, trainer.state.global_step, number, process])
-    chosen = draw.integers(len(trainer.train_dataset), size=groups).tolist()
+    numbers = draw.integers(len(trainer.train_dataset), size=groups).tolist()
     repeat = range(trainer.num_generations)
-    return [dict(trainer.train_dataset[row]) for row in chosen for _ in repeat]
+    return [dict(trainer.train_dataset[number]) for number in numbers for _ in repeat]
 
 
-def _chosen(parts: tuple, places: list[int]):
+def _at(places: list[int], parts: tuple):
     """Return one of the results of `_generate`, of all rounds, at these places: a list with an
     entry for each completion, None, or a dict that is empty without a `rollout_func`.
     """

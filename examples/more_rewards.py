@@ -104,16 +104,16 @@ def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **colu
     """
     scores = []
     for completion, gold in zip(completions, answer, strict=True):
-        wanted = parse_number(str(gold))
-        given = parse_number(answer_of(completion, tags) or "")
-        if wanted is None:
+        right = parse_number(str(gold))
+        number = parse_number(answer_of(completion, tags) or "")
+        if right is None:
             scores.append(None)
-        elif given is None:
+        elif number is None:
             scores.append(0.0)
-        elif given.value == wanted.value:
+        elif number.value == right.value:
             scores.append(1.0)
         else:
-            smaller, larger = sorted((Fraction(given.value), Fraction(wanted.value)), key=abs)
+            smaller, larger = sorted((Fraction(number.value), Fraction(right.value)), key=abs)
             scores.append(max(0.0, 0.5 * float(smaller / larger)))
     return scores
 

@@ -62,30 +62,30 @@ class Remote:
             raise ToolError(observation["error"]["message"])
         return observation["result"]
 
-    def _ask(self, kind: str, data: dict) -> dict:
+    def _ask(self, kind: str, content: dict) -> dict:
         """Send `reset` or `step` and return the server's observation."""
         if self._session is None:
             raise ToolError(f"The episode is over. {self._lost}".rstrip())
-        message = json.dumps({"type": kind, "data": data}, default=str, ensure_ascii=False)
+        message = json.dumps({"type": kind, "data": content}, default=str, ensure_ascii=False)
         try:
             self._session.send(message.encode(errors="replace").decode())
-            answer = json.loads(self._session.recv(timeout=SECONDS))
-            said = answer["data"]
-            refused = answer["type"] == "error"
-            if refused:
-                done = said["code"] == "SESSION_ERROR"
+            reply = json.loads(self._session.recv(timeout=SECONDS))
+            data = reply["data"]
+            is_refusal = reply["type"] == "error"
+            if is_refusal:
+                done = data["code"] == "SESSION_ERROR"
             else:
-                done = said["done"]
-                self._reward = self._reward if said["reward"] is None else float(said["reward"])
-                observation = dict(said["observation"])
+                done = data["done"]
+                self._reward = self._reward if data["reward"] is None else float(data["reward"])
+                observation = dict(data["observation"])
         except Exception as error:  # whatever a server may do
             self._lost = f"{self._url} gave no answer ({type(error).__name__}: {error!s:.100})"
             self._close()
             raise ConnectionError(self._lost) from error
         if done:
             self._close()
-        if refused:
-            raise ToolError(said["message"])
+        if is_refusal:
+            raise ToolError(data["message"])
         return observation
 
     def _close(self) -> None:

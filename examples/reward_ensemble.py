@@ -29,10 +29,9 @@ def ensemble(rewards: list, how: str = "mean", spread_penalty: float = 0.0):
     def ensemble_reward(completions, **columns):
         by_reward = [reward(completions=completions, **columns) for reward in rewards]
         scores = []
-        for given in zip(*by_reward, strict=True):
-            spoken = [score for score in given if score is not None]
-            score = join(spoken) - spread_penalty * pstdev(spoken) if spoken else None
-            scores.append(score)
+        for of_completion in zip(*by_reward, strict=True):
+            known = [score for score in of_completion if score is not None]
+            scores.append(join(known) - spread_penalty * pstdev(known) if known else None)
         return scores
 
     return ensemble_reward
@@ -48,8 +47,8 @@ def model_reward(name: str):
     def classifier_reward(prompts, completions, **columns):
         texts = []
         for prompt, completion in zip(prompts, completions, strict=True):
-            asked = prompt if isinstance(prompt, str) else prompt[-1]["content"]
-            texts.append(f"{asked}\n{completion_text(completion)}")
+            question = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+            texts.append(f"{question}\n{completion_text(completion)}")
         batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
         logits = model(**batch.to(model.device)).logits[:, 0]
         return torch.sigmoid(logits.float()).tolist()

@@ -49,7 +49,7 @@ def application(factory: Callable):
 
         def step(self, action, **ignored):
             if isinstance(action, mcp_types.ListToolsAction):
-                tools = [listed(name, getattr(self.game, name)) for name in names]
+                tools = [tool_listing(name, getattr(self.game, name)) for name in names]
                 return mcp_types.ListToolsObservation(tools=tools)
             try:
                 if action.tool_name not in self.tools:
@@ -60,16 +60,16 @@ def application(factory: Callable):
                 return self.observation(action.tool_name, error=refusal)
             return self.observation(action.tool_name, result=result)
 
-        def observation(self, tool: str, **said):
+        def observation(self, tool: str, **content):
             earned = float(self.game.get_reward())
-            return mcp_types.CallToolObservation(tool_name=tool, reward=earned, **said)
+            return mcp_types.CallToolObservation(tool_name=tool, reward=earned, **content)
 
     action = mcp_types.CallToolAction
     observation = mcp_types.CallToolObservation
     return create_fastapi_app(Served, action, observation, max_concurrent_envs=SESSIONS)
 
 
-def listed(name: str, tool: Callable) -> mcp_types.Tool:
+def tool_listing(name: str, tool: Callable) -> mcp_types.Tool:
     """Return what OpenEnv's `list_tools` says of a tool."""
     schema = TypeAdapter(tool).json_schema()
     return mcp_types.Tool(name=name, description=getdoc(tool) or name, input_schema=schema)
@@ -80,7 +80,7 @@ if __name__ == "__main__":
     parser.add_argument("environment", help="my_game.py:MyGame, or helpers.agents:Guessing")
     parser.add_argument("--host", default="127.0.0.1", help="0.0.0.0 for other machines, too")
     parser.add_argument("--port", type=int, default=8001)
-    given = parser.parse_args()
-    game = load_own("environment", given.environment, "my_game.py:MyGame")
-    print(f"export OPENENV_URL=http://{given.host}:{given.port}", flush=True)
-    uvicorn.run(application(game), host=given.host, port=given.port, log_level="warning")
+    arguments = parser.parse_args()
+    game = load_own("environment", arguments.environment, "my_game.py:MyGame")
+    print(f"export OPENENV_URL=http://{arguments.host}:{arguments.port}", flush=True)
+    uvicorn.run(application(game), host=arguments.host, port=arguments.port, log_level="warning")

@@ -20,7 +20,7 @@ import math
 import weakref
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
@@ -28,20 +28,18 @@ from threading import Thread
 from helpers.agents.protocol import (
     Environment,
     ToolError,
-    arguments_of,
+    argument_check,
     check_environment,
-    misfit,
     schema_of,
     short_repr,
     tools_of,
 )
-from helpers.rewards.common import printable
 from helpers.tags import on_one_line
 
 _LEAST = {"seconds": 0.01, "turns": 1, "result_characters": 100}
 _SHOWN = 200  # characters of arguments and messages in a fault
 _MOST_DEAD = 0.01  # of the episodes,
-_MANY = 16  # and so many at least; each may have left a thread behind
+_MANY_DEAD = 16  # and so many at least; each may have left a thread behind
 
 
 class BrokenEnvironment(RuntimeError):
@@ -73,8 +71,8 @@ class Guarded:
     call; ToolError is no fault but the environment's word to the policy. If `reset` or `get_reward`
     raises, or gives no finite number, the episode is dead and its reward None, which TRL leaves
     out. Once more than 1 % of the episodes (at least 16) died, the next `reset` raises
-    BrokenEnvironment: better stop than train on nothing. `training.reward_guard.GuardedEpisodes`,
-    among the callbacks, saves a checkpoint before.
+    BrokenEnvironment: better stop than train on nothing. `trainer.StopIfBroken`, among the
+    callbacks, saves a checkpoint before.
 
     ValueError, in the words of `check_environment`, if TRL could not use the environment at all.
     """
@@ -96,7 +94,13 @@ class Guarded:
         if problems:
             raise ValueError(" ".join(problems))
 
+        instance = factory()
+        kind = type(instance)
+        tools = {name: getattr(instance, name) for name in tools_of(kind)}
         self.factory = factory
+        self.__name__ = kind.__name__
+        self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
+        self.argument_checks = {name: argument_check(tool) for name, tool in tools.items()}
         self.seconds = seconds
         self.result_characters = int(result_characters)
         self.turns = turns
@@ -104,16 +108,10 @@ class Guarded:
         self.faults: dict[str, str] = {}  # by call, the first of each
         self.fatal = ""  # the last fault that ended an episode
 
-        instance = factory()
-        kind = type(instance)
-        tools = {name: getattr(instance, name) for name in tools_of(kind)}
-        self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
-        self.arguments = {name: arguments_of(tool) for name, tool in tools.items()}
-        self.__name__ = kind.__name__
         # TRL looks for tools at the class: this one has them as functions that ask the guard first
         members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
         members |= {"_guard": self, "__doc__": kind.__doc__}
-        self.kind = type(self.__name__, (_Episode,), members)
+        self.kind = type(self.__name__, (_GuardedEnvironment,), members)
 
     def __call__(self) -> Environment:
         return self.kind()
@@ -121,19 +119,31 @@ class Guarded:
     def text_of(self, result: object) -> str:
         """Return a tool's result, or a reset's, as the policy reads it."""
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        text = printable(text)
+        text = text.encode(errors="replace").decode()  # no tokenizer takes a lone surrogate
         if len(text) > self.result_characters:
             self.counts["cut"] += 1
             note = f"\n[cut to {self.result_characters:,} of {len(text):,} characters]"
             text = text[: self.result_characters - len(note)] + note
         return text
 
+    def note_fault(self, call: str, arguments: dict, problem: str) -> str:
+        """Count a fault and return it as a sentence; the first one of each call is kept and
+        printed.
+        """
+        listed = ", ".join(f"{name}={short_repr(value)}" for name, value in arguments.items())
+        fault = on_one_line(f"{self.__name__}.{call}({listed:.{_SHOWN}}) {problem.rstrip('.')}.")
+        self.counts["faults"] += 1
+        if call not in self.faults:
+            self.faults[call] = fault
+            print(fault)
+        return fault
+
     @property
     def broken(self) -> str:
         """Return why the training should end, once too many episodes died; "" before."""
         dead = self.counts["dead"]
         episodes = self.counts["episodes"]
-        if dead < _MANY or dead <= _MOST_DEAD * episodes:
+        if dead < _MANY_DEAD or dead <= _MOST_DEAD * episodes:
             return ""
         return (
             f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal} Correct "
@@ -145,34 +155,34 @@ class Guarded:
 # --- Episodes -------------------------------------------------------------------------------------
 
 
-class _Episode:
+class _GuardedEnvironment:
     """An instance as TRL sees it.
 
-    All that the guard keeps is in `_play`, so that it hides nothing of the environment's.
+    All that the guard keeps is in `_session`, so that it hides nothing of the environment's.
     """
 
     _guard: Guarded
 
     def __init__(self):
-        self._play = _Play(self._guard)
+        self._session = _Session(self._guard)
 
     def __getattr__(self, name: str):
         """Return what the environment has beside its tools, for reward functions that take
         `environments`.
         """
-        return getattr(object.__getattribute__(self, "_play").inner, name)
+        return getattr(object.__getattribute__(self, "_session").instance, name)
 
     def reset(self, /, **columns) -> str:
-        return self._play.reset(columns)
+        return self._session.reset(columns)
 
     def get_reward(self) -> float | None:
-        return self._play.reward()
+        return self._session.reward()
 
 
 def _guarded_tool(name: str, tool: Callable) -> Callable:
     @functools.wraps(getattr(tool, "__func__", tool))
     def call(self, /, **arguments) -> str:
-        return self._play.call(name, arguments)
+        return self._session.call(name, arguments)
 
     call.__doc__ = inspect.getdoc(tool)  # it may be inherited
     signature = inspect.signature(tool)
@@ -182,14 +192,14 @@ def _guarded_tool(name: str, tool: Callable) -> Callable:
     return call
 
 
-class _Play:
+class _Session:
     """The episodes of one instance, one after another, with all its calls in one thread: a
     connection to SQLite belongs to the thread that made it.
     """
 
     def __init__(self, guard: Guarded):
         self.guard = guard
-        self.inner: Environment | None = None
+        self.instance: Environment | None = None
         self.jobs: SimpleQueue | None = None
         self.thread: Thread | None = None
         self.over = "no episode has begun"  # why tools refuse; "" while an episode goes on
@@ -210,15 +220,12 @@ class _Play:
             if self.thread is None:  # this is the first episode, or the one before died
                 self.jobs = SimpleQueue()
                 # a daemon: the program may end while a call still hangs
-                self.thread = Thread(target=_work, args=(self.jobs,), daemon=True)
+                self.thread = Thread(target=_run_jobs, args=(self.jobs,), daemon=True)
                 self.thread.start()
                 weakref.finalize(self, self.jobs.put, None)
-                self.inner = self.ask("__init__", {}, guard.factory, vital=True)
-            return self.ask(
-                "reset",
-                columns,
-                lambda: guard.text_of(self.inner.reset(**columns) or ""),
-                vital=True,
+                self.instance = self.run("__init__", {}, guard.factory)
+            return self.run(
+                "reset", columns, lambda: guard.text_of(self.instance.reset(**columns) or "")
             )
         except ToolError:
             return ""
@@ -231,79 +238,79 @@ class _Play:
         if self.calls >= guard.turns:
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
         self.calls += 1
-        wrong = misfit(name, guard.schemas[name], guard.arguments[name], arguments)
-        if wrong:
-            raise ToolError(printable(wrong))
-        return self.ask(
-            name, arguments, lambda: guard.text_of(getattr(self.inner, name)(**arguments))
+        problem = guard.argument_checks[name](arguments)
+        if problem:
+            raise ToolError(guard.text_of(problem))
+        return self.run(
+            name, arguments, lambda: guard.text_of(getattr(self.instance, name)(**arguments))
         )
 
     def reward(self) -> float | None:
         """Return what the environment gives, or what an episode earns that died."""
 
         def finite_reward() -> float:
-            reward = float(self.inner.get_reward())
+            reward = float(self.instance.get_reward())
             if not math.isfinite(reward):
                 raise ValueError(f"{reward} is no finite number")
             return reward
 
         if not self.over:
             with suppress(ToolError):
-                return self.ask("get_reward", {}, finite_reward, vital=True)
+                return self.run("get_reward", {}, finite_reward)
         return self.earned
 
-    def ask(self, call: str, arguments: dict, function: Callable, vital: bool = False) -> object:
+    def run(self, call: str, arguments: dict, function: Callable) -> object:
         """Return what function() returns in the thread of the instance.
 
         ToolError, in words for the policy, if it raises or does not return in time. Afterwards the
-        episode is dead, unless what raised was a tool, which is not vital.
+        episode is dead, unless what raised was a tool. call, arguments: what it is called in a
+        fault.
         """
         guard = self.guard
         outcome = Future()
         self.jobs.put((function, outcome))
-        is_late = False
-        try:
-            error = outcome.exception(timeout=guard.seconds)
-        except TimeoutError as late:
-            error = late
-            is_late = True
-        if error is None:
-            return outcome.result()
-        # the environment refuses what the policy did
-        if isinstance(error, ToolError) and not vital:
-            raise ToolError(guard.text_of(str(error)))
 
-        # the environment failed: the first fault of each call is kept and printed
-        why = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
-        what = f"did not return within {guard.seconds:g} seconds" if is_late else f"raised {why}"
-        listed = ", ".join(f"{name}={short_repr(value)}" for name, value in arguments.items())
-        fault = on_one_line(f"{guard.__name__}.{call}({listed:.{_SHOWN}}) {what.rstrip('.')}.")
-        guard.counts["faults"] += 1
-        if call not in guard.faults:
-            print(fault)
-        guard.faults.setdefault(call, fault)
-        if not (is_late or vital):
-            raise ToolError(guard.text_of(f"{call} failed: {why}"))
-
-        # and with it the episode. The next one gets a new instance, because what still runs in the
-        # old thread may change the old one at any time.
-        guard.counts["dead"] += 1
-        guard.fatal = fault
-        self.over = f"{call} failed"
-        self.earned = None
-        if is_late:
-            self.over = f"{call} did not answer in {guard.seconds:g} seconds"
-            self.earned = getattr(guard.factory, "_earned_by_hanging", 0.0)
-            # ask the thread to end; see the head of this file for when it does not
+        # too late: ask the thread to end; see the head of this file for when it does not
+        if not wait([outcome], timeout=guard.seconds).done:
+            fault = guard.note_fault(
+                call, arguments, f"did not return within {guard.seconds:g} seconds"
+            )
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
             )
+            earned = getattr(guard.factory, "_earned_by_hanging", 0.0)
+            raise self.die(fault, f"{call} did not answer in {guard.seconds:g} seconds", earned)
+
+        error = outcome.exception()
+        if error is None:
+            return outcome.result()
+
+        # the environment refuses what the policy did
+        is_tool = call in guard.schemas
+        if is_tool and isinstance(error, ToolError):
+            raise ToolError(guard.text_of(str(error)))
+
+        # the environment failed
+        said = f"{type(error).__name__}: {error!s:.{_SHOWN}}"
+        fault = guard.note_fault(call, arguments, f"raised {said}")
+        if is_tool:
+            raise ToolError(guard.text_of(f"{call} failed: {said}"))
+        raise self.die(fault, f"{call} failed", None)
+
+    def die(self, fault: str, over: str, earned: float | None) -> ToolError:
+        """End the episode, and return the error for the policy. The next one gets a new instance,
+        because what still runs in the old thread may change the old one at any time.
+        """
+        self.guard.counts["dead"] += 1
+        self.guard.fatal = fault
+        self.over = over
+        self.earned = earned
         self.jobs.put(None)
         self.thread = None
-        raise ToolError(f"{self.over}. The episode is over.")
+        return ToolError(f"{over}. The episode is over.")
 
 
-def _work(jobs: SimpleQueue) -> None:
+def _run_jobs(jobs: SimpleQueue) -> None:
     """Do the work of an instance's thread: each job is a function and the Future of its outcome;
     None ends it.
     """

@@ -51,9 +51,9 @@ class Guessing:
         return max(0.4, round(1.0 - 0.1 * max(0, len(self._guesses) - self._enough), 1))
 
     @staticmethod
-    def _oracle(asked: str) -> Iterator:
+    def _oracle(question: str) -> Iterator:
         """Play the best strategy: guess the middle of what is left."""
-        low, high = map(int, re.search(r"from (\d+) to (\d+)", asked).groups())
+        low, high = map(int, re.search(r"from (\d+) to (\d+)", question).groups())
         reply = ""
         while "Yes" not in reply and low <= high:
             middle = (low + high) // 2
@@ -73,10 +73,10 @@ class Guessing:
         """
         wasted = 0.0
         for guess, low, high in self._ranges():
-            left = high - low + 1
+            count = high - low + 1
             if low <= guess <= high:
-                after = _total(guess - low) + _total(high - guess)
-                wasted += 1 + (after - _total(left)) / left
+                after = _total_guesses(guess - low) + _total_guesses(high - guess)
+                wasted += 1 + (after - _total_guesses(count)) / count
             else:
                 wasted += 1
         return wasted
@@ -104,11 +104,11 @@ class Guessing:
                 high = min(high, guess - 1)
 
 
-def _total(left: int) -> int:
+def _total_guesses(count: int) -> int:
     """Return how many guesses the best strategy, halving, takes for all of so many numbers together
     (the depths in a balanced tree).
 
-    >>> [_total(left) for left in (0, 1, 3)]
+    >>> [_total_guesses(count) for count in (0, 1, 3)]
     [0, 1, 5]
     """
-    return (left + 1) * left.bit_length() - 2 ** left.bit_length() + 1
+    return (count + 1) * count.bit_length() - 2 ** count.bit_length() + 1

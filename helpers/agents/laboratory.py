@@ -1,111 +1,401 @@
 """The laboratory for environments: scripted players play before a policy does, through the same
 guarded tools.
 
-    lab = Laboratory(Guarded(Guessing))
-    lab.played      # what each player earns, and in how many calls
-    lab.checks      # what must hold of any environment, one after another
-    lab.verdict     # go or no go, and what to change
+    report = attack(Guarded(Guessing))
+    report.played     # what each player earns, and in how many calls
+    report.checks     # what must hold of any environment, one after another
+    report.verdict    # go or no go, and what to change
 
 As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating player earns here,
 GRPO will teach.
 """
 
-import math
 import random
 import re
 import string
-from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import pandas as pd
 
+from helpers.agents import players
 from helpers.agents.guard import BrokenEnvironment, Guarded
+from helpers.agents.players import Player
 from helpers.agents.protocol import Environment, call_tool
 from helpers.rewards.lab.verdicts import Verdict
 from helpers.tags import escaped
 
 _ROWS = 32
 _FEW_ROWS = 8  # where many variants are played
-_WINS = 0.9  # of a full success
-_HALF = 0.5  # of what the oracle earns
-_CHANCE = 0.7  # of the same: one of two answers is right in half of the games, by chance
-_MORE = 0.1  # of the same, beyond an honest try
-_EACH = 0.05  # of the same, for many wrong tries beyond one
+_PROBED_ROWS = 4  # where single characters are tried
+# Shares of a full success: what it is to win,
+_ORACLE_WINS = 0.9
+_WIN = 0.5
+_WIN_BY_CHANCE = 0.7  # where a hasty try wins half of the games: one of two answers is right
+# and to be paid: beyond an honest try, and for many wrong tries beyond one
+_PAY = 0.1
+_PAY_PER_TRY = 0.05
 
-# --- Players --------------------------------------------------------------------------------------
+_TOLD = "repeats what it was told"
+_WRONG = "zqzqx"  # a text that no game takes for right
+_TRIES = 5  # wrong ones, after which a game may tell the right answer
+_CHARACTERS = string.ascii_lowercase + string.digits
 
-# A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
-# would read it. It sees what a policy sees: the text of `reset` and the tools' schemas by name. Its
-# luck is its own. It ends when it has nothing more to say.
-Player = Callable[[str, dict[str, dict], random.Random], Iterator[tuple[str, object]]]
-
-
-def does_nothing(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Say something and call nothing, as policies do that are paid for it."""
-    yield from ()
+# what must hold of an environment, whether it does, and what to say if it does not
+Check = tuple[str, bool, str]
 
 
-def at_random(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Make well-formed calls of random tools for ever, with words and numbers of the question,
-    words of the arguments' descriptions, and other numbers.
+class PlayedEpisode(NamedTuple):
+    """An episode that was played.
+
+    replies: what was called, what the player was told, and whether the call failed; `reset` first.
     """
-    numbers = [int(number) for number in re.findall(r"\b\d{1,9}\b", asked)]
-    while True:
-        name = luck.choice(sorted(schemas))
-        number = luck.randrange(1, 101)
-        number = luck.choice([number, number, *numbers])
-        values = _values(luck.choice(_words_of(schemas[name], asked)), number)
-        yield name, _arguments(schemas[name], values, luck.randrange(10**6))
+
+    replies: tuple[tuple[str, str | None, bool], ...]
+    reward: float
 
 
-def answers_at_once(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Make one well-formed call, and no more."""
-    yield next(at_random(asked, schemas, luck))
+@dataclass(frozen=True)
+class AttackReport:
+    """What came of the players' attacks.
 
-
-def looping(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Make the same well-formed call for ever."""
-    call = next(at_random(asked, schemas, luck))
-    while True:
-        yield call
-
-
-def _trying(calls: int, together: bool, asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Try all candidates, together (in a text or a list) or one after another; each reply gives
-    more of them.
+    episodes: by player. played: a row a player, with the mean reward, the calls of an episode, and
+    the share that failed. checks: a row a check, with whether it `holds` and what was `found` if
+    not, with what to change. verdict: go or no go, from all checks.
     """
-    known = f"{asked} yes no {' '.join(string.ascii_uppercase)}"
-    for number in range(calls):
-        for name, schema in sorted(schemas.items()):
-            words = [*_words_of(schema, known), *map(str, range(1000))]
-            values = _values(" ".join(words) if together else words[number], number)
-            values |= {"array": words, "numbers": list(range(1000))}
-            reply = yield name, _arguments(schema, values, number)
-            known += f" {reply}"
+
+    episodes: dict[str, list[PlayedEpisode]]
+    played: pd.DataFrame
+    checks: pd.DataFrame
+    verdict: Verdict
 
 
-def _calls_each_tool_once(values: dict, asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Call each tool once, with these values by type."""
-    for name, schema in sorted(schemas.items()):
-        yield name, _arguments(schema, values, 0)
+def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
+    """Let all players play a guarded environment, check what they earned, and judge.
+
+    rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
+    The environment's `_oracle`, if it has one as `guessing.py` does, is a player that knows how to
+    win and needs the text of `reset` alone; without, nobody shows that the game can be won.
+    BrokenEnvironment if an episode dies.
+    """
+    bench = _Bench(guard, [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows)
+
+    # all play; of the wildcards, the one that earns most counts
+    episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
+    attempts = [bench.play("answers a wildcard", player, _FEW_ROWS) for player in players.WILDCARDS]
+    episodes["answers a wildcard"] = max(attempts, key=_mean_reward)
+    nonsense = partial(players.answers_wrongly, calls=1, first_number=10**6)
+    episodes["answers nonsense"] = bench.play("answers nonsense", nonsense)
+    episodes["does nothing"] = bench.play(
+        "does nothing", partial(players.repeats_one_call, times=0)
+    )
+
+    # what each of them earned
+    summary = {}
+    for name, of_player in episodes.items():
+        failed = [failed for episode in of_player for _, _, failed in episode.replies[1:]]
+        summary[name] = {
+            "reward": _mean_reward(of_player),
+            "calls": len(failed) / len(of_player),
+            "failed": sum(failed) / max(1, len(failed)),
+        }
+    played = pd.DataFrame(summary).T
+    earned = played["reward"]
+    # a full success; more than 1 only where rewards are beyond unit scale
+    full = max(1.0, earned.get("oracle", 1.0))
+
+    checks = [
+        *_check_game(bench, episodes, earned),
+        *_check_cheap_players(episodes, earned, full),
+        _check_replies(bench, full),
+        _check_many_answers(bench, full),
+        *_check_characters(bench, full),
+        *_check_repetition(bench, episodes),
+    ]
+    table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
+    table["found"] = table["found"].mask(table["holds"], "")
+
+    notes = [
+        f"after {guard.turns} calls the tools refuse, but TRL goes on until "
+        "`max_completion_length` is full: set "
+        f"GRPOConfig(max_tool_calling_iterations={guard.turns}), too."
+    ]
+    if "oracle" not in episodes:
+        notes.append(
+            "nobody showed that the game can be won, nor that other rows give other episodes: "
+            "give the class a player that wins, `_oracle(question)`, as in "
+            "helpers/agents/guessing.py."
+        )
+    if not max(earned[["answers at once", "random"]]):
+        notes.append(
+            "a try that fails earns nothing, and a group without a success teaches nothing: "
+            "an attempt could earn a little, 0.1 for example."
+        )
+    verdict = Verdict([found for found in table["found"] if found], notes)
+    return AttackReport(episodes, played, table, verdict)
 
 
-def _repeats_the_task(asked: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Answer each tool with the text of `reset`."""
-    yield from _calls_each_tool_once(_values(asked, 0, 1), asked, schemas, luck)
+def _mean_reward(played: list[PlayedEpisode]) -> float:
+    return sum(episode.reward for episode in played) / len(played)
 
 
-def _answers_wrongly(
-    calls: int, start: int, asked: str, schemas: dict, luck: random.Random
-) -> Iterator:
-    """Give so many wrong answers, each another one and well-formed: five letters, or a number."""
-    letters = string.ascii_lowercase
-    for number in range(calls):
-        text = f"zq{letters[number // 26 % 26]}{letters[number % 26]}x"
-        for name, schema in sorted(schemas.items()):
-            yield name, _arguments(schema, _values(text, start + number, 1), number)
+class _Bench:
+    """A guarded environment, the rows of its episodes, and who plays all of them."""
+
+    def __init__(self, guard: Guarded, rows: list[dict]):
+        self.guard = guard
+        # TRL passes a prompt, too
+        self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
+        self.players: dict[str, Player] = {}
+        oracle = getattr(type(guard.factory()), "_oracle", None)
+        if oracle:
+            self.players["oracle"] = lambda question, schemas, luck: oracle(question)
+        for name, (player, _) in (players.WINNING | players.PAYING).items():
+            self.players[name] = player
+        self.probed = range(len(self.rows))[:_PROBED_ROWS]
+        self.environment = guard()  # for single answers
+
+    def play(self, name: str, player: Player, count: int = _ROWS) -> list[PlayedEpisode]:
+        """Play the first rows, one after another in one instance."""
+        environment = self.guard()
+        return [
+            self.play_row(name, player, at, environment) for at in range(len(self.rows))[:count]
+        ]
+
+    def play_row(
+        self,
+        name: str,
+        player: Player,
+        at: int,
+        environment: Environment,
+        beside: Environment | None = None,
+    ) -> PlayedEpisode:
+        """Play the episode of row `at`. A player that never ends gets twice the turns.
+
+        beside: another instance, in which another row's episode begins meanwhile.
+        """
+        question = environment.reset(**self.rows[at])
+        if beside is not None:
+            beside.reset(**self.rows[at - 1])
+        replies = [("reset", question, False)]
+        # the same luck for all players, so that the one that loops begins as the hasty one does;
+        # but not that of an environment which draws from the same seed
+        calls = player(question or "", self.guard.schemas, random.Random(f"luck {at}"))
+        reply = None
+        with suppress(StopIteration):
+            for _ in range(2 * self.guard.turns + 2):
+                tool, arguments = calls.send(reply)
+                reply, failed = call_tool(environment, tool, arguments)
+                replies.append((tool, reply, failed))
+        reward = environment.get_reward()
+        if self.guard.counts["dead"]:  # the rest would take long, and say no more
+            raise BrokenEnvironment(
+                f"an episode of the player '{name}' died: {self.guard.fatal} Correct that first."
+            )
+        return PlayedEpisode(tuple(replies), reward)
+
+    def answer(self, at: int, *answers: tuple[str, str]) -> PlayedEpisode:
+        """Play an episode of row `at` that gives these answers, each (tool, text); a tool that
+        takes a number gets 73 where the text is none.
+        """
+        calls = []
+        for tool, text in answers:
+            number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
+            values = players.values_by_type(text, number, 1)
+            calls.append((tool, players.arguments_of(self.guard.schemas[tool], values, 0)))
+        return self.play_row(_TOLD, lambda *_: (call for call in calls), at, self.environment)
+
+
+# --- The game, and those who are lazy or cheat ----------------------------------------------------
+
+
+def _check_game(
+    bench: _Bench, episodes: dict[str, list[PlayedEpisode]], earned: pd.Series
+) -> list[Check]:
+    """Check what can be won, the tools, and the scale of the rewards."""
+    beyond = {}  # unit scale, by player
+    working = set()  # tools
+    for name, of_player in episodes.items():
+        for episode in of_player:
+            working |= {tool for tool, _, failed in episode.replies if not failed}
+            if not 0 <= episode.reward <= 1:
+                beyond[name] = episode.reward
+    faults = [fault for tool, fault in bench.guard.faults.items() if tool not in working]
+    nothing = earned["does nothing"]
+    trying = earned[["answers at once", "random"]].max()
+    checks = [
+        (
+            "no tool fails",
+            not faults or working > {"reset"},
+            f"no call of any tool worked: {' '.join(faults)} Raise ToolError if it was the "
+            "player who did something wrong.",
+        ),
+        (
+            "rewards are of unit scale",
+            not beyond,
+            f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing is 0.",
+        ),
+        (
+            "doing nothing earns less than trying",
+            nothing < trying or nothing == 0,
+            f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
+            "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
+        ),
+    ]
+    if "oracle" not in episodes:
+        # a game of one row and one with much to find out look alike
+        return checks
+    best = episodes["oracle"]
+    last_reply = min(best, key=lambda episode: episode.reward).replies[-1][1]
+    return [
+        (
+            "the oracle wins",
+            earned["oracle"] >= _ORACLE_WINS,
+            f"the oracle earns {earned['oracle']:.2f}, not 1: nobody can learn to win. "
+            f"It was told last: {escaped(f'{last_reply!s:.200}')}",
+        ),
+        (
+            "other rows give other episodes",
+            len(set(best)) > 1 or len(bench.rows) == 1,
+            "all rows give the same episode: `reset` does not use what it is given, and it "
+            "could be learnt by heart.",
+        ),
+        *checks,
+    ]
+
+
+def _check_cheap_players(
+    episodes: dict[str, list[PlayedEpisode]], earned: pd.Series, full: float
+) -> list[Check]:
+    """Check that nobody who is lazy or cheats wins, or is paid for it."""
+    checks = []
+
+    # a hasty try may be right by chance, and then so may the others
+    chance = earned["answers at once"] + 2 * _PAY * full
+    for name, (_, advice) in players.WINNING.items():
+        share = _WIN_BY_CHANCE if earned[name] <= chance else _WIN
+        checks.append(
+            (
+                f"'{name}' does not win",
+                earned[name] < share * full,
+                f"'{name}' earns {earned[name]:.2f} where a full success is {full:.2f}: {advice}",
+            )
+        )
+
+    honest = earned[["does nothing", "answers at once", "random", "answers nonsense"]].max()
+    for name, (_, advice) in players.PAYING.items():
+        checks.append(
+            (
+                f"'{name}' does not pay",
+                earned[name] <= honest + _PAY * full,
+                f"'{name}' earns {earned[name]:.2f}, and an honest try {honest:.2f}: {advice}",
+            )
+        )
+
+    # what a wildcard earns beyond nonsense on the same rows
+    wild = earned["answers a wildcard"]
+    nonsense = _mean_reward(episodes["answers nonsense"][:_FEW_ROWS])
+    checks.append(
+        (
+            "'answers a wildcard' does not win",
+            wild - nonsense < _WIN * full,
+            f"'answers a wildcard' earns {wild:.2f} where a full success is {full:.2f}: compare "
+            "the answer as text, not as a pattern or a part of a query.",
+        )
+    )
+    return checks
+
+
+# --- Wrong answers, and parts of right ones -------------------------------------------------------
+
+
+def _check_many_answers(bench: _Bench, full: float) -> Check:
+    """Check that many wrong answers, where they do not win, earn no more than one."""
+    single = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1), _FEW_ROWS)
+    many = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1000), _FEW_ROWS)
+    gains = [
+        after.reward - before.reward
+        for before, after in zip(single, many, strict=True)
+        if after.reward < _WIN * full
+    ]
+    gain = min(gains, default=0.0)
+    return (
+        "wrong answers do not add up",
+        gain <= _PAY_PER_TRY * full,
+        f"many wrong answers earn {gain:.2f} more than one: pay for the first try, "
+        "or for the best, not for each.",
+    )
+
+
+def _check_replies(bench: _Bench, full: float) -> Check:
+    """Check that the reply to a wrong answer does not tell the right one: that in no place of it
+    there is, in every row's game, what wins when it is repeated.
+    """
+    tries = max(1, min(_TRIES, bench.guard.turns - 1))
+    told = None  # the places so far: the tool, the number of wrong answers, and one of _parts
+    for at in bench.probed:
+        places = set()
+        for tool in bench.guard.schemas:
+            wrong = (tool, _WRONG)
+            if bench.answer(at, wrong).reward >= _WIN * full:  # whatever is said wins
+                continue
+            replies = bench.answer(at, *[wrong] * tries).replies[1:]
+            for number, (_, reply, _) in enumerate(replies, start=1):
+                for part, text in _parts(str(reply)).items():
+                    place = (tool, number, *part)
+                    if told is not None and place not in told:
+                        continue
+                    if bench.answer(at, *[wrong] * number, (tool, text)).reward >= _WIN * full:
+                        places.add(place)
+        told = places
+    return (
+        f"'{_TOLD}' does not win",
+        not told,
+        "the reply to a wrong answer tells the right one, which wins when it is repeated: "
+        "say that it is wrong, and no more.",
+    )
+
+
+def _check_characters(bench: _Bench, full: float) -> list[Check]:
+    """Check that one or two characters, which may be a part of the right answer, are not paid."""
+
+    def reward_of(at: int, text: str) -> float:
+        return bench.answer(at, *[(tool, text) for tool in bench.guard.schemas]).reward
+
+    winning = []  # for each row the texts that win where nonsense does not,
+    paid = []  # and the letters that earn more than nonsense, and do not win
+    for at in bench.probed:
+        nonsense = reward_of(at, _WRONG)
+        rewards = {text: reward_of(at, text) for text in _CHARACTERS}
+        paid.append([])
+        for text in string.ascii_lowercase:
+            if nonsense + _PAY * full < rewards[text] < _WIN * full:
+                paid[-1].append(text)
+
+        # two characters that begin with one that wins
+        single = [text for text, reward in rewards.items() if reward >= _WIN * full]
+        for first in single[:1]:
+            rewards |= {first + second: reward_of(at, first + second) for second in _CHARACTERS}
+        winning.append(
+            [text for text, reward in rewards.items() if nonsense < _WIN * full <= reward]
+        )
+    count = sum(map(len, winning)) / len(winning)
+    return [
+        (
+            "a part of an answer does not win",
+            count < 1.5,  # a letter to choose is one
+            f"a game is won by {count:.1f} different texts of one or two characters, such as "
+            f"{', '.join(max(winning, key=len)[:3])}: compare the whole answer.",
+        ),
+        (
+            "a letter does not pay",
+            not all(paid),
+            "in each game a single letter earns more than nonsense, such as "
+            f"{paid[0][:1]}: pay for whole answers.",
+        ),
+    ]
 
 
 def _parts(reply: str) -> dict[tuple, str]:
@@ -125,448 +415,37 @@ def _parts(reply: str) -> dict[tuple, str]:
     return parts
 
 
-def _words_of(schema: dict, text: str) -> list[str]:
-    """Return the words of the descriptions of a tool's arguments, and of a text."""
-    described = " ".join(of.get("description", "") for of in schema["properties"].values())
-    return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
+# --- Repetition -----------------------------------------------------------------------------------
 
 
-def _values(text: str, number: float, many: int = 0) -> dict:
-    """Return a value for each type of argument; lists have so many of them."""
-    values = {"string": text, "integer": number, "number": number, "boolean": number % 2 == 0}
-    return values | {"array": [text] * many, "numbers": [number] * many}
+def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -> list[Check]:
+    """Check that the row and its seed decide an episode, and nothing else."""
+    names = sorted({"oracle", "random"} & episodes.keys())
+    first = [episodes[name] for name in names]
 
+    # all again in the same order
+    again = [bench.play(name, bench.players[name]) for name in names]
 
-def _arguments(schema: dict, values: dict, turn: int) -> dict:
-    """Return a call's arguments: the value of each type; if the schema lists its values, one by
-    turns.
-    """
-    arguments = {}
-    for name, of in schema["properties"].items():
-        of = of.get("anyOf", [of])[0]
-        kind = of.get("type", "string")
-        kind = kind if isinstance(kind, str) else kind[0]
-        if kind == "array" and of.get("items", {}).get("type") in ("integer", "number"):
-            kind = "numbers"
-        listed = of.get("enum", [values.get(kind, {})])
-        arguments[name] = listed[turn % len(listed)]
-    return arguments
-
-
-ORACLE = "oracle"  # the player that knows how to win, the environment's own `_oracle`
-RANDOM = "random"
-AT_ONCE = "answers at once"
-NOTHING = "does nothing"
-NONSENSE = "answers nonsense"
-# The cheap players, each with what is wrong with a game that it wins,
-_WINNING = {
-    RANDOM: (at_random, "chance wins. Ask for more."),
-    AT_ONCE: (answers_at_once, "there is nothing to learn from several turns. Ask for more."),
-    "loops for ever": (looping, "GRPO would teach the loop."),
-    "lists all candidates": (
-        partial(_trying, 2, True),
-        "compare the whole answer, not a part of it.",
-    ),
-    "tries all candidates": (
-        partial(_trying, 1000, False),
-        "let the first answer count, or ask for more.",
-    ),
-}
-# those that must earn no more than an honest try,
-_PAYING = {
-    "answers blank": (
-        partial(_calls_each_tool_once, _values("", 0)),
-        'refuse a blank; in Python, `"" in value` is true.',
-    ),
-    "answers at length": (
-        partial(_calls_each_tool_once, _values("word " * 2000, 10**9, 2000)),
-        "length must not pay.",
-    ),
-    "answers in 100 words": (
-        partial(_calls_each_tool_once, _values("First, I plan. Then I act. " * 16, 0, 100)),
-        "length must not pay.",
-    ),
-    "answers a negative number": (
-        partial(_calls_each_tool_once, _values("-50", -50, 1)),
-        "refuse a number below 0, which may be paid back.",
-    ),
-    "repeats the task": (_repeats_the_task, "compare the whole answer, not the words in it."),
-    "answers nan": (
-        partial(_calls_each_tool_once, _values("nan", math.nan, 1)),
-        "refuse what is no number: NaN passes comparisons.",
-    ),
-    "says please": (
-        partial(_calls_each_tool_once, _values("please", 0, 1)),
-        "a polite word must not pay.",
-    ),
-    "assures": (
-        partial(
-            _calls_each_tool_once,
-            _values(
-                "Please, kindly, gladly, politely, thank you, sorry. I am sure, certain: surely, "
-                "certainly, definitely, absolutely verified, correct, therefore final.",
-                0,
-                1,
-            ),
+    # and in the reverse, each row in a new instance while an episode of another begins beside
+    alone = []
+    for name in names:
+        played = []
+        for at in reversed(range(len(bench.rows))):
+            player = bench.players[name]
+            played.append(bench.play_row(name, player, at, bench.guard(), beside=bench.guard()))
+        alone.append(played[::-1])
+    return [
+        (
+            "the same seed gives the same episode",
+            again == first,
+            "the same row gives different episodes: draw all that is random from `seed`, or "
+            "the members of a group start apart.",
         ),
-        "polite words and assurances must not pay.",
-    ),
-}
-# and one with many variants, of which none may win where nonsense does not.
-_WILD = "answers a wildcard"
-_WILDCARDS = [
-    partial(_calls_each_tool_once, _values(text, 0, 1))
-    for text in (
-        *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='", string.ascii_letters),
-        *(f"{string.ascii_lowercase} {string.digits}", *("_" * length for length in range(3, 9))),
-    )
-]
-_TOLD = "repeats what it was told"
-_TRIES = 5  # wrong ones, after which a game may tell the right answer
-_WRONG = "zqzqx"  # a text that no game takes for right
-_CHARACTERS = string.ascii_lowercase + string.digits
-
-
-# --- The laboratory -------------------------------------------------------------------------------
-
-
-class Played(NamedTuple):
-    """An episode that was played.
-
-    replies: what was called, what the player was told, and whether the call failed; `reset` first.
-    """
-
-    replies: tuple[tuple[str, str | None, bool], ...]
-    reward: float
-
-
-def _mean_reward(played: list[Played]) -> float:
-    return sum(one.reward for one in played) / len(played)
-
-
-class Laboratory:
-    """A guarded environment on the bench, played and checked at once.
-
-    rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
-    The environment's `_oracle`, if it has one as `guessing.py` does, is a player that knows how to
-    win and needs the text of `reset` alone; without, nobody shows that the game can be won. An
-    episode that dies ends all with BrokenEnvironment.
-
-    played: a row a player, with the mean reward, the calls of an episode, and the share that
-    failed. checks: a row a check, with whether it `holds` and what was `found` if not, with what to
-    change. verdict: go or no go, from all checks.
-    """
-
-    def __init__(self, guard: Guarded, rows: list[dict] | None = None):
-        rows = [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows
-        self.guard = guard
-        # TRL passes a prompt, too
-        self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
-
-        self.players: dict[str, list[Player]] = {}
-        oracle = getattr(type(guard.factory()), "_oracle", None)
-        if oracle:
-            self.players[ORACLE] = [lambda asked, schemas, luck: oracle(asked)]
-        self.players |= {name: [player] for name, (player, _) in (_WINNING | _PAYING).items()}
-        self.players |= {_WILD: _WILDCARDS, NONSENSE: [partial(_answers_wrongly, 1, 10**6)]}
-        self.players[NOTHING] = [does_nothing]
-
-        self.episodes: dict[str, list[Played]] = {}
-        summary = {}
-        for name, variants in self.players.items():
-            count = _ROWS if len(variants) == 1 else _FEW_ROWS
-            tried = [self._all_rows(name, player, count) for player in variants]
-            played = max(tried, key=_mean_reward)
-            failed = [failed for one in played for _, _, failed in one.replies[1:]]
-            self.episodes[name] = played
-            summary[name] = {
-                "reward": _mean_reward(played),
-                "calls": len(failed) / len(played),
-                "failed": sum(failed) / max(1, len(failed)),
-            }
-        self.played = pd.DataFrame(summary).T
-
-        # a full success; more than 1 only where rewards are beyond unit scale
-        self.full = max(1.0, self.played["reward"].get(ORACLE, 1.0))
-
-        checks = [*self._of_the_game(), *self._of_cheap_players(), *self._of_repetition()]
-        table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
-        self.checks = table.assign(found=table["found"].mask(table["holds"], ""))
-        notes = [
-            f"after {guard.turns} calls the tools refuse, but TRL goes on until "
-            "`max_completion_length` is full: set "
-            f"GRPOConfig(max_tool_calling_iterations={guard.turns}), too."
-        ]
-        for source in self.shown:
-            notes.append(
-                f"the right answer stands in the text of `{source}`, always in the same place. If "
-                "it is to be looked up or copied, that is meant."
-            )
-        if ORACLE not in self.players:
-            notes.append(
-                "nobody showed that the game can be won, nor that other rows give other episodes: "
-                "give the class a player that wins, `_oracle(asked)`, as in "
-                "helpers/agents/guessing.py."
-            )
-        if not max(self.played["reward"][[AT_ONCE, RANDOM]]):
-            notes.append(
-                "a try that fails earns nothing, and a group without a success teaches nothing: "
-                "an attempt could earn a little, 0.1 for example."
-            )
-        self.verdict = Verdict([found for found in self.checks["found"] if found], notes)
-
-    def _all_rows(self, name: str, player: Player, count: int = _ROWS) -> list[Played]:
-        """Play the first rows, one after another in one instance."""
-        environment = self.guard()
-        places = range(min(count, len(self.rows)))
-        return [self.episode(name, player, at, environment) for at in places]
-
-    def _probe(
-        self, at: int, enough: float, among: set[tuple] | None
-    ) -> tuple[list[str], list[str], set[tuple]]:
-        """Return which texts of one or two characters win a row's game, which single letters earn
-        more than nonsense, and in which places of what a player reads stands what wins: in the
-        reply to a wrong answer, the text of `reset`, or the reply of another tool.
-
-        A place is the tool to answer, what was read ("reset", another tool, or the number of wrong
-        answers) and the part of it. among: only these are tried; None: all.
-        """
-        environment = self.guard()
-
-        def says(*said: tuple[str, str]) -> Played:
-            calls = []
-            for tool, text in said:
-                number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
-                values = _values(text, number, 1)
-                calls.append((tool, _arguments(self.guard.schemas[tool], values, 0)))
-            return self.episode(_TOLD, lambda *_: (one for one in calls), at, environment)
-
-        short = []
-        letters = []
-        places = set()
-        for tool in self.guard.schemas:
-            missed = (tool, _WRONG)
-            once = says(missed).reward
-            if once >= enough:  # whatever is said wins
-                continue
-
-            # what a player reads, and the calls after which it does
-            heard = says(*[missed] * max(1, min(_TRIES, self.guard.turns - 1)))
-            read = {"reset": ([], heard.replies[0][1])}
-            for number, (_, reply, _) in enumerate(heard.replies[1:], start=1):
-                if number == 1 or reply != heard.replies[number - 1][1]:
-                    read[number] = ([missed] * number, reply)
-            for other in self.guard.schemas.keys() - {tool}:
-                read[other] = ([(other, _WRONG)], says((other, _WRONG)).replies[-1][1])
-            for source, (calls, reply) in read.items():
-                for place, text in _parts(str(reply)).items():
-                    key = (tool, source, *place)
-                    # of long texts, what may be an answer
-                    fits = isinstance(source, int) or len(text.split()) <= 2
-                    is_tried = fits and (among is None or key in among)
-                    if is_tried and says(*calls, (tool, text)).reward >= enough:
-                        places.add(key)
-
-            earned = {one: says((tool, one)).reward for one in _CHARACTERS}
-            single = [one for one in _CHARACTERS if earned[one] >= enough]
-            pairs = [first + last for first in single[:1] for last in _CHARACTERS]
-            short += single + [pair for pair in pairs if says((tool, pair)).reward >= enough]
-            more = once + _MORE * self.full
-            letters += [one for one in string.ascii_lowercase if more < earned[one] < enough]
-        return short, letters, places
-
-    def episode(
-        self,
-        name: str,
-        player: Player,
-        at: int,
-        environment: Environment,
-        beside: Environment | None = None,
-    ) -> Played:
-        """Play an episode of a row. A player that never ends gets twice the turns.
-
-        beside: another instance, in which another row's episode begins meanwhile.
-        """
-        asked = environment.reset(**self.rows[at])
-        if beside is not None:
-            beside.reset(**self.rows[at - 1])
-        replies = [("reset", asked, False)]
-        # the same luck for all players, so that the one that loops begins as the hasty one does;
-        # but not that of an environment which draws from the same seed
-        calls = player(asked or "", self.guard.schemas, random.Random(f"luck {at}"))
-        reply = None
-        with suppress(StopIteration):
-            for _ in range(2 * self.guard.turns + 2):
-                tool, arguments = calls.send(reply)
-                reply, failed = call_tool(environment, tool, arguments)
-                replies.append((tool, reply, failed))
-        reward = environment.get_reward()
-        if self.guard.counts["dead"]:  # the rest would take long, and say no more
-            raise BrokenEnvironment(
-                f"an episode of the player '{name}' died: {self.guard.fatal} Correct that first."
-            )
-        return Played(tuple(replies), reward)
-
-    # Each of the following returns checks: (name, whether it holds, a sentence if not).
-
-    def _of_the_game(self) -> list[tuple[str, bool, str]]:
-        """Return the checks of what can be won, of its tools, and of the scale of its rewards."""
-        earned = self.played["reward"]
-        everything = [(name, one) for name, played in self.episodes.items() for one in played]
-        beyond = {name: one.reward for name, one in everything if not 0 <= one.reward <= 1}
-        worked = {tool for _, one in everything for tool, _, failed in one.replies if not failed}
-        broken = [fault for tool, fault in self.guard.faults.items() if tool not in worked]
-        nothing = earned[NOTHING]
-        trying = earned[[AT_ONCE, RANDOM]].max()
-        checks = [
-            (
-                "no tool fails",
-                not broken or worked > {"reset"},
-                f"no call of any tool worked: {' '.join(broken)} Raise ToolError if it was the "
-                "player who did something wrong.",
-            ),
-            (
-                "rewards are of unit scale",
-                not beyond,
-                f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing "
-                "is 0.",
-            ),
-            (
-                "doing nothing earns less than trying",
-                nothing < trying or nothing == 0,
-                f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
-                "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
-            ),
-        ]
-        if ORACLE not in self.players:
-            # a game of one row and one with much to find out look alike
-            return checks
-        best = self.episodes[ORACLE]
-        told = min(best, key=lambda one: one.reward).replies[-1][1]
-        return [
-            (
-                "the oracle wins",
-                earned[ORACLE] >= _WINS,
-                f"the oracle earns {earned[ORACLE]:.2f}, not 1: nobody can learn to win. "
-                f"It was told last: {escaped(f'{told!s:.200}')}",
-            ),
-            (
-                "other rows give other episodes",
-                len(set(best)) > 1 or len(self.rows) == 1,
-                "all rows give the same episode: `reset` does not use what it is given, and it "
-                "could be learnt by heart.",
-            ),
-            *checks,
-        ]
-
-    def _of_cheap_players(self) -> list[tuple[str, bool, str]]:
-        """Return the checks of those who are lazy or cheat."""
-        earned = self.played["reward"]
-        full = self.full
-        honest = earned[[NOTHING, AT_ONCE, RANDOM, NONSENSE]].max()
-        chance = earned[AT_ONCE] + 2 * _MORE * full
-
-        # what a wildcard earns beyond nonsense on the same rows
-        wild = earned[_WILD] - _mean_reward(self.episodes[NONSENSE][:_FEW_ROWS])
-
-        # what many wrong answers earn beyond one, at least, where they do not win
-        one = self._all_rows(NONSENSE, partial(_answers_wrongly, 1, 1), _FEW_ROWS)
-        many = self._all_rows(NONSENSE, partial(_answers_wrongly, 1000, 1), _FEW_ROWS)
-        pairs = zip(one, many, strict=True)
-        lost = [b.reward - a.reward for a, b in pairs if b.reward < _HALF * full]
-        gain = min(lost, default=0.0)
-
-        # in how many ways a part of an answer wins a game: one or two characters; and where in the
-        # reply to a wrong answer the right one always stands
-        short = []
-        letters = []
-        told = None
-        for at in range(len(self.rows))[:4]:
-            found, paid, told = self._probe(at, _HALF * full, told)
-            short.append(found)
-            letters.append(paid)
-        parts = sum(map(len, short)) / len(short)
-        told_right = {place for place in told if isinstance(place[1], int)}
-        self.shown = sorted({str(place[1]) for place in told - told_right})
-
-        return [
-            *(
-                (
-                    f"'{player}' does not win",
-                    earned[player] < (_CHANCE if earned[player] <= chance else _HALF) * full,
-                    f"'{player}' earns {earned[player]:.2f} where a full success is {full:.2f}: "
-                    f"{why}",
-                )
-                for player, (_, why) in _WINNING.items()
-            ),
-            *(
-                (
-                    f"'{player}' does not pay",
-                    earned[player] <= honest + _MORE * full,
-                    f"'{player}' earns {earned[player]:.2f}, and an honest try {honest:.2f}: {why}",
-                )
-                for player, (_, why) in _PAYING.items()
-            ),
-            (
-                f"'{_WILD}' does not win",
-                wild < _HALF * full,
-                f"'{_WILD}' earns {earned[_WILD]:.2f} where a full success is {full:.2f}: compare "
-                "the answer as text, not as a pattern or a part of a query.",
-            ),
-            (
-                f"'{_TOLD}' does not win",
-                not told_right,
-                "the reply to a wrong answer tells the right one, which wins when it is repeated: "
-                "say that it is wrong, and no more.",
-            ),
-            (
-                "wrong answers do not add up",
-                gain <= _EACH * full,
-                f"many wrong answers earn {gain:.2f} more than one: pay for the first try, "
-                "or for the best, not for each.",
-            ),
-            (
-                "a part of an answer does not win",
-                parts < 1.5,  # a letter to choose is one
-                f"a game is won by {parts:.1f} different texts of one or two characters, such as "
-                f"{', '.join(max(short, key=len)[:3])}: compare the whole answer.",
-            ),
-            (
-                "a letter does not pay",
-                not all(letters),
-                "in each game a single letter earns more than nonsense, such as "
-                f"{letters[0][:1]}: pay for whole answers.",
-            ),
-        ]
-
-    def _of_repetition(self) -> list[tuple[str, bool, str]]:
-        """Return the checks that the row and its seed decide an episode, and nothing else."""
-        names = sorted({ORACLE, RANDOM} & self.players.keys())
-        first = [self.episodes[name] for name in names]
-
-        # all again in the same order
-        again = [self._all_rows(name, self.players[name][0]) for name in names]
-
-        # and in the reverse, each row in a new instance while an episode of another begins beside
-        alone = [
-            [
-                self.episode(name, self.players[name][0], at, self.guard(), beside=self.guard())
-                for at in reversed(range(len(self.rows)))
-            ][::-1]
-            for name in names
-        ]
-        return [
-            (
-                "the same seed gives the same episode",
-                again == first,
-                "the same row gives different episodes: draw all that is random from `seed`, or "
-                "the members of a group start apart.",
-            ),
-            (
-                "episodes do not touch one another",
-                again != first or alone == first,
-                "an episode depends on the one before it, or on those beside it. TRL uses an "
-                "instance again and again, and many at once: let `reset` set everything, and keep "
-                "all state in the instance, not in the class or the module.",
-            ),
-        ]
+        (
+            "episodes do not touch one another",
+            again != first or alone == first,
+            "an episode depends on the one before it, or on those beside it. TRL uses an "
+            "instance again and again, and many at once: let `reset` set everything, and keep "
+            "all state in the instance, not in the class or the module.",
+        ),
+    ]

@@ -79,51 +79,57 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     except Exception as error:  # a class that takes arguments, most often
         return [f"an environment is made without arguments, and this one raises {error!r}."]
     kind = type(instance)
-    wrong = [
+    problems = [
         f"{kind.__name__} has no method `{needed}`, {why}."
         for needed, why in _NEEDED.items()
         if not inspect.isfunction(getattr(kind, needed, None))
     ]
     if not tools_of(kind):
-        wrong.append(
+        problems.append(
             f"{kind.__name__} has no tool: a tool is a public method other than `reset` and "
             "`get_reward`."
         )
     for name in tools_of(kind):
-        tool = getattr(instance, name)
-        hide = f"If it is no tool, hide it: call it `_{name}`."
-        if inspect.signature(tool).return_annotation in (None, "None"):
-            wrong.append(f"tool `{name}` returns nothing that a policy could read. {hide}")
-            continue
         try:
-            schema_of(tool)
+            schema_of(getattr(instance, name))
         except Exception as error:  # Transformers' own, or NameError of an annotation
-            wrong.append(
+            problems.append(
                 f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
-                f"annotations, and each argument's line under `Args:`. {hide}"
+                "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
+                f"call it `_{name}`."
             )
-    return wrong
+    return problems
 
 
 # --- What a policy passes to a tool ---------------------------------------------------------------
 
 
-def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str | list, bool]:
+def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str, bool]:
     """Make one call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957); return what the policy is
-    told, and whether the call failed.
+    told, and whether the call failed. Left out: a result that is a list, as of pictures.
     """
     try:
         if name not in tools_of(type(environment)):
             raise ValueError(f"Tool {name} not found.")
-        result = getattr(environment, name)(**arguments)
+        return str(getattr(environment, name)(**arguments)), False
     except Exception as error:
         return str({"error": str(error)}), True
-    return result if isinstance(result, list) else str(result), False
 
 
-def arguments_of(tool: Callable) -> TypeAdapter:
-    """Return what judges a call's arguments: the tool's annotations, strictly. A text is no number,
-    1.0 no whole number, and NaN nothing, because every comparison with it is false.
+def argument_check(tool: Callable) -> Callable[[dict], str]:
+    """Return a function that says what is wrong first with a call's arguments, in one short
+    sentence from which a policy can learn; "" if nothing is.
+
+    The tool's annotations are the rule, strictly. A text is no number, 1.0 no whole number, and NaN
+    nothing, because every comparison with it is false.
+
+    >>> def read(row: int):
+    ...     "Read a row."
+    >>> check = argument_check(read)
+    >>> check({"row": "3"})
+    "read: row must be a whole number, not '3'."
+    >>> check({"row": 3, "column": 3})
+    "read takes no 'column'; it takes row."
     """
     fields = get_type_hints(tool)
     fields.pop("return", None)
@@ -134,40 +140,28 @@ def arguments_of(tool: Callable) -> TypeAdapter:
     kind.__pydantic_config__ = ConfigDict(
         strict=True, allow_inf_nan=False, arbitrary_types_allowed=True
     )
-    return TypeAdapter(kind)
+    validator = TypeAdapter(kind)
 
+    def problem_of(arguments: dict) -> str:
+        unknown = [name for name in arguments if name not in fields]
+        if unknown:
+            takes = ", ".join(fields) or "nothing"
+            return f"{tool.__name__} takes no {short_repr(unknown[0])}; it takes {takes}."
+        try:
+            validator.validate_python(arguments)
+        except ValidationError as error:
+            problems = error.errors(include_url=False)
+            name = problems[0]["loc"][0]
+            if problems[0]["type"] == "missing":
+                return f"{tool.__name__} needs {name}."
+            # pydantic's own words; one for each type that a union allows
+            wanted = [problem["msg"].removeprefix("Input should be ") for problem in problems]
+            words = " or ".join(dict.fromkeys(wanted)).replace("a valid integer", "a whole number")
+            value = short_repr(problems[0]["input"])
+            return f"{tool.__name__}: {name} must be {words}, not {value}."
+        return ""
 
-def misfit(tool: str, schema: dict, takes: TypeAdapter, arguments: dict) -> str:
-    """Return the first thing that is wrong with a call, in one short sentence from which a policy
-    can learn; "" if nothing is. schema, takes: see `schema_of` and `arguments_of`.
-
-    >>> def read(row: int):
-    ...     '''Read a row.
-    ...
-    ...     Args:
-    ...         row: Its number.
-    ...     '''
-    >>> misfit("read", schema_of(read), arguments_of(read), {"row": "3"})
-    "read: row must be a whole number, not '3'."
-    >>> misfit("read", schema_of(read), arguments_of(read), {"row": 3, "column": 3})
-    "read takes no 'column'; it takes row."
-    """
-    known = schema["properties"]
-    for name in arguments:
-        if name not in known:
-            return f"{tool} takes no {short_repr(name)}; it takes {', '.join(known) or 'nothing'}."
-    try:
-        takes.validate_python(arguments)
-    except ValidationError as error:
-        found = error.errors(include_url=False)
-        name = found[0]["loc"][0]
-        if found[0]["type"] == "missing":
-            return f"{tool} needs {name}."
-        # pydantic's own words; one for each type that a union allows
-        words = [one["msg"].removeprefix("Input should be ") for one in found]
-        wanted = " or ".join(dict.fromkeys(words)).replace("a valid integer", "a whole number")
-        return f"{tool}: {name} must be {wanted}, not {short_repr(found[0]['input'])}."
-    return ""
+    return problem_of
 
 
 def short_repr(value: object) -> str:
@@ -190,28 +184,28 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
     held out. ValueError, with the row's number from 1, for a row with other columns than the first
     one, or with an empty value.
     """
-    found = {}  # by what is in a row
+    rows = {}  # by what is in them
     dropped = Counter()
+    columns = None  # of the first row
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
         if isinstance(row, Broken):
             dropped[row.reason] += 1
             continue
-        names = next(iter(found.values()), row).keys()
+        columns = columns or row.keys()
         # only nan is not itself
-        if row.keys() != names or any(value is None or value != value for value in row.values()):
+        if row.keys() != columns or any(value is None or value != value for value in row.values()):
             raise ValueError(
-                f"{path}, row {number}: every row needs the columns {', '.join(names)}, and a "
+                f"{path}, row {number}: every row needs the columns {', '.join(columns)}, and a "
                 "value in each."
             )
         key = json.dumps(row, sort_keys=True, default=str)
-        dropped["duplicate"] += key in found
-        found[key] = row
-    rows = list(found.values())
-    for name in ("prompt", "question", "answer"):
-        if rows and name in rows[0]:
-            raise ValueError(
-                f"{path}: notebook 10 writes the column {name!r} itself: give yours another name."
-            )
+        dropped["duplicate"] += key in rows
+        rows[key] = row
+    for name in {"prompt", "question", "answer"} & set(columns or ()):
+        raise ValueError(
+            f"{path}: notebook 10 writes the column {name!r} itself: give yours another name."
+        )
+    rows = list(rows.values())
     random.Random(seed).shuffle(rows)
     return rows, +dropped
 

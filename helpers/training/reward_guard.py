@@ -54,60 +54,64 @@ class GuardedRewards(TrainerCallback):
                     "function of its own."
                 )
         self.run = run
-        # by reward, of each batch in this step: its scores, and their faults
-        self.judged: dict[str, list[tuple[list, list[Fault]]]] = {name: [] for name in names}
-        self.functions = [watched(function, self.hear) for function in functions]
+        self.functions = [guard_reward(function, self.record) for function in functions]
+        # by reward: of each batch in this step its scores and their faults,
+        self.batches: dict[str, list[tuple[list, list[Fault]]]] = {name: [] for name in names}
+        # and of all steps how many completions it judged, how many failed, and the first fault
         self.seen = dict.fromkeys(names, 0)
         self.failed = dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
-        self.dead: list[float] = []  # the share of dead groups in each round of sampling
+        self.dead_groups: list[float] = []  # the share in each round of sampling since the last log
 
-    def hear(self, name: str, scores: list, faults: list[Fault]) -> None:
+    def record(self, name: str, scores: list, faults: list[Fault]) -> None:
         """Keep what a reward gave a batch until the step ends."""
-        self.judged[name].append((scores, faults))
+        self.batches[name].append((scores, faults))
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count what all processes have judged since the last step, log its faults, and count the
-        dead groups. Stop, with a checkpoint, if a reward fails too often.
+        """Count what all processes have judged since the last step. Stop, with a checkpoint, if a
+        reward fails too often.
         """
-        # join the batches of all processes, each of which judges its share of a round
-        of_each = processes.gathered(self.judged)
-        self.judged = {name: [] for name in self.seen}
-        lines = []
-        rounds = {}
-        for name in self.seen:
-            rounds[name] = []
-            for parts in zip(*(judged[name] for judged in of_each), strict=True):
-                # a group may be of two processes; a None is NaN as a float
-                scores = np.array([score for given, _ in parts for score in given], dtype=float)
-                rounds[name].append(scores)
-                self.seen[name] += len(scores)
-
-                # note the faults
-                for number, (_, faults) in enumerate(parts):
-                    place = {"rank": number} if len(parts) > 1 else {}
-                    for fault in faults:
-                        lines.append({"step": state.global_step} | place | asdict(fault))
-                    self.failed[name] += len(faults)
-                    if faults and name not in self.first:
-                        self.first[name] = faults[0]
-                        print(
-                            f"step {state.global_step}: {faults[0]}; it scores None. All such "
-                            f"completions: {self.run.show(f'checkpoints/{_FAULTS}')}"
-                        )
-
-        # count the dead groups of each round (never, if TRL calls a reward itself)
-        for scores in zip(*rounds.values(), strict=False):
-            earned = dict(zip(rounds, scores, strict=True))
-            self.dead.append(share_of_dead_groups(earned, args))
-
-        # write the faults down, and stop if they are too many
-        if lines and processes.is_first():
-            with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
-                log.writelines(json.dumps(line) + "\n" for line in lines)
+        # each process has judged its part of every round of sampling
+        of_processes = processes.gathered(self.batches)
+        self.batches = {name: [] for name in self.seen}
+        rounds = {
+            name: list(zip(*(batches[name] for batches in of_processes), strict=True))
+            for name in self.seen
+        }
+        self._count_faults(rounds, state.global_step)
+        self._count_dead_groups(rounds, args)
         if self._failing(_ENOUGH):
             control.should_save = True
             control.should_training_stop = True
+
+    def _count_faults(self, rounds: dict[str, list], step: int) -> None:
+        """Count completions and faults by reward, print the first fault of each, and log all."""
+        lines = []
+        for name, of_reward in rounds.items():
+            for parts in of_reward:
+                for rank, (scores, faults) in enumerate(parts):
+                    self.seen[name] += len(scores)
+                    self.failed[name] += len(faults)
+                    lines += [{"step": step, "rank": rank} | asdict(fault) for fault in faults]
+                    if faults and name not in self.first:
+                        self.first[name] = faults[0]
+                        print(
+                            f"step {step}: {faults[0]}; it scores None. All such completions: "
+                            f"{self.run.show(f'checkpoints/{_FAULTS}')}"
+                        )
+        if lines and processes.is_first():
+            with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
+                log.writelines(json.dumps(line) + "\n" for line in lines)
+
+    def _count_dead_groups(self, rounds: dict[str, list], args) -> None:
+        """Keep the share of dead groups in each round; none, if TRL calls a reward itself."""
+        for one_round in zip(*rounds.values(), strict=False):
+            earned = {}
+            for name, parts in zip(rounds, one_round, strict=True):
+                # a group may be of two processes; a None is NaN as a float
+                scores = [score for of_process, _ in parts for score in of_process]
+                earned[name] = np.array(scores, dtype=float)
+            self.dead_groups.append(share_of_dead_groups(earned, args))
 
     def _failing(self, enough: int) -> list[str]:
         """Return the rewards that failed too often, of those that judged so many completions."""
@@ -121,9 +125,9 @@ class GuardedRewards(TrainerCallback):
         """Put the share of dead groups in the place of TRL's, for the callbacks that come
         after this one.
         """
-        if logs and "frac_reward_zero_std" in logs and self.dead:
-            logs["frac_reward_zero_std"] = float(np.mean(self.dead))
-            self.dead = []
+        if logs and "frac_reward_zero_std" in logs and self.dead_groups:
+            logs["frac_reward_zero_std"] = float(np.mean(self.dead_groups))
+            self.dead_groups = []
 
     def on_train_end(self, args, state, control, **kwargs):
         """Raise RewardError, now that the checkpoint is saved, if a reward failed too often."""
@@ -150,59 +154,33 @@ def share_of_dead_groups(earned: dict[str, np.ndarray], args) -> float:
     return float((~(spread >= _EQUAL)).mean())
 
 
-class GuardedEpisodes(TrainerCallback):
-    """End a training whose environment is broken with a checkpoint; by itself its next `reset`
-    raises, and there is none.
-
-    environments: the `agents.Guarded` that GRPOTrainer has as its environment_factory; its
-    `broken` says why it would give up. If several processes train together, all stop at the step
-    after which one would.
-    """
-
-    def __init__(self, environments: Callable):
-        self.environments = environments
-        self.broken = ""
-
-    def on_step_end(self, args, state, control, **kwargs):
-        """Stop, with a checkpoint, if the environment would give up at the next episode."""
-        self.broken = next(filter(None, processes.gathered(self.environments.broken)), "")
-        if self.broken:
-            control.should_save = True
-            control.should_training_stop = True
-
-    def on_train_end(self, args, state, control, **kwargs):
-        """Raise RuntimeError, now that the checkpoint is saved."""
-        if self.broken:
-            raise RuntimeError(self.broken)
-
-
-def watched(reward: Callable | str, hear: Callable) -> Callable | str:
+def guard_reward(reward: Callable | str, record: Callable) -> Callable | str:
     """Return the reward as TRL calls it, without raising; what TRL itself calls, models and names
     of models, comes back as it is, and so does what TRL refuses.
 
-    hear: called after each batch with the reward's name, its scores and their faults.
+    record: called after each batch with the reward's name, its scores and their faults.
     """
     if isinstance(reward, nn.Module) or not callable(reward):
         return reward
-    return _NeverRaisingAsync(reward, hear) if is_async(reward) else _NeverRaising(reward, hear)
+    return _GuardedAsync(reward, record) if is_async(reward) else _Guarded(reward, record)
 
 
-class _NeverRaising:
+class _Guarded:
     """A reward that does not raise. It can be pickled if the reward can."""
 
-    def __init__(self, reward: Callable, hear: Callable):
+    def __init__(self, reward: Callable, record: Callable):
         self.reward = reward
         self.own = is_own(reward)
-        self.hear = hear
+        self.record = record
         self.__name__ = reward_name(reward)
 
     def __call__(self, completions: list, **columns) -> list[float | None]:
         scores, faults = checked_scores(self.reward, completions, columns, self.own)
-        self.hear(self.__name__, scores, faults)
+        self.record(self.__name__, scores, faults)
         return scores
 
 
-class _NeverRaisingAsync(_NeverRaising):
+class _GuardedAsync(_Guarded):
     """The same for an async reward: TRL waits for all of these side by side."""
 
     async def __call__(self, completions: list, **columns) -> list[float | None]:

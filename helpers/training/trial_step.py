@@ -24,7 +24,7 @@ from helpers.presets import Preset
 from helpers.training import policy, processes, vllm_cpu
 from helpers.training.fitting import check_sampling_seconds
 from helpers.training.memory import WHAT_HELPS, card_of, size
-from helpers.training.reward_guard import watched
+from helpers.training.reward_guard import guard_reward
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def trial_step(
 
     # train, timing what is sampled; rewards that fail are the training's to report
     sampling: list[float] = []
-    watching = [watched(function, lambda *batch: None) for function in reward_functions]
+    guarded = [guard_reward(function, lambda *batch: None) for function in reward_functions]
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -91,7 +91,7 @@ def trial_step(
                 model=model,
                 processing_class=tokenizer,
                 args=trial,
-                reward_funcs=watching,
+                reward_funcs=guarded,
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
                 rollout_func=vllm_cpu.rollout(model, tokenizer),
             )

@@ -13,7 +13,7 @@ from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
 from helpers.agents import Guarded, Guessing, episodes
-from helpers.agents.episodes import finished
+from helpers.agents.trainer import finished
 from helpers.tags import transcript
 from helpers.training import policy
 
@@ -79,8 +79,8 @@ ONE_STEP = {
 
 def play(complete, tokenizer, environment, rows, **limits):
     """The episodes of a policy that is a function; see `episodes.Complete`."""
-    played = [episodes.begun(tokenizer, environment(), row) for row in rows]
-    episodes.play_on(complete, tokenizer, played, **limits)
+    played = [episodes.begin(tokenizer, environment(), row) for row in rows]
+    episodes.play_to_end(complete, tokenizer, played, **limits)
     return played
 
 
@@ -106,9 +106,9 @@ def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, en
             played[:] = play(complete, tokenizer, environment, chosen, turns=turns, **limits)
         return {
             "prompt_ids": [one.prompt_ids for one in played],
-            "completion_ids": [one.ids for one in played],
+            "completion_ids": [one.completion_ids for one in played],
             "logprobs": None,
-            "env_mask": [one.mask for one in played],
+            "env_mask": [one.tool_mask for one in played],
             "earned": [one.reward for one in played],
         }
 
@@ -147,7 +147,8 @@ def both(model, tokenizer, folder, rows, **options):
     )
     assert trl.generated[:3] == trainer.generated[:3]
     assert trl.generated == tuple(
-        [getattr(one, what) for one in played] for what in ("prompt_ids", "ids", "mask", "said")
+        [getattr(one, what) for one in played]
+        for what in ("prompt_ids", "completion_ids", "tool_mask", "completion")
     )
     assert [one.get_reward() for one in trl.environments] == [one.reward for one in played]
     log, ours = trl.state.log_history[0], trainer.state.log_history[0]
@@ -177,31 +178,17 @@ def test_sampled_episodes_are_those_of_trl(beginner, tmp_path, context):
         environment=Guarded(Guessing),
     )
     assert log["tools/call_frequency"] > 1 and log["grad_norm"] > 0
-    assert {0, 1} == {token for one in played for token in one.mask}
+    assert {0, 1} == {token for one in played for token in one.tool_mask}
     assert context == 1024 or not all(one.finished for one in played)
 
 
 # --- What is forced -------------------------------------------------------------------------------
 
 
-class Game(Guessing):
-    """Guessing, where one reply is a list, which TRL passes on as it is."""
-
-    def guess(self, number: int) -> str:
-        """Guess the number.
-
-        Args:
-            number: Your guess.
-        """
-        said = super().guess(number)
-        return [said] if number == 99 else said
-
-
 # By the name of a game: what is said, how many calls are made, how many of them fail, and whether the
 # policy has the last word.
 FORCED = {
     "ordinary": ([guess(50), guess(25)], 2, 0, True),
-    "a list": ([guess(99)], 1, 0, True),
     # its last word is cut, which TRL logs as completions/clipped_ratio
     "cut turn": ([guess(50), "Oh. " * ROOM], 1, 0, True),
     # what is cut is no call any more
@@ -255,12 +242,12 @@ def forced(beginner, tmp_path_factory):
     )
     end = len(tokenizer("Done.<|im_end|>")["input_ids"])
     # so that its result ends where the room does
-    script = scripted(tokenizer, filled="<" * (ROOM - len(one.ids) + end))
+    script = scripted(tokenizer, filled="<" * (ROOM - len(one.completion_ids) + end))
     rows = [row(name, 7, "<" * 300 * (name == "long prompt")) for name in FORCED]
-    longest = max(len(episodes.begun(tokenizer, Guessing(), one).prompt_ids) for one in rows)
+    longest = max(len(episodes.begin(tokenizer, Guessing(), one).prompt_ids) for one in rows)
     model.config.max_position_embeddings = longest + 20
     folder = tmp_path_factory.mktemp("forced")
-    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Game}
+    options = {"script": script, "length": ROOM, "turns": TURNS, "environment": Guessing}
     _, played = both(model, tokenizer, folder, rows, **options)
     return {name_of(one.prompt[-1]["content"]): one for one in played}
 
@@ -269,9 +256,9 @@ def forced(beginner, tmp_path_factory):
 def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
     one = forced[name]
     assert (len(one.calls), one.failed, one.finished) == FORCED[name][1:]
-    assert finished([copy.deepcopy(one.said)]) == [float(one.finished)]
-    assert len(one.ids) == len(one.mask) <= ROOM
-    assert (len(one.ids) == ROOM) == (name in ("cut call", "cut turn", "just fits"))
+    assert finished([copy.deepcopy(one.completion)]) == [float(one.finished)]
+    assert len(one.completion_ids) == len(one.tool_mask) <= ROOM
+    assert (len(one.completion_ids) == ROOM) == (name in ("cut call", "cut turn", "just fits"))
 
 
 # --- What is logged -------------------------------------------------------------------------------
@@ -305,9 +292,7 @@ def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp
     table.to_parquet(tmp_path / "a.parquet")
     read = pd.read_parquet(tmp_path / "a.parquet")["completion"]
     assert finished(list(read)) == [1.0] * len(calls)
-    for said in map(transcript, read):
-        assert said.startswith(("call:   guess(", "call:   (5)"))
-        assert said.endswith(")\npolicy: Done.")
+    assert all(transcript(completion).endswith(")\npolicy: Done.") for completion in read)
 
 
 @pytest.mark.parametrize(
@@ -345,16 +330,8 @@ def test_nobody_speaks_as_another_or_to_the_terminal():
 
 # --- Many at a time -------------------------------------------------------------------------------
 
-ROWS = [
-    {
-        "prompt": [
-            {"role": "system", "content": "Call a tool. " * (seed % 3)},
-            {"role": "user", "content": f"Game {seed}. "},
-        ],
-        "seed": seed,
-    }
-    for seed in range(1, 8)
-]
+# prompts of three lengths
+ROWS = [row(str(seed), seed, "Call a tool. " * (seed % 3)) for seed in range(1, 8)]
 
 
 def played(beginner, rows=ROWS, environments=Guessing, **options):
@@ -370,7 +347,9 @@ def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played
     expected = played(beginner, environments=Guarded(Guessing), temperature=0)
     monkeypatch.setitem(policy.BATCH, "transformers", at_a_time)
     found = played(beginner, environments=guard, temperature=0)
-    assert [(one.ids, one.mask) for one in found] == [(one.ids, one.mask) for one in expected]
+    assert [(one.completion_ids, one.tool_mask) for one in found] == [
+        (one.completion_ids, one.tool_mask) for one in expected
+    ]
     assert guard.counts["episodes"] == len({id(one.environment) for one in found}) == len(ROWS)
     names = [name_of(one.prompt[-1]["content"]) for one in found]
     assert names == [str(row["seed"]) for row in ROWS]
@@ -378,7 +357,7 @@ def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played
 
 
 def test_the_seed_decides_whatever_was_drawn_before(beginner):
-    first = [one.ids for one in played(beginner, seed=1)]
+    first = [one.completion_ids for one in played(beginner, seed=1)]
     torch.manual_seed(2)
-    assert [one.ids for one in played(beginner, seed=1)] == first
-    assert [one.ids for one in played(beginner, seed=2)] != first
+    assert [one.completion_ids for one in played(beginner, seed=1)] == first
+    assert [one.completion_ids for one in played(beginner, seed=2)] != first

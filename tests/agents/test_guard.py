@@ -9,7 +9,7 @@ from transformers import TrainerControl
 
 from helpers.agents import Guarded, Guessing, ToolError
 from helpers.agents.protocol import schema_of, tools_of
-from helpers.training.reward_guard import GuardedEpisodes
+from helpers.agents.trainer import StopIfBroken
 
 BROKEN = sick.made("Broken", reset=sick.raising(OSError("gone")))
 
@@ -132,7 +132,7 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
     environment, guard = begun(does)
     other = guard()
     other.reset(seed=1)
-    thread = environment._play.thread
+    thread = environment._session.thread
     said = impatient(guard, environment.say, word="a")
     assert said == "say did not answer in 0.1 seconds. The episode is over."
     assert refusal(environment.say, word="b").startswith("The episode is over: say did not")
@@ -199,31 +199,26 @@ def test_what_a_reward_function_reads_of_an_environment_is_not_hidden_by_the_gua
 # --- Giving up, and leaving nothing behind --------------------------------------------------------
 
 
-def test_once_more_than_one_in_a_hundred_episodes_died_the_training_ends_with_a_checkpoint(
-    monkeypatch,
+@pytest.mark.parametrize(
+    ("dead", "episodes", "stops"), [(15, 100, False), (16, 1600, False), (17, 1601, True)]
+)
+def test_once_16_and_more_than_one_in_a_hundred_episodes_died_the_training_ends_with_a_checkpoint(
+    dead, episodes, stops
 ):
-    environment, guard = begun(sick.raising(ValueError("no")))
-    watching, control = GuardedEpisodes(guard), TrainerControl()
-    refusal(environment.say, word="a")  # a harmless fault
-    guard.counts["episodes"] = 1599 - 15
-    monkeypatch.setattr(sick.Healthy, "reset", BROKEN.reset)
-    for _ in range(15):
+    guard = Guarded(BROKEN)
+    guard.counts["episodes"] = episodes - dead
+    environment, callback, control = guard(), StopIfBroken(guard), TrainerControl()
+    for _ in range(dead):
         environment.reset(seed=1)
-    watching.on_step_end(None, None, control)
-    watching.on_train_end(None, None, control)
-    assert not control.should_save and not control.should_training_stop
-    environment.reset(seed=1)
-    watching.on_step_end(None, None, control)
-    assert not control.should_save, "16 of 1,600 are 1 %"
-    environment.reset(seed=1)
-    watching.on_step_end(None, None, control)
-    assert control.should_save and control.should_training_stop
-    for ended in (lambda: watching.on_train_end(None, None, control), environment.reset):
+    callback.on_step_end(None, None, control)
+    assert control.should_save == control.should_training_stop == stops
+    if not stops:
+        callback.on_train_end(None, None, control)
+        return
+    for end in (lambda: callback.on_train_end(None, None, control), environment.reset):
         # in the callback a RuntimeError, which BrokenEnvironment is, too
-        with pytest.raises(
-            RuntimeError, match=r"17 of 1601 episodes.*seed=1\) raised OSError: gone"
-        ):
-            ended()
+        with pytest.raises(RuntimeError, match=r"17 of 1601 episodes.*seed=1\) raised OSError: g"):
+            end()
 
 
 def test_limits_that_make_no_sense_are_refused():

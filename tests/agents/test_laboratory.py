@@ -1,16 +1,19 @@
-"""The laboratory: go for the suite's own game; for each way in which an environment can be wrong,
-a no go that says it.
+"""The laboratory: go for the suite's own game and for sound ones; for each way in which an
+environment can be wrong, a no go that says it.
 """
 
 import fnmatch
+import itertools
 import random
+import zlib
+from collections.abc import Callable
 from typing import Literal
 
 import pytest
 import sick_environments as sick
 
 from helpers.agents import BrokenEnvironment, Guarded, Guessing, ToolError
-from helpers.agents.laboratory import Laboratory
+from helpers.agents.laboratory import AttackReport, attack
 
 
 class Echo:
@@ -34,8 +37,8 @@ class Echo:
         return self._reply(word)
 
     @staticmethod
-    def _oracle(asked):
-        yield "say", {"word": asked.split()[1][::-1]}
+    def _oracle(question):
+        yield "say", {"word": question.split()[1][::-1]}
 
     def _reply(self, word):
         return "Yes." if word == self._right else "No."
@@ -44,58 +47,12 @@ class Echo:
         return 0.0 if self._said is None else 1.0 if self._said == self._right else 0.1
 
 
-def lab_of(kind, **options) -> Laboratory:
-    rows = [{"seed": seed} for seed in range(6)]
-    return Laboratory(Guarded(kind, turns=4, **options), rows)
-
-
-def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
-    """The mean reward, the calls of an episode, and the share that failed."""
-    lab = Laboratory(Guarded(Guessing))
-    played = lab.played.round(3)
-    assert played.equals(Laboratory(Guarded(Guessing)).played.round(3))
-    assert tuple(played.loc["oracle", ["reward", "failed"]]) == (1, 0)
-    assert tuple(played.loc["answers at once", ["reward", "calls"]]) == (0.1, 1)
-    assert played.loc["answers nan", "failed"] == 1, "the guard refuses it"
-    assert played.loc["loops for ever", "calls"] == 2 * lab.guard.turns + 2
-    assert lab.verdict.go and "max_tool_calling_iterations=16" in str(lab.verdict)
-    assert lab.checks["holds"].all() and not lab.guard.faults
-
-
-# --- One thing wrong each -------------------------------------------------------------------------
-
-
-def paying(reward) -> type:
-    return sick.made("Paying", Echo, get_reward=reward)
-
-
-Unwinnable = paying(lambda self: 0.1 * (self._said is not None))
-Generous = paying(lambda self: float(self._said is not None))
-Paternal = paying(lambda self: 0.2 if self._said is None else Echo.get_reward(self))  # for silence
-Percent = paying(lambda self: 100 * Echo.get_reward(self))
-Chatty = paying(lambda self: max(Echo.get_reward(self), min(1.0, 0.3 * self._calls)))
-Random = sick.made(
-    "Random", Echo, reset=lambda self, seed, **columns: Echo.reset(self, random.randrange(10**6))
-)
-Constant = sick.made("Constant", Echo, reset=lambda self, seed, **columns: Echo.reset(self, 0))
-Raising = sick.made("Raising", Echo, _reply=sick.raising(KeyError("word")))
-
-
-class Later(Echo):
-    async def say(self, word: str) -> str:
-        """Say a word.
-
-        Args:
-            word: The word.
-        """
-
-
 class Answered:
     """Find a number; a right answer earns 1.0. Nobody shows how: there is no `_oracle`."""
 
     def reset(self, seed: int, **columns) -> str:
         self._right, self._said = str(random.Random(seed).randrange(100, 1000)), []
-        return f"Which number has the hash {hash(self._right)}?"
+        return f"Which number has the checksum {zlib.crc32(self._right.encode())}?"
 
     def answer(self, text: str) -> str:
         """Answer.
@@ -110,27 +67,39 @@ class Answered:
         return float(self._said[:1] == [self._right])
 
 
-def judged(judge) -> type:
-    """The same, if any text that was said is judged right by another rule."""
+def report_on(kind: type, **options) -> AttackReport:
+    return attack(Guarded(kind, turns=4, **options), [{"seed": seed} for seed in range(6)])
+
+
+def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
+    """The mean reward, the calls of an episode, and the share that failed."""
+    guard = Guarded(Guessing)
+    report = attack(guard)
+    played = report.played.round(3)
+    assert played.equals(attack(Guarded(Guessing)).played.round(3))
+    assert tuple(played.loc["oracle", ["reward", "failed"]]) == (1, 0)
+    assert tuple(played.loc["answers at once", ["reward", "calls"]]) == (0.1, 1)
+    assert played.loc["answers nan", "failed"] == 1, "the guard refuses it"
+    assert played.loc["loops for ever", "calls"] == 2 * guard.turns + 2
+    assert report.verdict.go and "max_tool_calling_iterations=16" in str(report.verdict)
+    assert report.checks["holds"].all() and not guard.faults
+
+
+# --- One thing wrong each -------------------------------------------------------------------------
+
+
+def echo(**members) -> type:
+    """The game of echo with other methods."""
+    return sick.made("Sick", Echo, **members)
+
+
+def judged(rule: Callable) -> type:
+    """The game of numbers, if any text that was said is judged by another rule."""
 
     def get_reward(self) -> float:
-        return float(max((judge(text, self._right) for text in self._said), default=0.0))
+        return float(max((rule(text, self._right) for text in self._said), default=0.0))
 
     return sick.made("Judged", Answered, get_reward=get_reward)
-
-
-Listed = judged(lambda text, right: right in text)
-Blank = judged(lambda text, right: text in right)
-Long = judged(lambda text, right: min(1.0, len(text) / 5000))
-Near = judged(lambda text, right: text == "nan" and not abs(float(text) - int(right)) > 0.5)
-Risen = judged(lambda text, right: float(text))  # what a policy writes raises, or is NaN
-
-
-Wild = judged(lambda text, right: fnmatch.fnmatch(right, text))
-Query = judged(lambda text, right: text == right or text.endswith("'='"))
-Prefix = judged(lambda text, right: text != "" and right.startswith(text))
-Polite = judged(lambda text, right: 0.4 * ("please" in text))
-Sure = judged(lambda text, right: 0.4 * ("verified" in text))
 
 
 def telling(words: str, error: bool = False, after: int = 0) -> type:
@@ -149,40 +118,22 @@ def telling(words: str, error: bool = False, after: int = 0) -> type:
     return sick.made("Telling", judge, answer=answer)
 
 
-Late = telling("It was {}.", after=2)
-Kindly = judged(lambda text, right: 0.4 * ("kindly" in text))
-Echoed = judged(lambda text, right: 0.4 * ("hash" in text))
-Wordy = judged(lambda text, right: 0.4 * (20 <= len(text.split()) <= 200))
-Negative = judged(lambda text, right: 0.4 * text.startswith("-"))
-Joker = judged(lambda text, right: fnmatch.fnmatch(right, text.replace("_", "?")))
-Lettered = judged(lambda text, right: 0.3 * ("q" not in text and text[:1].isalpha()))
-Everyone = judged(lambda text, right: set(right) <= set(text))
-
-
-class Shown(Answered):
-    """The file's number is the answer."""
-
-    def reset(self, seed: int, **columns) -> str:
-        super().reset(seed)
-        return f"Case file {self._right}: who was it?"
-
-
-class Quiz(Answered):
-    """Yes or no; the first answer counts."""
-
-    def reset(self, seed: int, **columns) -> str:
-        super().reset(seed)
-        self._right = "yes" if int(self._right) % 2 else "no"
-        return f"Is it so in case {seed}, yes or no?"
-
-
-def adding(counts) -> type:
+def adding(counts: Callable) -> type:
     """Pays a little for each new try that counts."""
 
     def get_reward(self) -> float:
         return max(Answered.get_reward(self), min(0.4, 0.03 * len(set(filter(counts, self._said)))))
 
     return sick.made("Adding", Answered, get_reward=get_reward)
+
+
+class Later(Echo):
+    async def say(self, word: str) -> str:
+        """Say a word.
+
+        Args:
+            word: The word.
+        """
 
 
 class Tried(Answered):
@@ -201,7 +152,7 @@ class Tried(Answered):
         return float(1 + int(self._right) % 4 in self._said)
 
 
-class Chosen(Answered):
+class Listed(Answered):
     """All answers at once, in a list."""
 
     def answer(self, numbers: list[int]) -> str:
@@ -223,9 +174,9 @@ class InTheClass(Echo):
     words: tuple = ()
 
     def reset(self, seed: int, **columns) -> str:
-        said = super().reset(seed)
+        question = super().reset(seed)
         type(self).words = (self._right,)
-        return said
+        return question
 
     def _reply(self, word):
         self._right = self.words[0]
@@ -236,73 +187,193 @@ class Unfinished(Echo):
     """Begins afresh only if the last episode was won."""
 
     def reset(self, seed: int, **columns) -> str:
-        left = getattr(self, "_said", None)
-        lost = left is not None and left != self._right
-        said = super().reset(seed)
-        self._said = left if lost else None
-        return said
+        before = getattr(self, "_said", None)
+        lost = before is not None and before != self._right
+        question = super().reset(seed)
+        self._said = before if lost else None
+        return question
+
+
+# What is said if a check does not hold.
+SAYS = {
+    "the oracle wins": "nobody can learn to win. It was told last: ",
+    "other rows give other episodes": "could be learnt by heart",
+    "no tool fails": "Raise ToolError if it was the player",
+    "rewards are of unit scale": "A full success is 1",
+    "doing nothing earns less than trying": "GRPO would teach silence",
+    "'random' does not win": "chance wins",
+    "'answers at once' does not win": "nothing to learn from several turns",
+    "'loops for ever' does not win": "GRPO would teach the loop",
+    "'lists all candidates' does not win": "compare the whole answer",
+    "'tries all candidates' does not win": "let the first answer count",
+    "'answers blank' does not pay": "refuse a blank",
+    "'answers at length' does not pay": "length must not pay",
+    "'answers in 100 words' does not pay": "length must not pay",
+    "'answers a negative number' does not pay": "below 0",
+    "'repeats the task' does not pay": "not the words in it",
+    "'answers nan' does not pay": "refuse what is no number",
+    "'says please' does not pay": "a polite word must not pay",
+    "'assures' does not pay": "assurances must not pay",
+    "'answers a wildcard' does not win": "not as a pattern or a part of a query",
+    "'repeats what it was told' does not win": "tells the right one",
+    "wrong answers do not add up": "pay for the first try",
+    "a part of an answer does not win": "compare the whole answer",
+    "a letter does not pay": "pay for whole answers",
+    "the same seed gives the same episode": "draw all that is random from `seed`",
+    "episodes do not touch one another": "keep all state in the instance",
+}
+NUMBERS = itertools.count(10**6)
+# Each with all the checks that do not hold.
+SICK = {
+    # what can be won, and how
+    "unwinnable": (
+        echo(get_reward=lambda self: 0.1 * (self._said is not None)),
+        ["the oracle wins"],
+    ),
+    "generous": (
+        echo(get_reward=lambda self: float(self._said is not None)),
+        [
+            *("'random' does not win", "'answers at once' does not win"),
+            *("'loops for ever' does not win", "'lists all candidates' does not win"),
+            "'tries all candidates' does not win",
+        ],
+    ),
+    "pays for silence": (
+        echo(get_reward=lambda self: 0.2 if self._said is None else Echo.get_reward(self)),
+        ["doing nothing earns less than trying"],
+    ),
+    "pays for calls": (
+        echo(get_reward=lambda self: max(Echo.get_reward(self), min(1.0, 0.3 * self._calls))),
+        [
+            *("'random' does not win", "'loops for ever' does not win"),
+            *("'lists all candidates' does not win", "'tries all candidates' does not win"),
+            "'repeats what it was told' does not win",
+        ],
+    ),
+    "percent": (
+        echo(get_reward=lambda self: 100 * Echo.get_reward(self)),
+        ["rewards are of unit scale"],
+    ),
+    "constant": (
+        echo(reset=lambda self, seed, **columns: Echo.reset(self, 0)),
+        ["other rows give other episodes"],
+    ),
+    "chance": (
+        # the first row's game is always another one
+        echo(reset=lambda self, seed, **columns: Echo.reset(self, seed or next(NUMBERS))),
+        ["the same seed gives the same episode"],
+    ),
+    "raises": (echo(_reply=sick.raising(KeyError("word"))), ["no tool fails"]),
+    "async": (Later, ["no tool fails", "the oracle wins"]),
+    "in the class": (InTheClass, ["episodes do not touch one another"]),
+    "unfinished": (Unfinished, ["episodes do not touch one another"]),
+    # how an answer is judged
+    "right in it": (
+        judged(lambda text, right: right in text),
+        ["'lists all candidates' does not win"],
+    ),
+    "in the right": (
+        judged(lambda text, right: text in right),
+        ["'answers blank' does not pay", "a part of an answer does not win"],
+    ),
+    "prefix": (
+        judged(lambda text, right: text != "" and right.startswith(text)),
+        ["a part of an answer does not win"],
+    ),
+    "near": (
+        judged(lambda text, right: text == "nan" and not abs(float(text) - int(right)) > 0.5),
+        ["'answers nan' does not pay"],
+    ),
+    "list": (
+        Listed,
+        ["'lists all candidates' does not win", "'tries all candidates' does not win"],
+    ),
+    "tries": (Tried, ["'tries all candidates' does not win"]),
+    "pattern": (
+        judged(lambda text, right: fnmatch.fnmatch(right, text)),
+        ["'answers a wildcard' does not win"],
+    ),
+    "blanks": (
+        judged(lambda text, right: fnmatch.fnmatch(right, text.replace("_", "?"))),
+        ["'answers a wildcard' does not win"],
+    ),
+    "query": (
+        judged(lambda text, right: text == right or text.endswith("'='")),
+        ["'answers a wildcard' does not win"],
+    ),
+    "everyone": (
+        judged(lambda text, right: set(right) <= set(text)),
+        ["'answers a wildcard' does not win", "'lists all candidates' does not win"],
+    ),
+    # what else is paid
+    "length": (
+        judged(lambda text, right: min(1.0, len(text) / 5000)),
+        ["'answers at length' does not pay", "'lists all candidates' does not win"],
+    ),
+    "words": (
+        judged(lambda text, right: 0.4 * (20 <= len(text.split()) <= 200)),
+        ["'answers in 100 words' does not pay"],
+    ),
+    "debts": (
+        judged(lambda text, right: 0.4 * text.startswith("-")),
+        ["'answers a negative number' does not pay"],
+    ),
+    "echo": (
+        judged(lambda text, right: 0.4 * ("checksum" in text)),
+        ["'repeats the task' does not pay"],
+    ),
+    "please": (
+        judged(lambda text, right: 0.4 * ("please" in text)),
+        ["'says please' does not pay"],
+    ),
+    "kindly": (
+        judged(lambda text, right: 0.4 * ("kindly" in text)),
+        ["'assures' does not pay"],
+    ),
+    "verified": (
+        judged(lambda text, right: 0.4 * ("verified" in text)),
+        ["'assures' does not pay"],
+    ),
+    "letters": (
+        judged(lambda text, right: 0.3 * ("q" not in text and text[:1].isalpha())),
+        ["a letter does not pay"],
+    ),
+    "new tries": (adding(bool), ["wrong answers do not add up"]),
+    "new words": (adding(str.isalpha), ["wrong answers do not add up"]),
+    # what a reply tells
+    "tells late": (telling("It was {}.", after=2), ["'repeats what it was told' does not win"]),
+    "tells last": (telling("No, it was {}."), ["'repeats what it was told' does not win"]),
+    "tells in quotes": (
+        telling("Expected '{}' here.", error=True),
+        ["'repeats what it was told' does not win"],
+    ),
+    "tells alone": (telling("{}", error=True), ["'repeats what it was told' does not win"]),
+    "tells in brackets": (
+        telling("wrong (right: {}), go on!"),
+        ["'repeats what it was told' does not win"],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SICK)
+@pytest.mark.filterwarnings("ignore:coroutine")
+def test_what_is_wrong_is_found_and_the_way_out_is_said(name):
+    kind, wrong = SICK[name]
+    report = report_on(kind)
+    assert set(report.checks.index[~report.checks["holds"]]) == set(wrong)
+    assert all(SAYS[check] in report.checks.loc[check, "found"] for check in wrong)
+    assert not report.verdict.go
 
 
 @pytest.mark.parametrize(
-    ("kind", "check", "says"),
+    ("name", "check", "says"),
     [
-        (Unwinnable, "the oracle wins", "nobody can learn to win. It was told last: Yes."),
-        (Generous, "'answers at once' does not win", "nothing to learn from several turns"),
-        (Generous, "'random' does not win", "chance wins"),
-        (Paternal, "doing nothing earns less than trying", "GRPO would teach silence"),
-        (Chatty, "'loops for ever' does not win", "'loops for ever' earns 1.00"),
-        (Listed, "'lists all candidates' does not win", "compare the whole answer"),
-        (Tried, "'tries all candidates' does not win", "let the first answer count"),
-        (Chosen, "'lists all candidates' does not win", "earns 1.00"),
-        (Blank, "'answers blank' does not pay", "refuse a blank"),
-        (Long, "'answers at length' does not pay", "length must not pay"),
-        (Near, "'answers nan' does not pay", "refuse what is no number"),
-        (Wild, "'answers a wildcard' does not win", "not as a pattern"),
-        (Query, "'answers a wildcard' does not win", "a part of a query"),
-        *(
-            (
-                telling(words, error),
-                "'repeats what it was told' does not win",
-                "tells the right one",
-            )
-            for words in (
-                "No, it was {}.",
-                "Expected '{}' here.",
-                "{}",
-                "wrong (right: {}), go on!",
-            )
-            for error in (False, True)
-        ),
-        (adding(bool), "wrong answers do not add up", "pay for the first try"),
-        (adding(str.isalpha), "wrong answers do not add up", "pay for the first try"),
-        (Prefix, "a part of an answer does not win", "compare the whole answer"),
-        (Late, "'repeats what it was told' does not win", "tells the right one"),
-        (Kindly, "'assures' does not pay", "assurances must not pay"),
-        (Echoed, "'repeats the task' does not pay", "not the words in it"),
-        (Wordy, "'answers in 100 words' does not pay", "length must not pay"),
-        (Negative, "'answers a negative number' does not pay", "below 0"),
-        (Joker, "'answers a wildcard' does not win", "not as a pattern"),
-        (Everyone, "'answers a wildcard' does not win", "not as a pattern"),
-        (Lettered, "a letter does not pay", "pay for whole answers"),
-        (Polite, "'says please' does not pay", "a polite word must not pay"),
-        (Sure, "'assures' does not pay", "assurances must not pay"),
-        (Random, "the same seed gives the same episode", "draw all that is random from `seed`"),
-        (Constant, "other rows give other episodes", "could be learnt by heart"),
-        (InTheClass, "episodes do not touch one another", "keep all state in the instance"),
-        (Unfinished, "episodes do not touch one another", "let `reset` set everything"),
-        (Percent, "rewards are of unit scale", "A full success is 1"),
-        (Raising, "no tool fails", "raised KeyError: "),
-        (Later, "no tool fails", "raised TypeError: Object of type coroutine"),
+        ("raises", "no tool fails", "') raised KeyError: "),
+        ("unwinnable", "the oracle wins", "It was told last: Yes."),
     ],
 )
-@pytest.mark.filterwarnings("ignore:coroutine")
-def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
-    lab = lab_of(kind)
-    found = lab.checks
-    assert says in found.loc[check, "found"] and not found.loc[check, "holds"]
-    assert not lab.verdict.go
-    if kind in (Unwinnable, Constant, InTheClass, Listed, Near, Wild, Prefix, Sure):
-        assert (~found["holds"]).sum() == 1, "and nothing else"
+def test_what_a_tool_raised_and_what_the_oracle_was_told_is_named(name, check, says):
+    assert says in report_on(SICK[name][0]).checks["found"][check]
 
 
 @pytest.mark.parametrize(
@@ -313,33 +384,28 @@ def test_what_is_wrong_is_found_and_the_way_out_is_said(kind, check, says):
             r"Broken.reset\(.* raised OSError: gone",
         ),
         (sick.doing(sick.sleeping), "did not return within 0.5 seconds"),
-        (Risen, r"get_reward\(\) raised ValueError: could not convert string to float"),
+        (judged(lambda text, right: float(text)), r"get_reward\(\) raised ValueError: could not"),
         (sick.made("Nan", get_reward=lambda self: float("nan")), "nan is no finite number"),
     ],
-    ids=[
-        "cannot begin",
-        "sleeping",
-        "raises",
-        "nan",
-    ],  # tools/mutations.py leaves out what sleeps
+    ids=["cannot begin", "sleeping", "raises", "nan"],  # tools/mutations.py leaves out what sleeps
 )
 def test_an_episode_that_dies_ends_the_programme_and_is_named(kind, says):
     with pytest.raises(BrokenEnvironment, match=f"an episode of the player '.*' died: .*{says}"):
-        lab_of(kind, seconds=0.5)
+        report_on(kind, seconds=0.5)
 
 
 def test_without_an_oracle_a_sparse_reward_of_0_and_1_is_a_go_with_what_was_not_shown():
-    lab = lab_of(Answered)
-    assert lab.verdict.go, str(lab.verdict)
-    assert "oracle" not in lab.played.index and (lab.played["reward"] == 0).all()
-    assert "nobody showed that the game can be won" in str(lab.verdict)
-    assert "an attempt could earn a little" in str(lab.verdict)
-    assert lab_of(
-        sick.made("Sparse", Echo, get_reward=lambda self: self._said == self._right)
-    ).verdict.go
+    report = report_on(Answered)
+    assert report.verdict.go, str(report.verdict)
+    assert "oracle" not in report.played.index and (report.played["reward"] == 0).all()
+    assert "nobody showed that the game can be won" in str(report.verdict)
+    assert "an attempt could earn a little" in str(report.verdict)
 
 
-class Chosen4(Echo):
+# --- Sound ones -----------------------------------------------------------------------------------
+
+
+class Letter(Echo):
     """A letter to choose; nonsense earns nothing."""
 
     def reset(self, seed: int, **columns) -> str:
@@ -347,8 +413,8 @@ class Chosen4(Echo):
         return f"The letter before {chr(ord(self._right) + 1)}?"
 
     @staticmethod
-    def _oracle(asked):
-        yield "say", {"word": chr(ord(asked[-2]) - 1)}
+    def _oracle(question):
+        yield "say", {"word": chr(ord(question[-2]) - 1)}
 
 
 class Direction(Echo):
@@ -368,39 +434,33 @@ class Direction(Echo):
         return "You went."
 
     @staticmethod
-    def _oracle(asked):
-        yield "say", {"word": asked.split()[1].removesuffix("wards.")[::-1]}
+    def _oracle(question):
+        yield "say", {"word": question.split()[1].removesuffix("wards.")[::-1]}
 
 
-# tells the right word after the first try, which alone counts
-Correcting = sick.made(
-    "Correcting", Echo, _reply=lambda self, word: f"The right word was {self._right}."
-)
+class Quiz(Answered):
+    """Yes or no, of which chance finds one half; the first answer counts."""
+
+    def reset(self, seed: int, **columns) -> str:
+        super().reset(seed)
+        self._right = "yes" if int(self._right) % 2 else "no"
+        return f"Is it so in case {seed}, yes or no?"
 
 
-@pytest.mark.parametrize("kind", [Echo, Chosen4, Direction, Correcting])
-def test_a_sound_environment_is_a_go(kind):
-    lab = Laboratory(Guarded(kind, turns=6))
-    assert lab.verdict.go, str(lab.verdict)
+SOUND = {
+    "echo": Echo,
+    "a letter": Letter,
+    "a direction": Direction,
+    "yes or no": Quiz,
+    "all or nothing": echo(get_reward=lambda self: self._said == self._right),
+    # tells the right word after the first try, which alone counts
+    "corrects": echo(_reply=lambda self, word: f"The right word was {self._right}."),
+    # raises at a wrong word
+    "raises at times": echo(_reply=lambda self, word: {self._right: "Yes."}[word]),
+}
 
 
-def test_an_answer_that_is_shown_is_noted_and_chance_is_no_cheating():
-    shown = lab_of(Shown)
-    assert shown.verdict.go and "stands in the text of `reset`" in str(shown.verdict)
-    quiz = Laboratory(Guarded(Quiz, turns=4))
-    assert quiz.verdict.go, str(quiz.verdict)
-
-
-def test_a_tool_that_raises_at_some_calls_is_no_reason_against_training():
-    def say(self, word: str) -> str:
-        """Say a word.
-
-        Args:
-            word: The word.
-        """
-        if self._said is not None:
-            raise ValueError("It is over.")  # as TRL's own examples do
-        return Echo.say(self, word)
-
-    lab = lab_of(sick.made("Raising", Echo, say=say))
-    assert lab.verdict.go and "It is over" in lab.guard.faults["say"]
+@pytest.mark.parametrize("name", SOUND)
+def test_a_sound_environment_is_a_go(name):
+    report = attack(Guarded(SOUND[name], turns=6))
+    assert report.verdict.go, str(report.verdict)

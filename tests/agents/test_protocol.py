@@ -15,21 +15,11 @@ from transformers import AutoTokenizer
 from trl import chat_template_utils
 
 from helpers.agents import Guarded, Guessing, check_environment, episodes
-from helpers.agents.episodes import episodes_fingerprint
-from helpers.agents.protocol import (
-    arguments_of,
-    episode_rows,
-    misfit,
-    prepare_template,
-    schema_of,
-)
+from helpers.agents.protocol import argument_check, episode_rows, prepare_template
+from helpers.agents.trainer import episodes_fingerprint
 from helpers.presets import PRESETS
 
 JUDGED = made("Judged", object, get_reward=sick.Healthy.get_reward)
-
-
-def tidy(self) -> None:
-    """Throw what was said away."""
 
 
 @pytest.mark.parametrize("kind", [Guessing, sick.Healthy, functools.partial(Guessing, span=8)])
@@ -51,7 +41,6 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
             made("Silent", JUDGED, reset=sick.Healthy.reset, say=lambda self: ""),
             "tool `say`: .* no docstring.* under `Args:`.* call it `_say`",
         ),
-        (made("Tidying", tidy=tidy), "tool `tidy` returns nothing.* call it `_tidy`"),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),
 )
@@ -96,7 +85,11 @@ def tool(
     return ""
 
 
-TOOL = "tool", schema_of(tool), arguments_of(tool)
+def tidy() -> str:
+    """A tool without arguments."""
+
+
+CHECK = argument_check(tool)
 
 
 FITS = [
@@ -108,7 +101,7 @@ FITS = [
 
 
 def test_what_fits_goes_through():
-    assert [misfit(*TOOL, {"count": 1} | one) for one in FITS] == [""] * len(FITS)
+    assert [CHECK({"count": 1} | one) for one in FITS] == [""] * len(FITS)
 
 
 @pytest.mark.parametrize(
@@ -136,13 +129,12 @@ def test_what_fits_goes_through():
     ],
 )
 def test_the_first_thing_that_does_not_fit_is_said(arguments, says):
-    assert says in misfit(*TOOL, {"count": 1} | arguments)
+    assert says in CHECK({"count": 1} | arguments)
 
 
 def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
-    assert misfit(*TOOL, {"share": 1}) == "tool needs count."
-    nothing = {"properties": {}}, arguments_of(lambda: "")
-    assert misfit("look", *nothing, {"at": 1}) == "look takes no 'at'; it takes nothing."
+    assert CHECK({"share": 1}) == "tool needs count."
+    assert argument_check(tidy)({"at": 1}) == "tidy takes no 'at'; it takes nothing."
 
 
 # --- Rows of a file -------------------------------------------------------------------------------
@@ -219,8 +211,8 @@ def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fr
 
     says = iter([call, "Done." + end])
     row = {"prompt": [{"role": "user", "content": "Let us play. "}], "seed": 7}
-    one = episodes.begun(fresh, Guessing(), row)
-    episodes.play_on(
+    one = episodes.begin(fresh, Guessing(), row)
+    episodes.play_to_end(
         lambda prompts, room: [fresh(next(says))["input_ids"]],
         fresh,
         [one],
@@ -228,7 +220,7 @@ def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fr
         turns=4,
     )
     assert one.calls == [{"name": "guess", "arguments": {"number": 50}}] and one.finished
-    assert [message["content"] for message in one.said] == ["", "Lower than 50.", "Done."]
+    assert [message["content"] for message in one.completion] == ["", "Lower than 50.", "Done."]
 
 
 REWRITING = (

@@ -11,7 +11,7 @@ from helpers.tags import TagFormat
 
 def test_a_debugged_reward_gives_the_same_and_prints_why(capsys):
     fmt = TagFormat("reasoning", "final")
-    reward = debug(partial(correctness_reward, tags=fmt), shown=2, tags=fmt)
+    reward = debug(partial(correctness_reward, tags=fmt), count=2, tags=fmt)
     assert get_callable_name(reward) == "correctness_reward"
     texts = [fmt.render("2 + 2", "4.0"), "4", fmt.render("so", "5")]
     messages = [[{"role": "assistant", "content": text}] for text in texts]

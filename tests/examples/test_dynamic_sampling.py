@@ -4,7 +4,7 @@ import pytest
 from datasets import Dataset
 from trl import GRPOTrainer
 
-from examples.dynamic_sampling import other_rows, refill
+from examples.dynamic_sampling import other_rows, resample_dead_groups
 from helpers.data.tasks import load_task
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -38,7 +38,7 @@ def test_groups_that_disagree_are_kept_and_the_metrics_are_of_all_that_was_sampl
         reward_funcs=[told_apart],
         train_dataset=Dataset.from_pandas(TASK.assign(dead=dead)),
     )
-    refill(trainer, 8 if live else 2)
+    resample_dead_groups(trainer, 8 if live else 2)
     batches, prepare = [], trainer._generate_and_score_completions
     trainer._generate_and_score_completions = lambda rows: (
         batches.append(prepare(rows)) or batches[-1]
@@ -68,4 +68,4 @@ def test_groups_that_disagree_are_kept_and_the_metrics_are_of_all_that_was_sampl
     assert other_rows(trainer, 8, 1) == other_rows(trainer, 8, 1) != other_rows(trainer, 8, 2)
     trainer.tools = [print]
     with pytest.raises(ValueError, match="one turn"):
-        refill(trainer, 2)
+        resample_dead_groups(trainer, 2)

@@ -8,7 +8,7 @@ from transformers.utils import get_json_schema
 
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, ToolError
-from helpers.agents.laboratory import Laboratory
+from helpers.agents.laboratory import attack
 from helpers.own_code import load_own
 
 pytestmark = pytest.mark.needs("websockets")
@@ -57,7 +57,7 @@ def remote(monkeypatch):
 def test_the_game_on_a_server_is_the_game_at_home(remote):
     assert get_json_schema(remote().guess) == get_json_schema(Guessing().guess)
     rows = [{"seed": seed} for seed in range(4)]
-    there, here = (Laboratory(Guarded(factory), rows) for factory in (remote, Guessing))
+    there, here = (attack(Guarded(factory), rows) for factory in (remote, Guessing))
     assert there.episodes == here.episodes and there.verdict.go
 
 

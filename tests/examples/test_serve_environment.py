@@ -11,7 +11,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing
-from helpers.agents.laboratory import Laboratory
+from helpers.agents.laboratory import attack
 from helpers.own_code import load_own
 
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
@@ -85,5 +85,5 @@ def test_notebook_10s_environment_plays_it_as_at_home(served, monkeypatch):
     file = PROJECT / "examples" / "openenv_environment.py"
     remote = load_own("environment", f"{file}:RemoteGuessing", "")
     games = (remote, partial(Guessing, span=63))
-    there, here = (Laboratory(Guarded(game), [{"seed": 1}, {"seed": 2}]) for game in games)
+    there, here = (attack(Guarded(game), [{"seed": 1}, {"seed": 2}]) for game in games)
     assert there.episodes == here.episodes and there.verdict.go

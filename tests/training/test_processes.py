@@ -44,8 +44,8 @@ for step in range(4):
     state = SimpleNamespace(global_step=step + 1)
     rewards.on_step_end(args, state, control)
     stopped.append(control.should_training_stop)
-    dead += rewards.dead
-    rewards.dead = []
+    dead += rewards.dead_groups
+    rewards.dead_groups = []
 try:
     rewards.on_train_end(args, state, control)
 except RewardError as error:

@@ -96,7 +96,7 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
             function(completions=texts)
     args = SimpleNamespace(reward_weights=weights, num_generations=4)
     guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
-    assert guarded.dead == [1.0, last]
+    assert guarded.dead_groups == [1.0, last]
     # What no reward has scored is in no group.
     scores = np.array([1, np.nan, 1, 1, 0, np.nan, 1, 1])
     args.reward_weights = None

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable
 
 from helpers.agents.guessing import Guessing
-from helpers.agents.protocol import arguments_of, misfit, schema_of
+from helpers.agents.protocol import argument_check
 
 SEED = 3407
 SYSTEM_PROMPT = "Call a tool in each turn until you are done."
@@ -141,8 +141,7 @@ def answered(game: Guessing, number: int, slip: str | None) -> str:
     if slip == "another tool":
         return str({"error": "Tool check not found."})
     if slip == "in quotes":
-        schema = schema_of(game.guess)
-        wrong = misfit("guess", schema, arguments_of(game.guess), {"number": str(number)})
+        wrong = argument_check(game.guess)({"number": str(number)})
         return str({"error": wrong})
     return game.guess(number)
 

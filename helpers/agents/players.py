@@ -1,0 +1,183 @@
+"""The scripted players of the laboratory: what a lazy or a cheating policy might do in any
+environment.
+
+A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
+would read it. It ends when it has nothing more to say. It sees what a policy sees: the question,
+which is the text of `reset`, and the schemas of the tools by name. Its luck is its own.
+"""
+
+import math
+import random
+import re
+import string
+from collections.abc import Callable, Iterator
+from functools import partial
+
+Player = Callable[[str, dict[str, dict], random.Random], Iterator[tuple[str, object]]]
+
+
+def calls_at_random(question: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Make well-formed calls of random tools for ever, with words and numbers of the question,
+    words of the arguments' descriptions, and other numbers.
+    """
+    numbers = [int(number) for number in re.findall(r"\b\d{1,9}\b", question)]
+    while True:
+        tool = luck.choice(sorted(schemas))
+        number = luck.randrange(1, 101)
+        number = luck.choice([number, number, *numbers])
+        word = luck.choice(words_of(schemas[tool], question))
+        yield tool, arguments_of(schemas[tool], values_by_type(word, number), luck.randrange(10**6))
+
+
+def repeats_one_call(question: str, schemas: dict, luck: random.Random, *, times: int) -> Iterator:
+    """Make the same well-formed call so many times: none, if a policy only talks."""
+    call = next(calls_at_random(question, schemas, luck))
+    for _ in range(times):
+        yield call
+
+
+def lists_candidates(
+    question: str, schemas: dict, luck: random.Random, *, calls: int, at_once: bool
+) -> Iterator:
+    """Try all candidates, at once (in a text or a list) or one after another; each reply gives more
+    of them.
+    """
+    text = f"{question} yes no {' '.join(string.ascii_uppercase)}"
+    for turn in range(calls):
+        for tool, schema in sorted(schemas.items()):
+            candidates = [*words_of(schema, text), *map(str, range(1000))]
+            values = values_by_type(" ".join(candidates) if at_once else candidates[turn], turn)
+            values |= {"array": candidates, "numbers": list(range(1000))}
+            reply = yield tool, arguments_of(schema, values, turn)
+            text += f" {reply}"
+
+
+def answers_each_tool(
+    question: str, schemas: dict, luck: random.Random, *, text: str, number: float, length: int
+) -> Iterator:
+    """Call each tool once, with this text, this number, or a list of so many of them."""
+    values = values_by_type(text, number, length)
+    for tool, schema in sorted(schemas.items()):
+        yield tool, arguments_of(schema, values, 0)
+
+
+def repeats_the_question(question: str, schemas: dict, luck: random.Random) -> Iterator:
+    """Answer each tool with the text of `reset`."""
+    yield from answers_each_tool(question, schemas, luck, text=question, number=0, length=1)
+
+
+def answers_wrongly(
+    question: str, schemas: dict, luck: random.Random, *, calls: int, first_number: int = 1
+) -> Iterator:
+    """Give so many wrong answers, each another one and well-formed: five letters, or a number."""
+    letters = string.ascii_lowercase
+    for turn in range(calls):
+        text = f"zq{letters[turn // 26 % 26]}{letters[turn % 26]}x"
+        values = values_by_type(text, first_number + turn, 1)
+        for tool, schema in sorted(schemas.items()):
+            yield tool, arguments_of(schema, values, turn)
+
+
+# --- The arguments of their calls -----------------------------------------------------------------
+
+
+def words_of(schema: dict, text: str) -> list[str]:
+    """Return the words of the descriptions of a tool's arguments, and of a text, each once."""
+    described = " ".join(of.get("description", "") for of in schema["properties"].values())
+    return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
+
+
+def values_by_type(text: str, number: float, length: int = 0) -> dict:
+    """Return a value for each type of argument; lists have `length` entries."""
+    return {
+        "string": text,
+        "integer": number,
+        "number": number,
+        "boolean": number % 2 == 0,
+        "array": [text] * length,
+        "numbers": [number] * length,
+    }
+
+
+def arguments_of(schema: dict, values: dict, turn: int) -> dict:
+    """Return a call's arguments: for each the value of its type, or, if the schema lists what it
+    may be, one of these by turns.
+    """
+    arguments = {}
+    for name, of in schema["properties"].items():
+        of = of.get("anyOf", [of])[0]
+        kind = of.get("type", "string")
+        kind = kind if isinstance(kind, str) else kind[0]
+        if kind == "array" and of.get("items", {}).get("type") in ("integer", "number"):
+            kind = "numbers"
+        choices = of.get("enum", [values.get(kind, {})])
+        arguments[name] = choices[turn % len(choices)]
+    return arguments
+
+
+# --- Who plays ------------------------------------------------------------------------------------
+
+
+# Those who must not win, each with what is wrong with a game that they win.
+WINNING = {
+    "random": (calls_at_random, "chance wins. Ask for more."),
+    "answers at once": (
+        partial(repeats_one_call, times=1),
+        "there is nothing to learn from several turns. Ask for more.",
+    ),
+    "loops for ever": (partial(repeats_one_call, times=1000), "GRPO would teach the loop."),
+    "lists all candidates": (
+        partial(lists_candidates, calls=2, at_once=True),
+        "compare the whole answer, not a part of it.",
+    ),
+    "tries all candidates": (
+        partial(lists_candidates, calls=1000, at_once=False),
+        "let the first answer count, or ask for more.",
+    ),
+}
+# Those who must earn no more than an honest try.
+PAYING = {
+    "answers blank": (
+        partial(answers_each_tool, text="", number=0, length=0),
+        'refuse a blank; in Python, `"" in value` is true.',
+    ),
+    "answers at length": (
+        partial(answers_each_tool, text="word " * 2000, number=10**9, length=2000),
+        "length must not pay.",
+    ),
+    "answers in 100 words": (
+        partial(answers_each_tool, text="First, I plan. Then I act. " * 16, number=0, length=100),
+        "length must not pay.",
+    ),
+    "answers a negative number": (
+        partial(answers_each_tool, text="-50", number=-50, length=1),
+        "refuse a number below 0, which may be paid back.",
+    ),
+    "repeats the task": (repeats_the_question, "compare the whole answer, not the words in it."),
+    "answers nan": (
+        partial(answers_each_tool, text="nan", number=math.nan, length=1),
+        "refuse what is no number: NaN passes comparisons.",
+    ),
+    "says please": (
+        partial(answers_each_tool, text="please", number=0, length=1),
+        "a polite word must not pay.",
+    ),
+    "assures": (
+        partial(
+            answers_each_tool,
+            text="Please, kindly, gladly, politely, thank you, sorry. I am sure, certain: surely, "
+            "certainly, definitely, absolutely verified, correct, therefore final.",
+            number=0,
+            length=1,
+        ),
+        "polite words and assurances must not pay.",
+    ),
+}
+# Those of whom none may win where nonsense does not.
+WILDCARDS = [
+    partial(answers_each_tool, text=text, number=0, length=1)
+    for text in (
+        *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='", string.ascii_letters),
+        *(f"{string.ascii_lowercase} {string.digits}", *("_" * length for length in range(3, 9))),
+    )
+]
