@@ -1,7 +1,7 @@
-"""The style of all figures, those of notebooks' cells too, and `shown`, which shows a figure or a
+"""The style of all figures, those of notebooks' cells too, and `view`, which shows a figure or a
 drawing with its alt text.
 
-All text is 9 points or more at the size at which `shown` shows it, and nothing is told by colour
+All text is 9 points or more at the size at which `view` shows it, and nothing is told by colour
 alone.
 """
 
@@ -46,7 +46,7 @@ plt.rcParams.update(
 # --- On the page ----------------------------------------------------------------------------------
 
 
-class shown:
+class view:
     """What to end a cell with, or to give to `display`, in place of a figure: an HTML image with
     its alt text, which JupyterLab reads nowhere else.
 

@@ -12,20 +12,20 @@ import pandas as pd
 from helpers.metrics.history import in_trl_names, reward_names
 from helpers.metrics.signals import (
     CERTAIN,
-    CHOSEN,
     LIKELY,
     MIN_ROWS,
     MOST,
-    MOVE,
     NEARLY_ALL,
+    NOTABLE,
     SEVERITIES,
     SHORTEST,
+    SINCE_BEST,
     SOLVED,
     Finding,
     Signals,
-    compare,
+    change_between,
+    lower_bound,
     span,
-    surely,
 )
 
 NEVER = 0.02  # correctness: as good as no answer is right
@@ -236,7 +236,7 @@ def _kl(signals: Signals) -> Finding | None:
 def _clipped(signals: Signals) -> Finding | None:
     """Most completions are cut off at the limit."""
     series = signals.series("completions/clipped_ratio", SHORTEST)
-    if series is None or surely(signals.last(series)) < MOST:
+    if series is None or lower_bound(signals.last(series)) < MOST:
         return None
     last = signals.last(series)
     return Finding(
@@ -271,7 +271,7 @@ def _dead_groups(signals: Signals) -> Finding | None:
     right = signals.share_right
     start = share.iloc[:SHORTEST].mean()
     now = last.mean()
-    if surely(last) < MOST:
+    if lower_bound(last) < MOST:
         return None
     evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
     # At least so many dead groups are right: all but those that hold the wrong completions.
@@ -374,14 +374,16 @@ def _fallen(signals: Signals) -> Finding | None:
     reward = signals.series("reward", 2 * SHORTEST)
     if reward is None or signals.spread is None:
         return None
-    fall = compare(reward, *signals.since_best(reward))
+    fall = change_between(reward, *signals.since_best(reward))
     right = signals.correctness
     # less than a quarter of the spread is what easier and harder questions make of it
-    if not fall.is_fall(CHOSEN, max(0.25 * signals.spread, 1e-9)):
+    if not fall.is_fall(SINCE_BEST, max(0.25 * signals.spread, 1e-9)):
         return None
     # a total alone may fall because a callback takes a mastered reward's weight away
-    if right is not None and not compare(right, *signals.since_best(right)).is_fall(LIKELY, MOVE):
-        return None
+    if right is not None:
+        fall_of_right = change_between(right, *signals.since_best(right))
+        if not fall_of_right.is_fall(LIKELY, NOTABLE):
+            return None
     lower = signals.change(reward).is_fall(LIKELY)
     return Finding(
         "critical" if lower else "warning",
@@ -415,8 +417,8 @@ def _flat(signals: Signals) -> Finding | None:
     if most <= 0.25 * signals.spread:
         cause = _no_gradient(signals) or _dead_groups(signals)
         if cause:
-            advice = f"{cause.what.removesuffix('.')}: begin with that."
-        elif signals.share_right is not None and signals.share_right < MOVE:
+            advice = f"{cause.sentence.removesuffix('.')}: begin with that."
+        elif signals.share_right is not None and signals.share_right < NOTABLE:
             advice = "Take easier questions, or a larger model: hardly an answer is right."
         else:
             advice = "Raise the learning rate, and see in notebook 02 what drives the advantage."
@@ -440,8 +442,8 @@ def _hacking(signals: Signals) -> Finding | None:
     if len(both) < 2 * SHORTEST:
         return None
     windows = signals.since_best(both["correct"])
-    fall, rise = (compare(both[name], *windows) for name in ("correct", "reward"))
-    if not fall.is_fall(CERTAIN, MOVE) or not rise.is_rise(CERTAIN):
+    fall, rise = (change_between(both[name], *windows) for name in ("correct", "reward"))
+    if not fall.is_fall(CERTAIN, NOTABLE) or not rise.is_rise(CERTAIN):
         return None
     return Finding(
         "critical",
@@ -468,7 +470,7 @@ def _format_only(signals: Signals) -> Finding | None:
     since = len(form) - int(np.argmax(learned)) if learned.any() else 0
     # a gain of 0.2 is beyond what drifts
     held = gain.after >= FORM_LEARNED and gain.is_rise(CERTAIN, 0.2) and since >= MIN_ROWS
-    still = not signals.risen(right) and change.difference + CERTAIN * change.error < MOVE
+    still = not signals.risen(right) and change.difference + CERTAIN * change.error < NOTABLE
     if not held or not still or signals.solved:
         return None
     return Finding(
@@ -518,7 +520,7 @@ def _entropy(signals: Signals) -> Finding | None:
         right = signals.correctness
         w = min(signals.window, len(right) // 2)
         # likely higher in the last window than in the one before it
-        fine = w > 0 and compare(right, slice(-2 * w, -w), slice(-w, None)).is_rise(LIKELY)
+        fine = w > 0 and change_between(right, slice(-2 * w, -w), slice(-w, None)).is_rise(LIKELY)
     if fine:
         return None
     change = signals.change(signals.series("entropy"), SHORTEST)
@@ -604,9 +606,9 @@ def _blind(signals: Signals) -> Finding | None:
     sees = (sighted - blind).dropna()
     first = max(1, len(reward) // 3)
     last = max(1, len(sees) // 3)
-    gain = compare(reward, slice(0, first), slice(-first, None)).difference
-    change = compare(sees, slice(0, last), slice(-last, None))
-    if gain < MOVE or change.difference >= gain / 4:
+    gain = change_between(reward, slice(0, first), slice(-first, None)).difference
+    change = change_between(sees, slice(0, last), slice(-last, None))
+    if gain < NOTABLE or change.difference >= gain / 4:
         return None
     return Finding(
         "warning",
@@ -676,14 +678,14 @@ def _mostly(
 
     With few rows only where it was the whole in each of them: an untrained policy may fail often.
     """
-    if len(share) < SHORTEST or surely(signals.last(share)) < MOST:
+    if len(share) < SHORTEST or lower_bound(signals.last(share)) < MOST:
         return None
     if not signals.enough and share.min() < 1:
         return None
     # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
     # long ago.
     rows = 2 * max(MIN_ROWS, signals.window)
-    improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE) or (
+    improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, NOTABLE) or (
         signals.success is not None and signals.risen(signals.success.iloc[-rows:])
     )
     last = signals.last(share)
@@ -708,8 +710,10 @@ def _calls(signals: Signals) -> Finding | None:
         return None
     change = signals.change(often, SHORTEST)
     better = signals.better
-    highest = max(change, compare(often, *signals.since_best(often)), key=lambda one: one.before)
-    if highest.is_fall(CHOSEN, CALLS_USED) and highest.after < CALLS_LEFT:
+    highest = max(
+        change, change_between(often, *signals.since_best(often)), key=lambda one: one.before
+    )
+    if highest.is_fall(SINCE_BEST, CALLS_USED) and highest.after < CALLS_LEFT:
         return Finding(
             "warning",
             "tool_calls",

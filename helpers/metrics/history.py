@@ -56,7 +56,7 @@ def reward_names(history: pd.DataFrame) -> list[str]:
     return [name.removeprefix("rewards/").removesuffix("/mean") for name in means]
 
 
-def smoothed(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
+def smooth(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
     """The centred running mean; near the ends that of what there is. The median is not moved by
     single spikes.
     """
@@ -78,7 +78,7 @@ def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) ->
     return pd.DataFrame(means, index=list(how))
 
 
-def joined(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
+def join_stages(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Trainings that followed one another, by name, as one history: steps go on counting, and
     `stage` says which it was.
 
@@ -86,7 +86,7 @@ def joined(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
     without a `step`.
 
     >>> short = pd.DataFrame({"step": [1, 2], "reward": [0.1, 0.2]})
-    >>> joined({"format": short, "correctness": short})[["step", "stage"]].values.tolist()
+    >>> join_stages({"format": short, "correctness": short})[["step", "stage"]].values.tolist()
     [[1, 'format'], [2, 'format'], [3, 'correctness'], [4, 'correctness']]
     """
     parts, done = [], 0

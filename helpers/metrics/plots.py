@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
-from helpers.metrics.history import reward_names, smoothed
+from helpers.metrics.history import reward_names, smooth
 
 # Color and stroke of the first line, the second, and so on.
 LOOKS = (
@@ -40,8 +40,8 @@ def _panel(
     xlabel: str = "step",
     history: pd.DataFrame | None = None,
 ) -> Axes:
-    """A panel to draw in. If the history has stages (`metrics.joined`), each stage's name is at its
-    beginning, and a dotted line where one follows another.
+    """Return a panel to draw in. If the history has stages (`history.join_stages`), each stage's
+    name is at its beginning, and a dotted line where one follows another.
     """
     if axes is None:
         _, axes = _figure(1, 1, (7.0, 3.6))
@@ -68,7 +68,7 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
     axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
     axes.plot(
         history["step"],
-        smoothed(history[column], median=column == "kl"),
+        smooth(history[column], median=column == "kl"),
         color=color,
         linestyle=stroke,
         linewidth=2,
@@ -106,11 +106,11 @@ def _with_shares(
 
 
 def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the
+    """The weighted reward a step, smooth, with a band of one `reward_std` (the spread over the
     whole batch).
     """
     axes = _panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
-    mean, std = smoothed(history["reward"]), smoothed(history["reward_std"])
+    mean, std = smooth(history["reward"]), smooth(history["reward_std"])
     axes.fill_between(
         history["step"],
         mean - std,

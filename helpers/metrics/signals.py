@@ -20,11 +20,11 @@ LONGEST = 100
 LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
 # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
 CERTAIN = 3.0
-CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
+SINCE_BEST = 4.5  # standard errors since the best of many windows, whose height is in part luck
 SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
 # of 1, correctness or another share: a change that matters to a user, however certain a smaller one
 # may be
-MOVE = 0.1
+NOTABLE = 0.1
 # of the groups, completions, calls or episodes
 MOST = 0.5
 NEARLY_ALL = 0.9
@@ -46,7 +46,7 @@ class Finding:
     """One thing that a history shows. `str()` of it is one line that holds everything.
 
     severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of
-    each. what: a sentence without numbers. evidence: a phrase with numbers and steps. advice: a
+    each. sentence: one without numbers. evidence: a phrase with numbers and steps. advice: a
     sentence, what to try.
 
     >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it."))
@@ -55,13 +55,13 @@ class Finding:
 
     severity: str
     rule: str
-    what: str
+    sentence: str
     evidence: str
     advice: str
 
     def __str__(self) -> str:
-        what = self.what.removesuffix(".")
-        return f"{self.severity} ({self.rule}): {what}: {self.evidence}. {self.advice}"
+        sentence = self.sentence.removesuffix(".")
+        return f"{self.severity} ({self.rule}): {sentence}: {self.evidence}. {self.advice}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Change:
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
 
 
-def compare(series: pd.Series, before: slice, after: slice) -> Change:
+def change_between(series: pd.Series, before: slice, after: slice) -> Change:
     """Return the change between two slices of a series whose index is the step.
 
     The noise is taken from the differences of neighbouring rows, which a trend hardly touches:
@@ -102,7 +102,7 @@ def compare(series: pd.Series, before: slice, after: slice) -> Change:
     Statistics 12, 1941).
 
     >>> series = pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7))
-    >>> change = compare(series, slice(0, 4), slice(4, 6))
+    >>> change = change_between(series, slice(0, 4), slice(4, 6))
     >>> print(change, change.is_rise(2.0))
     0.1 at steps 1 to 4, 1.1 at steps 5 to 6 True
     """
@@ -120,7 +120,7 @@ def span(series: pd.Series) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
-def surely(shares: pd.Series) -> float:
+def lower_bound(shares: pd.Series) -> float:
     """Return the mean less its noise: of two groups a step, half are often dead by luck."""
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
 
@@ -186,7 +186,7 @@ class Signals:
         """Return the change from the first window to the last; or from fewer first rows, for what
         is over soon and for series with little noise.
         """
-        return compare(series, slice(0, first or self.window), slice(-self.window, None))
+        return change_between(series, slice(0, first or self.window), slice(-self.window, None))
 
     def risen(self, series: pd.Series | None) -> bool:
         """Return whether it is likely higher than in the first window, or than in fewer first rows

@@ -162,7 +162,7 @@ def _answer(
     return written, alike
 
 
-def compare(
+def verify(
     file: Path,
     tokenizer,
     prompts: list,
@@ -197,7 +197,7 @@ def compare(
 
 
 def proof_text(proof: dict) -> str:
-    """Return what `compare` found, a line each, with a warning if the file is not the model."""
+    """Return what `verify` found, a line each, with a warning if the file is not the model."""
     asked = proof["asked"]
     lines = [
         f"llama.cpp answered {asked} of {proof['questions']} questions: {proof['equal']} answers "

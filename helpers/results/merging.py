@@ -27,7 +27,7 @@ from helpers.templates import encode, set_thinking, template_options
 from helpers.training.base import Base
 from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 
-WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
+MERGES = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
@@ -37,7 +37,7 @@ UNEXPLAINED = 0.25
 # --- What can be done here ------------------------------------------------------------------------
 
 
-def check_wishes(
+def check_merge(
     backend: str,
     machine: Machine,
     base: Base | None = None,
@@ -51,8 +51,8 @@ def check_wishes(
 
     base: what the adapter was trained on; None before there is one.
     """
-    if merge not in WAYS:
-        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
+    if merge not in MERGES:
+        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(MERGES)}.")
     if base is not None and base.original is None and merge != "dequantised":
         raise ValueError(
             f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
@@ -181,7 +181,7 @@ def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -
     return torch.stack([(one - other).abs().max() for one, other in pairs]).max().item()
 
 
-def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
+def merge_in_memory(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
     """Return what `verify` compares a merge with: {"base", "adapter", "merged", "matrices"}.
 
     The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it,
@@ -254,7 +254,8 @@ def matrix_distances(
 
 
 def compare_logits(logits: list[torch.Tensor], expected: dict) -> dict[str, float]:
-    """Compare a merged model's logits with the `witnesses`; return three numbers for the manifest.
+    """Compare a merged model's logits with those of `merge_in_memory`; return three numbers for the
+    manifest.
 
     kept: the share of what the adapter does to the base's logits that the merged model does too: 1
     is all of it, 0 is the bare base (the projection on the adapter's effect). Rounding the merged
@@ -300,8 +301,8 @@ def verify(
 ) -> dict[str, float]:
     """Prove, in a fresh process, that the model saved in `folder` is the adapter on its base.
 
-    The process imports plain Transformers and PEFT alone: it computes the `witnesses` of these
-    prompts, with the base as `load_base` gives it, and loads what was saved. Unsloth changes the
+    The process imports plain Transformers and PEFT alone: it calls `merge_in_memory` with these
+    prompts and the base as `load_base` gives it, and loads what was saved. Unsloth changes the
     classes of a whole process: on a GPU, cos and sin of the positions are rounded to 16 bits, which
     moves logits by more than a small adapter does.
 
@@ -384,7 +385,7 @@ def _prove(
     set_thinking(tokenizer, thinking)
     # what the merge should be
     bare = load_base(Base(**base), getattr(torch, dtype), dequantised)
-    expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
+    expected = merge_in_memory(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
     del bare
     release()  # makes room for the second model
     # what it is

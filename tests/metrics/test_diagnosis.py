@@ -242,9 +242,9 @@ def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, show
     assert SEVERITIES.index(less) > SEVERITIES.index(severity), str(found(history(**nearly), rule))
     assert re.search(r"\bsteps? \d+", finding.evidence)
     line = str(finding)  # all of it
-    assert line.startswith(f"{severity} ({rule}): {finding.what[:-1]}: {finding.evidence}. ")
+    assert line.startswith(f"{severity} ({rule}): {finding.sentence[:-1]}: {finding.evidence}. ")
     assert line.endswith(finding.advice) and "\n" not in line and "nan" not in line.lower()
-    assert finding.what.endswith(".") and not re.search(r"[\d:]", finding.what)
+    assert finding.sentence.endswith(".") and not re.search(r"[\d:]", finding.sentence)
 
 
 def test_a_training_that_goes_well_gives_no_warning_at_any_of_its_steps():
@@ -409,7 +409,7 @@ EXPLAINED = [
 def test_a_finding_says_what_it_means_with_its_numbers(severity, rule, rows, what, evidence):
     finding = found(rows, rule)
     assert finding.severity == severity
-    assert what in finding.what and evidence in finding.evidence
+    assert what in finding.sentence and evidence in finding.evidence
 
 
 def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
@@ -524,7 +524,7 @@ def test_what_is_not_read_is_named_and_never_healthy():
     assert told.rule == "unread" and told.severity == "warning"
     assert "no numbers in reward, reward_std," in told.evidence and "found divergence" in str(told)
     (told,) = diagnose(history(reward_std=None))
-    assert told.severity == "warning" and "whether it rises or falls is not judged" in told.what
+    assert told.severity == "warning" and "whether it rises or falls is not judged" in told.sentence
     assert "no numbers in reward_std at steps 1 to 80" in told.evidence
     (told,) = diagnose(history(zero=None))
     assert told.severity == "info" and "no numbers in frac_reward_zero_std at" in told.evidence
@@ -608,7 +608,7 @@ def test_too_few_steps_are_said_to_be_too_few_and_no_trend_is_judged(n):
 def test_where_noise_may_hide_a_rise_that_is_said_instead_of_a_guess(noise, told):
     rows = history(reward=1 + noise * (-1.0) ** T, **FLAT)
     assert [f.rule for f in diagnose(rows) if f.rule in ("no_learning", "too_few_steps")] == [told]
-    assert "beside the noise" in found(rows, told).what or noise < 0.1
+    assert "beside the noise" in found(rows, told).sentence or noise < 0.1
 
 
 # --- What a finding says --------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from helpers.metrics.history import (
     first_and_last,
     read_metrics,
     reward_names,
-    smoothed,
+    smooth,
 )
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -45,7 +45,7 @@ def test_reward_names_come_in_the_order_logged_and_only_once():
 )
 def test_the_running_mean_or_median_is_centred(series, window, median, middle):
     series = pd.Series(series, dtype=float, index=range(5, 5 + len(series)))
-    found = smoothed(series, window, median)
+    found = smooth(series, window, median)
     assert found.to_list() == middle and list(found.index) == list(series.index)
 
 

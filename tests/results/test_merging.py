@@ -71,7 +71,7 @@ def test_an_adapter_that_does_nothing_is_refused(adapter, tokenizer):
         for matrix in lora(adapter, "B").values():
             matrix.zero_()
     with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
-        merging.witnesses(adapter, tokenizer, PROMPTS)
+        merging.merge_in_memory(adapter, tokenizer, PROMPTS)
 
 
 # --- The proof, in a process of its own -----------------------------------------------------------
@@ -143,7 +143,7 @@ def test_the_proof_does_not_depend_on_what_unsloth_does_to_this_process(
         torch.nn.init.normal_(matrix, std=size)
     trained.save_pretrained(tmp_path / "adapter")
     folder = save(fresh().merge_and_unload(), tokenizer, tmp_path / "merged")
-    of_this_process = merging.witnesses(fresh(), tokenizer, PROMPTS)
+    of_this_process = merging.merge_in_memory(fresh(), tokenizer, PROMPTS)
     how = {"adapter": tmp_path / "adapter", "base": ORIGINAL, "dtype": torch.bfloat16}
     proof = merging.verify(folder, PROMPTS, **how)
     assert proof["unexplained"] == proof["matrix"] == 0
@@ -187,7 +187,7 @@ def test_a_merge_in_16_bits_is_refused_if_it_is_broken_whatever_the_size_of_its_
     sharp, tokenizer, broken, kept
 ):
     wrong = copy.deepcopy(sharp)
-    expected = merging.witnesses(sharp, tokenizer, PROMPTS)
+    expected = merging.merge_in_memory(sharp, tokenizer, PROMPTS)
     assert max(logits.abs().max() for logits in expected["adapter"]) > 32
     with torch.no_grad():
         for name, matrix in lora(wrong, "B").items():
@@ -208,7 +208,7 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
         for matrix in lora(adapter, "B").values():
             matrix.mul_(2e-3)
     policy = in_16_bits(adapter)
-    expected = merging.witnesses(policy, tokenizer, PROMPTS)
+    expected = merging.merge_in_memory(policy, tokenizer, PROMPTS)
     proof = merging.compare_logits(expected["merged"], expected)
     assert proof["kept"] < 0.9 and proof["unexplained"] == 0
     fine, lost = merging.proof_text({"kept": 0.5}), merging.proof_text({"kept": 0.358})
@@ -395,11 +395,11 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
 def test_what_cannot_be_done_is_refused_before_anything_is_loaded(monkeypatch, asked, said):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(ValueError) as error:
-        merging.check_wishes(**{"backend": "unsloth", "machine": CPU, "base": HERE} | asked)
+        merging.check_merge(**{"backend": "unsloth", "machine": CPU, "base": HERE} | asked)
     assert said in str(error.value)
     monkeypatch.setenv("HF_TOKEN", "a token")  # and what can be done passes
-    for merge in merging.WAYS:
-        merging.check_wishes(
+    for merge in merging.MERGES:
+        merging.check_merge(
             "unsloth", CARD, HERE, merge=merge, gguf="q4_k_m", push_to_hub="me/mine"
         )
-    merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")
+    merging.check_merge("unsloth", CPU, STORED, merge="dequantised")
