@@ -5,7 +5,6 @@ where there is one.
 import copy
 import importlib.util
 import runpy
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, override
 from helpers.results import merging
@@ -216,12 +214,12 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
     assert "does 35.8% of what" in lost and 'merge="adapter"' in lost
 
 
-@pytest.mark.parametrize("layers", [4, 28])
 @pytest.mark.parametrize("size", [1e-5, 1e-3])
-def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(layers, size):
+def test_a_matrix_that_was_left_out_is_found_in_a_deep_model_and_with_any_adapter(size):
     """In 28 layers one matrix moves the logits by less than rounding does; see
     benchmarks/results/merge_tolerance.md.
     """
+    layers = 28
     torch.manual_seed(0)
     config = Qwen3Config(
         num_hidden_layers=layers,
@@ -255,22 +253,6 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
     for name, weight in sharp.named_parameters():
         assert weight.dtype == before[name].dtype and torch.equal(weight, before[name])
     assert largest_difference(wide, prompt_logits(sharp.float(), tokenizer, PROMPTS)) < 1e-3
-
-
-WITHOUT = """
-import sys
-for name in ("unsloth", "trl", "vllm", "bitsandbytes", "datasets", "papermill", "nbformat",
-             "rapidfuzz"):
-    sys.modules[name] = None
-from helpers.results import merging
-from helpers.training import policy
-"""
-
-
-def test_proving_and_sampling_need_little_more_than_torch_and_transformers(python):
-    """So that both can be tried on a card that has no more."""
-    done = subprocess.run([python, "-c", WITHOUT], cwd=PROJECT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 # --- The bases, and 4 bits ------------------------------------------------------------------------
@@ -386,7 +368,6 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
             {"gguf": "q4_k_m", "machine": CARD, "backend": "transformers"},
             "(this run: 'transformers')",
         ),
-        ({"gguf": "q4 k", "machine": CARD}, "gguf='q4 k' is no way of quantising"),
         ({"gguf": "f16", "merge": "adapter"}, "gguf='f16' is made of the merged model"),
         ({"push_to_hub": "mine"}, "name it owner/model"),
         ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
