@@ -41,7 +41,7 @@ def test_a_group_shows_its_mean_and_trls_advantages_with_an_arrow_each():
 
 def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
     alt = 'Rewards "rise"\n   & advantages < 1.'
-    bundle = figures.shown(GROUP, alt)._repr_mimebundle_()
+    bundle = figures.view(GROUP, alt)._repr_mimebundle_()
     assert bundle["text/plain"] == 'Rewards "rise" & advantages < 1.'
     found = re.fullmatch(
         r'<img alt="([^"]+)" width="(\d+)" src="data:image/png;base64,([^"]+)">',
@@ -57,7 +57,7 @@ def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
 
 @pytest.mark.parametrize("path", sorted(figures.DRAWINGS.glob("*.svg")), ids=lambda path: path.stem)
 def test_a_drawing_is_shown_whole_with_its_alt_text_and_asks_for_nothing(path):
-    bundle = figures.shown(path, "A <drawing>.")._repr_mimebundle_()
+    bundle = figures.view(path, "A <drawing>.")._repr_mimebundle_()
     found = re.fullmatch(
         r'<img alt="A &lt;drawing&gt;." src="data:image/svg\+xml;base64,([^"]+)">',
         bundle["text/html"],

@@ -37,7 +37,7 @@ def measure(result: common.Result) -> None:
             policy = common.adapted(common.random_model(common.shape(result)), size)
             policy.save_pretrained(folder / f"adapter {size:g}")
             with rounded_rotary(policy):
-                seen = merging.witnesses(policy, tokenizer, common.prompts())  # merges it
+                seen = merging.merge_in_memory(policy, tokenizer, common.prompts())  # merges it
             with merging.in_32_bits(policy):
                 logits = merging.prompt_logits(policy, tokenizer, common.prompts())
             unexplained = merging.compare_logits(logits, seen)["unexplained"]

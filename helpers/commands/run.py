@@ -353,9 +353,9 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
         check_source(given["source"], given.get("columns"))
     wishes = {name: given[name] for name in ("merge", "gguf", "push_to_hub") if name in given}
     if wishes:
-        from helpers.results.merging import check_wishes  # takes seconds
+        from helpers.results.merging import check_merge  # takes seconds
 
-        check_wishes(backend, this_machine(), **wishes)
+        check_merge(backend, this_machine(), **wishes)
 
 
 # --- One notebook, by papermill -------------------------------------------------------------------

@@ -1,9 +1,9 @@
 """The rules that read a training history: what goes wrong in GRPO, the numbers that show it, and
 what to try.
 
-A rule is a function of this file, listed in `_RULES`. A rule whose columns are absent says nothing,
-or nothing worse: what was not logged is no evidence (Unsloth on a GPU logs no entropy, TRL without
-beta no KL). With few rows, only what cannot be a matter of luck is judged.
+A rule is a function that returns a finding or None, listed at the end in `RULES`; those of an
+agent's tools are in `tool_rules.py`. A rule that asks for a column which was not logged ends there
+(see `signals.apply`). With few rows, only what cannot be a matter of luck is judged.
 """
 
 import numpy as np
@@ -12,96 +12,94 @@ import pandas as pd
 from helpers.metrics.history import in_trl_names, reward_names
 from helpers.metrics.signals import (
     CERTAIN,
-    CHOSEN,
     LIKELY,
     MIN_ROWS,
     MOST,
-    MOVE,
     NEARLY_ALL,
+    NOTABLE,
     SEVERITIES,
     SHORTEST,
-    SOLVED,
+    SINCE_BEST,
     Finding,
     Signals,
-    compare,
+    apply,
+    change_between,
+    lower_bound,
     span,
-    surely,
 )
+from helpers.metrics.tool_rules import failing_calls, given_up_tools, unfinished_episodes
 
 NEVER = 0.02  # correctness: as good as no answer is right
 FORM_LEARNED = 0.8  # of 1: so often kept that a lacking answer is no matter of form
 # nats per token: the reference finds a sampled token 1.6 times less likely; healthy runs stay
 # below 0.1
 KL_HIGH = 0.5
-# times the median gradient norm: healthy pocket runs stay within 6, but for a single step of 11
-SPIKE = 10.0
-# calls per episode: a policy with fewer had no habit of calling that it could lose
-CALLS_USED = 0.5
-# what every training logs; kl, entropy and the tools depend on settings
-_LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
-CALLS_LEFT = 0.1  # calls per episode: nine of ten episodes, or more, have none
+KL_RUNAWAY = 2.0  # 7 times less likely: what is written is no longer the reference's language
+# nats per token; rounding to bf16 alone makes 0.01 to 0.04 (huggingface/trl issue 6789)
+SAMPLING_GAP = 0.08
 UNJUDGED = 0.05  # of a batch: programs without a verdict, each taken out of its group
+# what every training logs; kl, entropy and the tools depend on settings
+LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
 
 
 def diagnose(history: pd.DataFrame) -> list[Finding]:
-    """What a training history shows, most severe first.
+    """Return what a training history shows, most severe first.
 
     history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
     `DataFrame(trainer.state.log_history)`, or under names that `in_trl_names` knows; columns and
-    values may be absent. Which rewards judge
-    the answer and which the form is read from their names, as in `accuracy_reward` and
-    `format_reward`. A history in which all is well gives findings of severity "info", or none.
+    values may be absent. Which rewards judge the answer and which the form is read from their
+    names, as in `accuracy_reward` and `format_reward`. A history in which all is well gives
+    findings of severity "info", or none.
     """
     signals = Signals(in_trl_names(history))
-    rules = _RULES if signals.enough else _AT_ONCE
-    found = [finding for rule in rules if (finding := rule(signals))]
+    rules = RULES if signals.enough else AT_ONCE
+    findings = [apply(rule, signals) for rule in rules]
+    findings = [finding for finding in findings if finding is not None]
     if not signals.enough:
-        n = len(signals.rows)
-        found.append(
+        findings.append(
             Finding(
                 "info",
                 "too_few_steps",
                 "There are too few steps to tell whether it learns.",
-                f"{n} logged, and below {MIN_ROWS} a trend cannot be told from noise",
+                f"{len(signals.rows)} logged, and below {MIN_ROWS} a trend cannot be told from "
+                "noise",
                 "Train on; until then only what cannot be a matter of luck is judged.",
             )
         )
-    return sorted(found, key=lambda finding: SEVERITIES.index(finding.severity))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
 
 
-# --- What is judged at once -----------------------------------------------------------------------
+# --- What was logged ------------------------------------------------------------------------------
 
 
-def _unread(signals: Signals) -> Finding | None:
+def unread(signals: Signals) -> Finding | None:
     """Columns that every training logs are not there under a known name: silence is not health."""
-    lacking = [name for name in _LOGGED if signals.series(name) is None]
-    if signals.rows.empty or not lacking:
+    missing = [name for name in LOGGED if signals.optional(name) is None]
+    if signals.rows.empty or not missing:
         return None
-    if "reward" in lacking:
-        what = "Without a reward nothing can be judged."
-    elif "reward_std" in lacking:
-        what = "Without the spread of the reward, whether it rises or falls is not judged."
+    severity = "warning"
+    if "reward" in missing:
+        sentence = "Without a reward nothing can be judged."
+    elif "reward_std" in missing:
+        sentence = "Without the spread of the reward, whether it rises or falls is not judged."
     else:
-        what = "A part of the history was not logged, or has other names, and is not judged."
-    advice = "If the log has them, rename them as TRL does: what is not read may be sick."
-    for name in lacking:
-        texts = signals.rows[name].dropna() if name in signals.rows else ()
-        if len(texts) and isinstance(texts.iloc[0], str):
-            advice = f"{name} has {texts.iloc[0]!r:.40} for a number: write 0.25, not 0,25 or 25%."
+        severity = "info"
+        sentence = "A part of the history was not logged, or has other names, and is not judged."
+    columns = ", ".join(map(str, signals.rows.columns[:20])) or "no column"
     return Finding(
-        "warning" if what.startswith("Without") else "info",
+        severity,
         "unread",
-        what,
-        f"no numbers in {', '.join(lacking)} at {span(signals.rows)}; found "
-        f"{', '.join(map(str, signals.rows.columns[:20])) or 'no column'}",
-        advice,
+        sentence,
+        f"no numbers in {', '.join(missing)} at {span(signals.rows)}; found {columns}",
+        "If the log has them, name them as TRL does and write 0.25, not 0,25 or 25%: what is not "
+        "read may be sick.",
     )
 
 
-def _silent(signals: Signals) -> Finding | None:
+def silent_reward(signals: Signals) -> Finding | None:
     """A reward was logged without a number at any step."""
     names = reward_names(signals.rows)
-    silent = [name for name in names if signals.series(f"rewards/{name}/mean") is None]
+    silent = [name for name in names if signals.optional(f"rewards/{name}/mean") is None]
     if not silent or len(signals.rows) < SHORTEST:
         return None
     return Finding(
@@ -114,31 +112,27 @@ def _silent(signals: Signals) -> Finding | None:
     )
 
 
-def _no_gradient(signals: Signals) -> Finding | None:
-    """Groups differ, and neither a gradient nor a KL is ever more than 0: the weights stay."""
-    norms = signals.series("grad_norm", SHORTEST)
-    dead = signals.series("frac_reward_zero_std")
-    kl = signals.series("kl")
-    std = signals.series("reward_std")
-    if norms is None or norms.any() or (kl is not None and kl.any()):
+def unjudged_programs(signals: Signals) -> Finding | None:
+    """Many programs of a batch had no verdict: the sandbox lacks something, or time was over."""
+    shares = signals.rows.filter(regex="/(unsupported|not_started)$")
+    highest = shares.max()
+    if not highest.max() > UNJUDGED:  # not <=: true for nan too, where nothing was logged
         return None
-    # without the share of dead groups, the spread of the batch is the only hint
-    differ = dead.mean() < NEARLY_ALL if dead is not None else std is not None and std.mean() > 0
-    # without a KL, a reward that rises says that the norm was not measured
-    if not differ or signals.unweighted or (kl is None and signals.better):
-        return None
-    groups = "reward_std is above 0" if dead is None else f"{1 - dead.mean():.0%} of groups differ"
+    column = highest.idxmax()
     return Finding(
-        "critical",
-        "no_gradient",
-        "No gradient reaches the weights, although rewards differ.",
-        f"grad_norm {'is' if kl is None else 'and kl are'} exactly 0 at {span(norms)}; {groups}",
-        "See that the adapter can be trained: `PeftModel.from_pretrained(…, is_trainable=True)`, "
-        "and that `model.print_trainable_parameters()` gives more than 0.",
+        "warning",
+        "unjudged",
+        "Many programs were not judged, and score None, or nothing beside others of their row.",
+        f"{column} is {highest[column]:.0%} of the batch at step {shares[column].idxmax()}",
+        'Judge with backend="sandlock"; if they were not started, give the batch more '
+        "time or each program less.",
     )
 
 
-def _numbers(signals: Signals) -> Finding | None:
+# --- The machinery: numbers, gradient, sampler ----------------------------------------------------
+
+
+def not_a_number(signals: Signals) -> Finding | None:
     """The loss or the gradient norm is not a number, now or at some step before."""
     rows = signals.rows
     finite = np.ones(len(rows), dtype=bool)
@@ -172,17 +166,36 @@ def _numbers(signals: Signals) -> Finding | None:
     )
 
 
-def _sampling(signals: Signals) -> Finding | None:
-    """The engine that samples beside the model that trains: a gap wider than rounding makes.
+def no_gradient(signals: Signals) -> Finding | None:
+    """Groups differ, and neither a gradient nor a KL is ever more than 0: the weights stay."""
+    norms = signals.series("grad_norm", SHORTEST)
+    dead = signals.series("frac_reward_zero_std")
+    kl = signals.optional("kl")
+    if norms.any() or (kl is not None and kl.any()):
+        return None
+    if dead.mean() >= NEARLY_ALL or signals.unweighted:
+        return None
+    # without a KL, a reward that rises says that the norm was not measured
+    if kl is None and signals.better:
+        return None
+    return Finding(
+        "critical",
+        "no_gradient",
+        "No gradient reaches the weights, although rewards differ.",
+        f"grad_norm {'is' if kl is None else 'and kl are'} exactly 0 at {span(norms)}",
+        "See that the adapter can be trained: `PeftModel.from_pretrained(…, is_trainable=True)`, "
+        "and that `model.print_trainable_parameters()` gives more than 0.",
+    )
+
+
+def sampling_gap(signals: Signals) -> Finding | None:
+    """The engine that samples and the model that trains differ by more than rounding makes.
 
     From what TRL logs with vllm_importance_sampling_correction.
     """
     gap = signals.series("sampling/sampling_logp_difference/mean", SHORTEST)
-    if gap is None:
-        return None
     last = signals.last(gap)
-    # Rounding to bf16 alone makes 0.01 to 0.04 nats per token (huggingface/trl issue 6789).
-    if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= 0.08:
+    if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= SAMPLING_GAP:
         return None
     return Finding(
         "warning",
@@ -195,32 +208,51 @@ def _sampling(signals: Signals) -> Finding | None:
     )
 
 
-def _kl(signals: Signals) -> Finding | None:
-    """The level of the KL; else its single spikes."""
-    kl = signals.series("kl", SHORTEST)
-    if kl is None:
+def rising_loss(signals: Signals) -> Finding | None:
+    """The loss rises and the KL is not high, which is healthy."""
+    loss = signals.series("loss", 2 * SHORTEST)
+    change = signals.change(loss)
+    if not change.is_rise(CERTAIN) or apply(high_kl, signals):
         return None
-    # The running median of nine rows: four spikes of a heavy-tailed estimate do not move it.
-    level = kl.rolling(9, min_periods=SHORTEST).median().dropna()
+    return Finding(
+        "info",
+        "loss",
+        "The loss rises, which is healthy.",
+        str(change),
+        "Apart from the completions' lengths, advantages cancel in it, and beta times the KL is "
+        "added: judge by the reward.",
+    )
+
+
+# --- The policy: its KL, its entropy, its lengths -------------------------------------------------
+
+
+def high_kl(signals: Signals) -> Finding | None:
+    """The KL is high now, by its running median."""
+    kl = signals.series("kl", SHORTEST)
+    level = _kl_level(kl)
     now = level.iloc[-1]
-    if now > KL_HIGH:
-        # 7 times less likely: what is written is no longer the reference's language
-        runaway = now > 2.0
-        # after the last row that was not high
-        high = level[level.where(level <= KL_HIGH).bfill().isna()]
-        return Finding(
-            "critical" if runaway else "warning",
-            "kl",
-            "The policy has run away from the reference model." if runaway else "The KL is high.",
-            f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at "
-            f"{span(high)}",
-            "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
-            "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
-            "less likely.",
-        )
-    # what a reader notices in the plot and asks about
+    if now <= KL_HIGH:
+        return None
+    # the rows after the last one that was not high
+    since = level[level.where(level <= KL_HIGH).bfill().isna()]
+    runaway = now > KL_RUNAWAY
+    return Finding(
+        "critical" if runaway else "warning",
+        "kl",
+        "The policy has run away from the reference model." if runaway else "The KL is high.",
+        f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at {span(since)}",
+        "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
+        "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
+        "less likely.",
+    )
+
+
+def kl_spikes(signals: Signals) -> Finding | None:
+    """Single steps have a high KL: what a reader notices in the plot and asks about."""
+    kl = signals.series("kl", SHORTEST)
     spikes = kl[kl > max(5 * kl.median(), 0.1)]
-    if spikes.empty or level.max() > KL_HIGH:  # high for longer, and over
+    if spikes.empty or _kl_level(kl).max() > KL_HIGH:
         return None
     return Finding(
         "info",
@@ -233,12 +265,67 @@ def _kl(signals: Signals) -> Finding | None:
     )
 
 
-def _clipped(signals: Signals) -> Finding | None:
-    """Most completions are cut off at the limit."""
-    series = signals.series("completions/clipped_ratio", SHORTEST)
-    if series is None or surely(signals.last(series)) < MOST:
+def _kl_level(kl: pd.Series) -> pd.Series:
+    """Return the running median of nine rows: four spikes of a heavy-tailed estimate do not move
+    it.
+    """
+    return kl.rolling(9, min_periods=SHORTEST).median().dropna()
+
+
+def collapsed_entropy(signals: Signals) -> Finding | None:
+    """Entropy spent before the task is solved: without it no better answer is found (Cui et al.,
+    arXiv 2505.22617).
+    """
+    # With a quarter left, samples of one question hardly differ.
+    if signals.better or not _entropy_fell(signals, 0.25):
         return None
-    last = signals.last(series)
+    change = signals.change(signals.series("entropy"), SHORTEST)
+    return Finding(
+        "warning",
+        "entropy",
+        "The entropy has collapsed, and the policy no longer gets better.",
+        f"{change} (nats per token)",
+        "Raise the temperature or beta, or lower the learning rate. With several updates per round "
+        "of sampling, a higher epsilon_high lets rare tokens gain.",
+    )
+
+
+def _entropy_fell(signals: Signals, share: float) -> bool:
+    """Return whether less than this share of the first rows' entropy is left; False if too little
+    of it was logged to tell.
+    """
+    entropy = signals.optional("entropy")
+    if entropy is None or len(entropy) < 2 * SHORTEST:
+        return False
+    return bool(signals.last(entropy).mean() < share * entropy.iloc[:SHORTEST].mean())
+
+
+def changed_length(signals: Signals) -> Finding | None:
+    """Completions have become twice as long as at first, or half as long, and no better."""
+    length = signals.series("completions/mean_length", 2 * SHORTEST)
+    if signals.better or length.min() <= 0:
+        return None
+    # doubled or halved: learning a shape changes the pocket model's length by half
+    ratio = signals.change(np.log(length), SHORTEST)
+    longer = ratio.is_rise(CERTAIN, np.log(2))
+    if not longer and not ratio.is_fall(CERTAIN, np.log(2)):
+        return None
+    return Finding(
+        "warning",
+        "length",
+        f"Completions have become much {'longer' if longer else 'shorter'}, and no better.",
+        f"mean length {signals.change(length, SHORTEST)} (tokens)",
+        "Reward brevity if more and more are cut off."
+        if longer
+        else "Read some: is the reasoning still there?",
+    )
+
+
+def clipped_completions(signals: Signals) -> Finding | None:
+    """Most completions are cut off at the limit."""
+    last = signals.last(signals.series("completions/clipped_ratio", SHORTEST))
+    if lower_bound(last) < MOST:
+        return None
     return Finding(
         "critical" if last.mean() >= NEARLY_ALL else "warning",
         "clipped",
@@ -249,45 +336,47 @@ def _clipped(signals: Signals) -> Finding | None:
     )
 
 
-def _dead_groups(signals: Signals) -> Finding | None:
-    """Groups whose completions all score the same: solved, collapsed on one wrong answer, or
-    without a signal.
+# --- The groups: what there is to learn from ------------------------------------------------------
+
+
+def unweighted_rewards(signals: Signals) -> Finding | None:
+    """The total is always 0, and single rewards are not."""
+    if not signals.unweighted or len(signals.rows) < SHORTEST:
+        return None
+    return Finding(
+        "info",
+        "unweighted",
+        "The rewards weigh 0: they are measured, and the KL alone teaches.",
+        f"the total is 0 at all {len(signals.rows)} steps, and single rewards are not",
+        "With a teacher as the reference this is meant; otherwise give a reward a weight.",
+    )
+
+
+def dead_groups(signals: Signals) -> Finding | None:
+    """Most groups are dead, their completions all score the same: they are solved, have collapsed
+    on one wrong answer, or have no signal.
 
     From frac_reward_zero_std: reward_std is the spread over the whole batch, and says nothing about
     a group.
     """
     share = signals.series("frac_reward_zero_std", SHORTEST)
-    if share is None or (not signals.enough and share.min() < 1):
+    if signals.unweighted or (not signals.enough and share.min() < 1):
         return None
-    if signals.unweighted:
-        return Finding(
-            "info",
-            "unweighted",
-            "The rewards weigh 0: they are measured, and the KL alone teaches.",
-            f"the total is 0 at all {len(signals.rows)} steps, and single rewards are not",
-            "With a teacher as the reference this is meant; otherwise give a reward a weight.",
-        )
     last = signals.last(share)
-    right = signals.share_right
+    if lower_bound(last) < MOST:
+        return None
     start = share.iloc[:SHORTEST].mean()
     now = last.mean()
-    if surely(last) < MOST:
-        return None
+    right = signals.share_right
     evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
-    # At least so many dead groups are right: all but those that hold the wrong completions.
     if right is None:
-        good = signals.risen(signals.series("reward"))
+        solved = signals.risen(signals.optional("reward"))
     else:
-        # of the completions, if each is right or wrong: one score for all of them is no share
-        std = signals.series(signals.correctness.name.replace("/mean", "/std"))
-        means = signals.last(signals.correctness)
-        same = std is not None and max(signals.last(std).max(), np.ptp(means)) < 1e-6
-        good = right >= SOLVED if same else now - (1 - right) >= now / 2
         evidence += f", with correctness {right:.2f}"
-    # From a start with signal, not one that never had any. A group of noise has more entropy than
-    # before, a collapsed one less.
-    lost = now - start >= 0.3 and _entropy_fell(signals, 0.5)
-    if good:
+        # More than half of them are right, even if all wrong completions are in dead groups.
+        solved = right > 1 - now / 2
+
+    if solved:
         return Finding(
             "info",
             "solved",
@@ -295,7 +384,10 @@ def _dead_groups(signals: Signals) -> Finding | None:
             evidence,
             "There is little left to learn from these questions: stop, or go on with harder ones.",
         )
-    if lost and (right or 0.0) <= now / 2:
+    # A collapse begins with signal. A group of noise has more entropy than before, a collapsed one
+    # less.
+    collapsed = now - start >= 0.3 and _entropy_fell(signals, 0.5)
+    if collapsed and (right is None or right <= now / 2):
         return Finding(
             "critical",
             "mode_collapse",
@@ -304,55 +396,49 @@ def _dead_groups(signals: Signals) -> Finding | None:
             "Go back to a checkpoint with spread; lower the learning rate, raise temperature and "
             "beta, check the rewards.",
         )
-    reward = signals.series("reward")
-    level = np.nan if reward is None else signals.last(reward).mean()
-    if _clipped(signals):
-        advice = "Begin with the completions that are cut off: they earn the same."
-    elif (right is not None and right < NEVER) or level <= 0:
-        advice = (
-            "Nothing earns the reward: take easier questions, a larger model, or a reward with "
-            "partial credit, and read some completions."
-        )
-    elif level > 0 and np.ptp(reward) < 1e-6:
-        advice = (
-            f"All earn {level:.3g}. If these are full marks, take harder questions; if not, the "
-            "reward is a constant."
-        )
-    else:
-        advice = "Take questions that are answered sometimes, or larger groups."
     return Finding(
         "critical" if now >= NEARLY_ALL else "warning",
         "zero_spread",
         "Many groups are dead, and teach nothing, because all their completions score the same.",
         evidence,
-        advice,
+        _advice_for_dead_groups(signals),
     )
 
 
-def _entropy_fell(signals: Signals, share: float) -> bool:
-    """Whether less than so much of the first rows' entropy is left; not where too little of it was
-    logged to tell.
-    """
-    series = signals.series("entropy", 2 * SHORTEST)
-    if series is None:
-        return False
-    return bool(signals.last(series).mean() < share * series.iloc[:SHORTEST].mean())
+def _advice_for_dead_groups(signals: Signals) -> str:
+    """Return what to try if most groups are dead and not right, by the cause."""
+    if apply(clipped_completions, signals):
+        return "Begin with the completions that are cut off: they earn the same."
+    right = signals.share_right
+    reward = signals.series("reward")
+    level = signals.last(reward).mean()
+    if (right is not None and right < NEVER) or level <= 0:
+        return (
+            "Nothing earns the reward: take easier questions, a larger model, or a reward with "
+            "partial credit, and read some completions."
+        )
+    if level > 0 and np.ptp(reward) < 1e-6:
+        return (
+            f"All earn {level:.3g}. If these are full marks, take harder questions; if not, the "
+            "reward is a constant."
+        )
+    return "Take questions that are answered sometimes, or larger groups."
 
 
-# --- What takes enough rows -----------------------------------------------------------------------
-
-
-def _constant(signals: Signals) -> Finding | None:
+def constant_reward(signals: Signals) -> Finding | None:
     """A reward has given the same number throughout."""
     for name in reward_names(signals.rows):
-        mean, std = (signals.series(f"rewards/{name}/{kind}", MIN_ROWS) for kind in ("mean", "std"))
-        if mean is not None and std is not None and max(std.max(), np.ptp(mean)) < 1e-6:
+        mean = signals.optional(f"rewards/{name}/mean")
+        std = signals.optional(f"rewards/{name}/std")
+        if mean is None or std is None or min(len(mean), len(std)) < MIN_ROWS:
+            continue
+        if max(std.max(), np.ptp(mean)) < 1e-6:
             value = mean.iloc[0]
             if value == 0:
                 advice = (
                     "A penalty may stay: nothing was wrong. If nothing can earn it, take easier "
-                    "questions. If something should: "
-                    "completions are lists of messages, `completion_text` gives the text."
+                    "questions. If something should: completions are lists of messages, "
+                    "`completion_text` gives the text."
                 )
             else:
                 advice = (
@@ -369,79 +455,81 @@ def _constant(signals: Signals) -> Finding | None:
     return None
 
 
-def _fallen(signals: Signals) -> Finding | None:
+# --- The reward: does it rise, and does correctness rise with it ----------------------------------
+
+
+def fallen_reward(signals: Signals) -> Finding | None:
     """The reward has fallen from its height."""
     reward = signals.series("reward", 2 * SHORTEST)
-    if reward is None or signals.spread is None:
-        return None
-    fall = compare(reward, *signals.since_best(reward))
-    right = signals.correctness
     # less than a quarter of the spread is what easier and harder questions make of it
-    if not fall.is_fall(CHOSEN, max(0.25 * signals.spread, 1e-9)):
+    fall = change_between(reward, *signals.since_best(reward))
+    if not fall.is_fall(SINCE_BEST, max(0.25 * signals.reward_spread(), 1e-9)):
         return None
     # a total alone may fall because a callback takes a mastered reward's weight away
-    if right is not None and not compare(right, *signals.since_best(right)).is_fall(LIKELY, MOVE):
-        return None
-    lower = signals.change(reward).is_fall(LIKELY)
+    right = signals.correctness
+    if right is not None:
+        fall_of_right = change_between(right, *signals.since_best(right))
+        if not fall_of_right.is_fall(LIKELY, NOTABLE):
+            return None
+    below_start = signals.change(reward).is_fall(LIKELY)
     return Finding(
-        "critical" if lower else "warning",
+        "critical" if below_start else "warning",
         "reward_fall",
         "The reward has fallen below where it began."
-        if lower
+        if below_start
         else "The reward has fallen from its height.",
         str(fall),
         "Go back to the checkpoint before the fall, with a lower learning rate.",
     )
 
 
-def _flat(signals: Signals) -> Finding | None:
-    """The reward has neither fallen nor risen, or moves too much for so few rows to tell."""
+def flat_reward(signals: Signals) -> Finding | None:
+    """The reward has certainly neither fallen nor risen."""
     reward = signals.series("reward", 2 * SHORTEST)
+    spread = signals.reward_spread()
+    # Leave out what has another reason.
+    if signals.unweighted or signals.solved or fallen_reward(signals):
+        return None
+    if signals.risen(reward) or signals.risen(signals.correctness):
+        return None
+    # Wait until the learning rate is past its height for as many rows as a trend takes.
     rate = signals.series("learning_rate")
-    if reward is None or signals.spread is None or signals.unweighted or _fallen(signals):
+    if len(rate) - int(np.argmax(rate)) <= MIN_ROWS:
         return None
-    # past its height for fewer rows than a trend takes, or not logged
-    warming_up = rate is None or len(rate) - int(np.argmax(rate)) <= MIN_ROWS
-    risen = signals.risen(reward) or signals.risen(signals.correctness)
-    if warming_up or risen or signals.solved:
-        return None
+    # A training that has certainly gained less than a quarter of the spread has not begun to learn.
     change = signals.change(reward)
-    most = change.difference + CERTAIN * change.error
-    evidence = (
-        f"{change}, a gain of at most {max(0.0, most):.2g} where rewards spread by "
-        f"{signals.spread:.2g}"
-    )
-    # a training that has certainly gained less has not begun to learn
-    if most <= 0.25 * signals.spread:
-        cause = _no_gradient(signals) or _dead_groups(signals)
-        if cause:
-            advice = f"{cause.what.removesuffix('.')}: begin with that."
-        elif signals.share_right is not None and signals.share_right < MOVE:
-            advice = "Take easier questions, or a larger model: hardly an answer is right."
-        else:
-            advice = "Raise the learning rate, and see in notebook 02 what drives the advantage."
-        return Finding("warning", "no_learning", "The reward does not rise.", evidence, advice)
-    return Finding(
-        "info",
-        "too_few_steps",
-        "The steps are too few, beside the noise, to tell whether it learns.",
-        evidence,
-        "Train on, or take more completions a step.",
-    )
-
-
-def _hacking(signals: Signals) -> Finding | None:
-    """The total rises while correctness falls, since the window where it was best."""
-    if signals.correctness is None or "reward" not in signals.rows:
+    highest_gain = change.difference + CERTAIN * change.error
+    if highest_gain > 0.25 * spread:
         return None
-    both = pd.DataFrame(
-        {"correct": signals.correctness, "reward": signals.series("reward")}
-    ).dropna()
+    cause = apply(no_gradient, signals) or apply(dead_groups, signals)
+    if cause:
+        advice = f"{cause.sentence.removesuffix('.')}: begin with that."
+    elif signals.share_right is not None and signals.share_right < NOTABLE:
+        advice = "Take easier questions, or a larger model: hardly an answer is right."
+    else:
+        advice = "Raise the learning rate, and see in notebook 02 what drives the advantage."
+    return Finding(
+        "warning",
+        "no_learning",
+        "The reward does not rise.",
+        f"{change}, a gain of at most {max(0.0, highest_gain):.2g} where rewards spread by "
+        f"{spread:.2g}",
+        advice,
+    )
+
+
+def hacked_reward(signals: Signals) -> Finding | None:
+    """The total rises while correctness falls, since the window where it was best."""
+    reward = signals.series("reward")
+    if signals.correctness is None:
+        return None
+    both = pd.DataFrame({"correct": signals.correctness, "reward": reward}).dropna()
     if len(both) < 2 * SHORTEST:
         return None
     windows = signals.since_best(both["correct"])
-    fall, rise = (compare(both[name], *windows) for name in ("correct", "reward"))
-    if not fall.is_fall(CERTAIN, MOVE) or not rise.is_rise(CERTAIN):
+    fall = change_between(both["correct"], *windows)
+    rise = change_between(both["reward"], *windows)
+    if not fall.is_fall(CERTAIN, NOTABLE) or not rise.is_rise(CERTAIN):
         return None
     return Finding(
         "critical",
@@ -454,7 +542,7 @@ def _hacking(signals: Signals) -> Finding | None:
     )
 
 
-def _format_only(signals: Signals) -> Finding | None:
+def format_only(signals: Signals) -> Finding | None:
     """The format was learned and correctness, given as many rows again as a trend takes, has not
     moved.
     """
@@ -462,14 +550,18 @@ def _format_only(signals: Signals) -> Finding | None:
     right = signals.correctness
     if form is None or right is None or min(len(form), len(right)) < MIN_ROWS:
         return None
+    # Was the format learned? A gain of 0.2 is beyond what drifts.
     gain = signals.change(form, SHORTEST)
-    change = signals.change(right)
+    if gain.after < FORM_LEARNED or not gain.is_rise(CERTAIN, 0.2):
+        return None
+    # Was it learned long enough ago?
     learned = form.rolling(SHORTEST).mean() >= FORM_LEARNED
-    since = len(form) - int(np.argmax(learned)) if learned.any() else 0
-    # a gain of 0.2 is beyond what drifts
-    held = gain.after >= FORM_LEARNED and gain.is_rise(CERTAIN, 0.2) and since >= MIN_ROWS
-    still = not signals.risen(right) and change.difference + CERTAIN * change.error < MOVE
-    if not held or not still or signals.solved:
+    if not learned.any() or len(form) - int(np.argmax(learned)) < MIN_ROWS:
+        return None
+    # Has correctness moved, or had it nowhere to go?
+    change = signals.change(right)
+    may_have_risen = change.difference + CERTAIN * change.error >= NOTABLE
+    if may_have_risen or signals.risen(right) or signals.solved:
         return None
     return Finding(
         "warning",
@@ -481,132 +573,20 @@ def _format_only(signals: Signals) -> Finding | None:
     )
 
 
-def _length(signals: Signals) -> Finding | None:
-    """Completions have become twice as long as at first, or half as long."""
-    series = signals.series("completions/mean_length", 2 * SHORTEST)
-    if series is None or series.min() <= 0:
-        return None
-    ratio = signals.change(np.log(series), SHORTEST)
-    change = signals.change(series, SHORTEST)
-    # doubled or halved: learning a shape changes the pocket model's length by half
-    longer = ratio.is_rise(CERTAIN, np.log(2))
-    if not longer and not ratio.is_fall(CERTAIN, np.log(2)):
-        return None
-    return Finding(
-        "info" if signals.better else "warning",
-        "length",
-        f"Completions have become much {'longer' if longer else 'shorter'}"
-        + (", and better." if signals.better else ", and no better."),
-        f"mean length {change} (tokens)",
-        "Reward brevity if more and more are cut off."
-        if longer
-        else "Read some: is the reasoning still there?",
-    )
-
-
-def _entropy(signals: Signals) -> Finding | None:
-    """Entropy spent before the task is solved: without it no better answer is found (Cui et al.,
-    arXiv 2505.22617).
-    """
-    # With a quarter left, samples of one question hardly differ. Where three in four are right it
-    # was spent on being right; below, it is missed.
-    if not _entropy_fell(signals, 0.25) or (signals.share_right or 0.0) >= 0.75:
-        return None
-    if signals.share_right is None:
-        fine = signals.risen(signals.series("reward"))  # it may be solved
-    else:
-        right = signals.correctness
-        w = min(signals.window, len(right) // 2)
-        # likely higher in the last window than in the one before it
-        fine = w > 0 and compare(right, slice(-2 * w, -w), slice(-w, None)).is_rise(LIKELY)
-    if fine:
-        return None
-    change = signals.change(signals.series("entropy"), SHORTEST)
-    return Finding(
-        "warning",
-        "entropy",
-        "The entropy has collapsed, and the policy no longer gets better.",
-        f"{change} (nats per token)",
-        "Raise the temperature or beta, or lower the learning rate. With several updates per round "
-        "of sampling, a higher epsilon_high lets rare tokens gain.",
-    )
-
-
-def _spikes(signals: Signals) -> Finding | None:
-    """The gradient norm has spikes, many times its median."""
-    norms = signals.series("grad_norm")
-    dead = signals.series("frac_reward_zero_std")
-    if norms is None or dead is None or _numbers(signals):  # one finding about the gradient
-        return None
-    # In a step of dead groups only the KL has a gradient, beside which any other step would be a
-    # spike.
-    usual = norms[dead.reindex(norms.index) < 1].median()
-    spikes = norms[norms > SPIKE * usual]
-    if spikes.empty:
-        return None
-    often = len(spikes) >= 3  # one or two are cut down by max_grad_norm and leave no trace
-    return Finding(
-        "warning" if often else "info",
-        "gradient",
-        "The gradient norm has spikes.",
-        f"{len(spikes)} of {len(norms)} rows above {SPIKE:g} times the median of {usual:.2g}, the "
-        f"largest {spikes.max():.3g} at step {int(spikes.idxmax())}",
-        "Lower the learning rate or max_grad_norm."
-        if often
-        else "One or two are cut down by max_grad_norm: leave it.",
-    )
-
-
-def _loss(signals: Signals) -> Finding | None:
-    """The loss rises and the KL is not high, which is healthy."""
-    loss = signals.series("loss", 2 * SHORTEST)
-    drift = _kl(signals)
-    if loss is None or (drift and drift.severity != "info"):
-        return None
-    change = signals.change(loss)
-    if not change.is_rise(CERTAIN):
-        return None
-    return Finding(
-        "info",
-        "loss",
-        "The loss rises, which is healthy.",
-        str(change),
-        "Apart from the completions' lengths, advantages cancel in it, and beta times the KL is "
-        "added: judge by the reward.",
-    )
-
-
-def _unjudged(signals: Signals) -> Finding | None:
-    """Many programs of a batch had no verdict: the sandbox lacks something, or time was over."""
-    shares = signals.rows.filter(regex="/(unsupported|not_started)$")
-    most = shares.max()
-    if not most.max() > UNJUDGED:  # not <=: true for nan too, where nothing was logged
-        return None
-    worst = most.idxmax()
-    return Finding(
-        "warning",
-        "unjudged",
-        "Many programs were not judged, and score None, or nothing beside others of their row.",
-        f"{worst} is {most[worst]:.0%} of the batch at step {shares[worst].idxmax()}",
-        'Judge with backend="sandlock"; if they were not started, give the batch more '
-        "time or each program less.",
-    )
-
-
-def _blind(signals: Signals) -> Finding | None:
+def blind_policy(signals: Signals) -> Finding | None:
     """The reward rises without the picture's help: from a holdout that is measured with its
     pictures and with grey ones during the training (`training.vision.Looking`).
     """
-    sighted, blind = (signals.series(f"holdout/{way}", 3) for way in ("sighted", "blind"))
+    sighted = signals.series("holdout/sighted", 3)
+    blind = signals.series("holdout/blind", 3)
     reward = signals.series("reward")
-    if sighted is None or blind is None or reward is None:
-        return None
+    # Compare the first third with the last, of the reward and of what the picture adds.
     sees = (sighted - blind).dropna()
     first = max(1, len(reward) // 3)
     last = max(1, len(sees) // 3)
-    gain = compare(reward, slice(0, first), slice(-first, None)).difference
-    change = compare(sees, slice(0, last), slice(-last, None))
-    if gain < MOVE or change.difference >= gain / 4:
+    gain = change_between(reward, slice(0, first), slice(-first, None)).difference
+    change = change_between(sees, slice(0, last), slice(-last, None))
+    if gain < NOTABLE or change.difference >= gain / 4:
         return None
     return Finding(
         "warning",
@@ -618,136 +598,16 @@ def _blind(signals: Signals) -> Finding | None:
     )
 
 
-# --- An agent's tools -----------------------------------------------------------------------------
-
-# TRL logs `tools/*` where a trainer has tools or environments; elsewhere these rules say nothing.
-# What TRL does not show, a reward named `finished` does, of weight 0: 1.0 where the episode's last
-# word is the policy's own and calls no tool, else 0.0. It judges neither the answer nor the form.
-
-
-def _failing(signals: Signals) -> Finding | None:
-    """Most calls come back as an error."""
-    share = signals.series("tools/failure_frequency")
-    often = signals.series("tools/call_frequency")
-    # of a few calls a step, all fail by luck
-    if share is None or often is None or signals.last(often).mean() < CALLS_LEFT:
-        return None
-    share = share[often.reindex(share.index) > 0]  # TRL logs 0 where nothing was called
-    calls = often.reindex(signals.last(share).index).mean()
-    return _mostly(
-        signals,
-        share,
-        "tool_failures",
-        "Most calls of tools come back as an error",
-        f"{calls:.3g} calls per episode",
-        "Read what the tools answered: refused arguments want a better description or an "
-        "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
-        "limit fewer turns.",
-    )
-
-
-def _unfinished(signals: Signals) -> Finding | None:
-    """Most episodes end with a call that nobody answers: its result did not fit, or it was one turn
-    too many.
-
-    TRL ends such an episode at the end token of its call, so completions/clipped_ratio does not
-    show it. Where what the policy wrote was cut, that is its own last word, and only clipped_ratio
-    does. Both do where a result fits to the last token.
-    """
-    finished = signals.series("rewards/finished/mean")
-    if finished is None or signals.series("tools/call_frequency") is None:
-        return None
-    return _mostly(
-        signals,
-        1 - finished,
-        "unfinished",
-        "Most episodes end before the policy's last word, with a call that is not answered",
-        "the episodes",
-        "Raise max_completion_length, which the whole episode shares with what the tools answer, "
-        "or max_tool_calling_iterations; else make answers shorter or pay for fewer calls.",
-    )
-
-
-def _mostly(
-    signals: Signals, share: pd.Series, rule: str, what: str, of: str, advice: str
-) -> Finding | None:
-    """A finding where a share that should be small is above a half: an info while it falls or the
-    success rises.
-
-    With few rows only where it was the whole in each of them: an untrained policy may fail often.
-    """
-    if len(share) < SHORTEST or surely(signals.last(share)) < MOST:
-        return None
-    if not signals.enough and share.min() < 1:
-        return None
-    # Twice as many rows as a trend takes: all of a short training, and not what a long one gained
-    # long ago.
-    rows = 2 * max(MIN_ROWS, signals.window)
-    improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, MOVE) or (
-        signals.success is not None and signals.risen(signals.success.iloc[-rows:])
-    )
-    last = signals.last(share)
-    critical = last.mean() >= NEARLY_ALL and not signals.better
-    return Finding(
-        "info" if improves else "critical" if critical else "warning",
-        rule,
-        what + (", but the training is still getting better." if improves else "."),
-        f"{last.mean():.0%} of {of} at {span(last)}",
-        advice,
-    )
-
-
-def _calls(signals: Signals) -> Finding | None:
-    """The tools are given up, called much more than at first, or were never called.
-
-    Fewer calls are what playing better looks like, as long as some are left; more are what harder
-    tasks take, and the reward tells whether they pay.
-    """
-    often = signals.series("tools/call_frequency", 2 * SHORTEST)
-    if often is None:
-        return None
-    change = signals.change(often, SHORTEST)
-    better = signals.better
-    highest = max(change, compare(often, *signals.since_best(often)), key=lambda one: one.before)
-    if highest.is_fall(CHOSEN, CALLS_USED) and highest.after < CALLS_LEFT:
-        return Finding(
-            "warning",
-            "tool_calls",
-            "The policy has given up its tools"
-            + (", and the reward rises without them." if better else "."),
-            f"{highest} (calls per episode)",
-            "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
-            "Else lower the learning rate, and find what pays without a call.",
-        )
-    # from none to one is learning to call
-    if change.is_rise(CERTAIN) and change.after >= 2 * max(change.before, 1.0):
-        return Finding(
-            "info" if better else "warning",
-            "tool_calls",
-            "The policy calls its tools much more"
-            + (", and better." if better else ", and no better."),
-            f"{change} (calls per episode)",
-            "Read which calls repeat; limit them by max_tool_calling_iterations, or pay for fewer.",
-        )
-    if highest.before < CALLS_LEFT and not (better or signals.solved):
-        return Finding(
-            "info",
-            "tool_calls",
-            "The policy hardly calls its tools, and never did.",
-            f"{change} (calls per episode)",
-            "See that the prompt lists the tools and that its calls can be parsed; else show it "
-            "examples before training.",
-        )
-    return None
-
-
 # In the order in which findings of one severity are told: causes before their effects.
-_RULES = (
-    _unread, _numbers, _no_gradient, _silent, _unjudged, _sampling, _kl, _hacking, _failing,
-    _clipped, _unfinished, _calls, _dead_groups, _constant, _fallen, _flat, _format_only, _length,
-    _entropy, _spikes, _loss, _blind,
+RULES = (
+    unread, not_a_number, no_gradient, silent_reward, unjudged_programs, sampling_gap, high_kl,
+    kl_spikes, hacked_reward, failing_calls, clipped_completions, unfinished_episodes,
+    given_up_tools, unweighted_rewards, dead_groups, constant_reward, fallen_reward, flat_reward,
+    format_only, changed_length, collapsed_entropy, rising_loss, blind_policy,
 )  # fmt: skip
-_AT_ONCE = (
-    _unread, _numbers, _no_gradient, _silent, _unjudged, _sampling, _kl, _failing, _clipped,
-    _unfinished, _dead_groups, _blind,
+# those that few rows are enough for
+AT_ONCE = (
+    unread, not_a_number, no_gradient, silent_reward, unjudged_programs, sampling_gap, high_kl,
+    kl_spikes, failing_calls, clipped_completions, unfinished_episodes, unweighted_rewards,
+    dead_groups, blind_policy,
 )  # fmt: skip

@@ -6,9 +6,9 @@ from pathlib import Path
 import pandas as pd
 
 # What others call a column, in lower case: TRL before the spring of 2025, its progress table, verl,
-# OpenRLHF.
+# OpenRLHF, ms-swift.
 _NAMES = {
-    "step": ("global_step", "training/global_step", "_step"),
+    "step": ("global_step", "training/global_step", "_step", "global_step/max_steps"),
     "loss": ("training loss", "train_loss", "actor/pg_loss", "actor/loss", "policy_loss"),
     "grad_norm": ("actor/grad_norm", "grad norm", "gradient_norm"),
     "learning_rate": ("actor/lr", "lr", "learning rate"),
@@ -40,33 +40,37 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
             name += "/mean"
         if name not in history and name not in names.values():
             names[column] = name
-    return history.rename(columns=names)
+    history = history.rename(columns=names)
+    if "global_step/max_steps" in names:
+        # ms-swift counts "5/60"
+        history["step"] = history["step"].str.partition("/")[0].astype(int)
+    return history
 
 
 def read_metrics(path: Path) -> pd.DataFrame:
-    """metrics.csv as a DataFrame, sorted by step."""
+    """Return metrics.csv as a DataFrame, sorted by step."""
     return pd.read_csv(path).sort_values("step", ignore_index=True)
 
 
 def reward_names(history: pd.DataFrame) -> list[str]:
-    """The names of the single rewards, in the order TRL logged them (columns
+    """Return the names of the single rewards, in the order TRL logged them (columns
     `rewards/<name>/mean`; a name may hold a slash).
     """
     means = [name for name in history if name.startswith("rewards/") and name.endswith("/mean")]
     return [name.removeprefix("rewards/").removesuffix("/mean") for name in means]
 
 
-def smoothed(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
-    """The centred running mean; near the ends that of what there is. The median is not moved by
-    single spikes.
+def smooth(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
+    """Return the centred running mean; near the ends that of what there is. The median is not moved
+    by single spikes.
     """
     around = series.rolling(min(window, max(1, len(series))), center=True, min_periods=1)
     return around.median() if median else around.mean()
 
 
 def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) -> pd.DataFrame:
-    """The mean of each column over the first and the last `rows` rows, one line a column; absent
-    columns are left out.
+    """Return the mean of each column over the first and the last `rows` rows, one line a column;
+    absent columns are left out.
 
     Of `kl` it is the median: one spike of this heavy-tailed estimate can be larger than all other
     rows together.
@@ -78,19 +82,21 @@ def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) ->
     return pd.DataFrame(means, index=list(how))
 
 
-def joined(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Trainings that followed one another, by name, as one history: steps go on counting, and
-    `stage` says which it was.
+def join_stages(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return trainings that followed one another, by name, as one history: steps go on counting,
+    and `stage` says which it was.
 
     Columns that a stage did not log are nan there. ValueError without a stage, KeyError for one
     without a `step`.
 
     >>> short = pd.DataFrame({"step": [1, 2], "reward": [0.1, 0.2]})
-    >>> joined({"format": short, "correctness": short})[["step", "stage"]].values.tolist()
+    >>> join_stages({"format": short, "correctness": short})[["step", "stage"]].values.tolist()
     [[1, 'format'], [2, 'format'], [3, 'correctness'], [4, 'correctness']]
     """
-    parts, done = [], 0
+    parts = []
+    steps_before = 0
     for name, history in stages.items():
-        parts.append(history.assign(step=history["step"] + done, stage=name))
-        done = parts[-1]["step"].max()
+        part = history.assign(step=history["step"] + steps_before, stage=name)
+        steps_before = part["step"].max()
+        parts.append(part)
     return pd.concat(parts, ignore_index=True)

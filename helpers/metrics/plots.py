@@ -13,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
-from helpers.metrics.history import reward_names, smoothed
+from helpers.metrics.history import reward_names, smooth
 
 # Color and stroke of the first line, the second, and so on.
 LOOKS = (
@@ -28,7 +28,7 @@ _PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
 
 
 def _figure(rows: int, columns: int, size: tuple[float, float], **options):
-    """A figure and its panels. pyplot does not know it, or Jupyter would show it twice."""
+    """Return a figure and its panels. pyplot does not know it, or Jupyter would show it twice."""
     figure = Figure(size, layout="constrained")
     return figure, figure.subplots(rows, columns, **options)
 
@@ -40,8 +40,8 @@ def _panel(
     xlabel: str = "step",
     history: pd.DataFrame | None = None,
 ) -> Axes:
-    """A panel to draw in. If the history has stages (`metrics.joined`), each stage's name is at its
-    beginning, and a dotted line where one follows another.
+    """Return a panel to draw in. If the history has stages (`history.join_stages`), each stage's
+    name is at its beginning, and a dotted line where one follows another.
     """
     if axes is None:
         _, axes = _figure(1, 1, (7.0, 3.6))
@@ -59,7 +59,7 @@ def _panel(
 
 
 def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
-    """The raw values thin, their running mean thick; nothing if the column was not logged.
+    """Draw the raw values thin, their running mean thick; nothing if the column was not logged.
 
     For the KL it is the running median, which single spikes do not bend.
     """
@@ -68,7 +68,7 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
     axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
     axes.plot(
         history["step"],
-        smoothed(history[column], median=column == "kl"),
+        smooth(history[column], median=column == "kl"),
         color=color,
         linestyle=stroke,
         linewidth=2,
@@ -77,7 +77,7 @@ def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str
 
 
 def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
-    """A line for each column that was logged; labels: by column."""
+    """Draw a line for each column that was logged; labels: by column."""
     for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
         _line(axes, history, column, label, color, stroke)
 
@@ -85,20 +85,22 @@ def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOK
 def _with_shares(
     history: pd.DataFrame, axes: Axes, left: dict[str, str], ylabel: str, shares: dict[str, str]
 ) -> Figure:
-    """A line on the left axis and shares on the right one, with one legend; labels by column."""
+    """Draw lines on the left axis and shares on the right one, with one legend; labels by
+    column.
+    """
     right = axes.twinx()
     right.spines["right"].set_visible(True)
     right.grid(False)
     _lines(axes, history, left)
     _lines(right, history, shares, LOOKS[1:])
     lines = [*axes.get_lines(), *right.get_lines()]
-    named = [line for line in lines if not line.get_label().startswith("_")]
+    handles = [line for line in lines if not line.get_label().startswith("_")]
     # room above all curves, for the legend
-    room = 1.1 + 0.2 * len(named)
+    room = 1.1 + 0.2 * len(handles)
     top = axes.get_ylim()[1]
     axes.set_ylim(-0.02 * top, room * top)
     right.set(ylabel=ylabel, ylim=(-0.02, room), yticks=(0, 0.25, 0.5, 0.75, 1))
-    axes.legend(handles=named, loc="upper right")
+    axes.legend(handles=handles, loc="upper right")
     return axes.figure
 
 
@@ -106,11 +108,12 @@ def _with_shares(
 
 
 def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The weighted reward a step, smoothed, with a band of one `reward_std` (the spread over the
-    whole batch).
+    """Draw the weighted reward of each step, smoothed, with a band of one `reward_std` (the spread
+    over the whole batch).
     """
     axes = _panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
-    mean, std = smoothed(history["reward"]), smoothed(history["reward_std"])
+    mean = smooth(history["reward"])
+    std = smooth(history["reward_std"])
     axes.fill_between(
         history["step"],
         mean - std,
@@ -126,8 +129,8 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """`frac_reward_zero_std`, the share of dead groups: those whose completions all scored the
-    same.
+    """Draw `frac_reward_zero_std`, the share of dead groups: those whose completions all scored
+    the same.
     """
     title = "Dead groups: all completions score the same"
     axes = _panel(title, "share of groups", axes, history=history)
@@ -137,7 +140,7 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The KL divergence from the reference policy, in nats per token, with its running median.
+    """Draw the KL divergence from the reference policy, in nats per token, with its running median.
 
     A note in its place where beta was 0.
     """
@@ -154,7 +157,7 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Each reward by itself, before its weight: the mean of the batch."""
+    """Draw each reward by itself, before its weight: the mean of the batch."""
     title = "Each reward by itself, unweighted"
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
@@ -169,7 +172,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Mean completion length in tokens, and the share cut off at the limit."""
+    """Draw the mean completion length in tokens, and the share cut off at the limit."""
     axes = _panel("Completion length", "tokens", axes, history=history)
     left = {"completions/mean_length": "mean length (left)"}
     shares = {"completions/clipped_ratio": "share cut off (right)"}
@@ -177,10 +180,10 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
 
 
 def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Calls of tools an episode, the share of them that fail, and the share of episodes whose last
-    call is not answered.
+    """Draw the calls of tools per episode, the share of them that fail, and the share of episodes
+    whose last call is not answered.
 
-    The last from the reward `finished`, where it was logged; see helpers/metrics/diagnosis.py.
+    The last from the reward `finished`, if it was logged; see helpers/metrics/tool_rules.py.
     """
     title = "Tools: calls, failures, unfinished episodes"
     axes = _panel(title, "calls per episode", axes, history=history)
@@ -195,13 +198,13 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def has_tools(history: pd.DataFrame) -> bool:
-    """Whether it is the history of an agent: TRL logged how often tools were called."""
+    """Return whether it is the history of an agent: TRL logged how often tools were called."""
     return "tools/call_frequency" in history and bool(history["tools/call_frequency"].notna().any())
 
 
 def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """The loss: small beside the advantages, which sum to zero in every group, and cancel but for
-    the completions' lengths.
+    """Draw the loss: small beside the advantages, which sum to zero in every group, and cancel but
+    for the completions' lengths.
     """
     axes = _panel("Loss: not a measure of progress", "loss", axes, history=history)
     _line(axes, history, "loss", "loss", GREY)
@@ -213,22 +216,23 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def dashboard(history: pd.DataFrame) -> Figure:
-    """The curves of a training in one figure, six or, with tools, seven: what notebook 03 redraws
-    while it trains.
+    """Draw the curves of a training in one figure, six or, with tools, seven: what notebook 03
+    redraws while it trains.
     """
     panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
     panels += [["tools", "tools"]] if has_tools(history) else []
     figure = Figure((_PAGE, 2.8 * len(panels)), layout="constrained")
     grid = figure.subplot_mosaic(panels)
-    for draw in (reward, each_reward, spread, completion_length, kl, loss, tools)[: len(grid)]:
-        axes = grid[draw.__name__]
-        draw(history, axes)
-        axes.set_title(axes.get_title(loc="left").partition(":")[0])
+    for draw in (reward, each_reward, spread, completion_length, kl, loss, tools):
+        if draw.__name__ in grid:
+            axes = grid[draw.__name__]
+            draw(history, axes)
+            axes.set_title(axes.get_title(loc="left").partition(":")[0])
     return figure
 
 
 def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
-    """Several runs over one another, by name: reward, KL, completion length, and the share of
+    """Draw several runs over one another, by name: reward, KL, completion length, and the share of
     dead groups.
     """
     figure, grid = _figure(2, 2, (_PAGE, 6.2))
@@ -242,14 +246,14 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
         _panel(label, "", axes)
         for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
-    named = grid.flat[0].get_legend_handles_labels()
-    figure.legend(*named, loc="outside upper center", ncols=min(4, len(histories)))
+    lines, names = grid.flat[0].get_legend_handles_labels()
+    figure.legend(lines, names, loc="outside upper center", ncols=min(4, len(histories)))
     return figure
 
 
 def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
-    """Several trainings under one another, a row each, by name: what to look at first where one may
-    be sick.
+    """Draw several trainings under one another, a row each, by name: what to look at first if one
+    may be sick.
     """
     figure, grid = _figure(
         len(histories), 4, (_PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
@@ -263,15 +267,16 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
         "KL, nats per token": {"kl": "kl"},
         "length, tokens": {"completions/mean_length": "mean length"},
     }
-    for place, (name, history) in enumerate(histories.items()):
-        first, last = place == 0, place == len(histories) - 1
-        for axes, (title, columns) in zip(grid[place], lines.items(), strict=True):
-            _panel(title if first else "", "", axes, xlabel="step" if last else "")
+    last = len(histories) - 1
+    for row, (name, history) in enumerate(histories.items()):
+        for axes, (title, columns) in zip(grid[row], lines.items(), strict=True):
+            # titles above the first row, and the steps below the last
+            _panel(title if row == 0 else "", "", axes, xlabel="step" if row == last else "")
             # a look of its own for each line of a row, so that one name means one line
             _lines(axes, history, columns, LOOKS[2:] if title == "shares" else LOOKS)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.tick_params(labelsize=9)
-        grid[place, 0].set_ylabel(
+        grid[row, 0].set_ylabel(
             name, fontsize=11, weight="bold", rotation=0, ha="right", va="center"
         )
     for axes in grid[-1, :2]:  # the others have one line each
@@ -280,8 +285,8 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
 
 
 def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
-    """Whether a policy that thinks longer is right more often: shares on the left, the length in
-    tokens on the right.
+    """Draw whether a policy that thinks longer is right more often: shares on the left, the length
+    in tokens on the right.
 
     careful: the share of completions that write every column of a sum out, by step;
     `helpers.data.arithmetic.is_careful`.
@@ -306,20 +311,31 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
 
 
 def accuracy(evaluation: dict[str, dict]) -> Figure:
-    """Holdout accuracy of each model evaluated, sampled and greedy, with 95 % intervals."""
+    """Draw the holdout accuracy of each model evaluated, sampled and greedy, with 95 %
+    intervals.
+    """
     axes = _panel("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
     width = 0.36
-    entries = list(evaluation.values())
-    for measured, label, shift, color, hatch in (
-        (entries, "sampled", -width / 2, BLUE, ""),
-        ([entry.get("greedy") for entry in entries], "greedy", width / 2, ORANGE, "//"),
+    sampled = dict(enumerate(evaluation.values()))
+    greedy = {at: entry["greedy"] for at, entry in sampled.items() if "greedy" in entry}
+    for entries, label, shift, color, hatch in (
+        (sampled, "sampled", -width / 2, BLUE, ""),
+        (greedy, "greedy", width / 2, ORANGE, "//"),
     ):
-        known = {place + shift: entry for place, entry in enumerate(measured) if entry}
-        values = [entry["accuracy"] for entry in known.values()]
-        below = [entry["accuracy"] - entry["ci95"][0] for entry in known.values()]
-        above = [entry["ci95"][1] - entry["accuracy"] for entry in known.values()]
-        look = {"color": color, "hatch": hatch, "alpha": 0.85, "label": label}
-        bars = axes.bar(list(known), values, width, yerr=[below, above], capsize=4, **look)
+        values = [entry["accuracy"] for entry in entries.values()]
+        below = [entry["accuracy"] - entry["ci95"][0] for entry in entries.values()]
+        above = [entry["ci95"][1] - entry["accuracy"] for entry in entries.values()]
+        bars = axes.bar(
+            [at + shift for at in entries],
+            values,
+            width,
+            yerr=[below, above],
+            capsize=4,
+            color=color,
+            hatch=hatch,
+            alpha=0.85,
+            label=label,
+        )
         axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
@@ -328,29 +344,28 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
 
 
 def pass_at_k(evaluation: dict[str, dict]) -> Figure:
-    """pass@k of the untrained and of the trained model with 95 % intervals, a dashed line at the
-    trained model's pass@1, and a star at the untrained model's majority vote.
+    """Draw pass@k of the untrained and of the trained model with 95 % intervals, a dashed line at
+    the trained model's pass@1, and a star at the untrained model's majority vote.
     """
     axes = _panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
-    before, after = (
-        {int(k): point for k, point in evaluation[name]["pass_at_k"].items()}
-        for name in ("baseline", "trained")
-    )
-    for curve, label, color, marker in (
-        (before, "untrained, pass@k", ORANGE, "s"),
-        (after, "trained, pass@k", BLUE, "o"),
+    for name, label, color, marker in (
+        ("baseline", "untrained, pass@k", ORANGE, "s"),
+        ("trained", "trained, pass@k", BLUE, "o"),
     ):
-        ks, (low, high) = list(curve), zip(*(p["ci95"] for p in curve.values()), strict=True)
-        axes.fill_between(ks, low, high, color=color, alpha=0.15, linewidth=0)
-        values = [point["value"] for point in curve.values()]
+        points = evaluation[name]["pass_at_k"]
+        ks = [int(k) for k in points]
+        lows = [point["ci95"][0] for point in points.values()]
+        highs = [point["ci95"][1] for point in points.values()]
+        axes.fill_between(ks, lows, highs, color=color, alpha=0.15, linewidth=0)
+        values = [point["value"] for point in points.values()]
         axes.plot(ks, values, color=color, marker=marker, label=label)
-    once = {"color": BLUE, "linestyle": "--", "linewidth": 1, "label": "trained, pass@1"}
-    axes.axhline(after[1]["value"], **once)
-    star = {"marker": "*", "markersize": 14, "linestyle": "", "color": RED}
+    once = evaluation["trained"]["pass_at_k"]["1"]["value"]
+    axes.axhline(once, color=BLUE, linestyle="--", linewidth=1, label="trained, pass@1")
     vote = evaluation["baseline"]["majority"]["accuracy"]
-    axes.plot([max(before)], [vote], **star, label="untrained, majority vote")
+    star = {"marker": "*", "markersize": 14, "linestyle": "", "color": RED}
+    axes.plot([max(ks)], [vote], **star, label="untrained, majority vote")
     axes.set_xscale("log", base=2)
-    axes.set_xticks(list(before), list(before))
+    axes.set_xticks(ks, ks)
     axes.set_ylim(0, 1.05)
     axes.yaxis.set_major_formatter("{x:.0%}")
     axes.figure.legend(loc="outside upper right", ncols=2, fontsize=9)
@@ -358,9 +373,9 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
 
 
 def stored_changes(change, stored: dict) -> Figure:
-    """The change of each weight that training asked for, and the change that is left once a number
-    format has stored the matrix: a panel for each format. On the dashed diagonal, both are the
-    same.
+    """Draw the change of each weight that training asked for, and the change that is left once a
+    number format has stored the matrix: a panel for each format. On the dashed diagonal, both are
+    the same.
 
     change: a matrix. stored: for each format the matrix of changes read back.
     """
@@ -379,8 +394,8 @@ def stored_changes(change, stored: dict) -> Figure:
 
 
 def reward_signal(signal: dict) -> Figure:
-    """What GRPO would learn from, three panels: each reward's share of the advantage, pass rates a
-    question, rank correlations.
+    """Draw what GRPO would learn from, in three panels: each reward's share of the advantage, the
+    pass rates of the questions, and the rewards' rank correlations.
 
     signal: what `rewards.lab.Lab.signal` returns.
     """
@@ -389,6 +404,7 @@ def reward_signal(signal: dict) -> Figure:
     names = list(rewards)
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
 
+    # A bar for each reward.
     _panel("Who drives the advantage\n(dark: judges the answer)", "", shares, xlabel="")
     values = [rewards[name]["advantage_share"] for name in names]
     colors = [BLUE if name in signal["judges"] else "lightgrey" for name in names]
@@ -398,22 +414,24 @@ def reward_signal(signal: dict) -> Figure:
     shares.invert_yaxis()
     shares.xaxis.set_major_formatter("{x:.0%}")
 
+    # How many questions have each possible pass rate; a bin around each.
+    size = signal["group_size"]
+    title = f"Pass rate of each question\n({signal['total']['zero_spread']:.0%} of groups are dead)"
+    _panel(title, "questions", passes, xlabel=f"share of {size} completions that are right")
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
-    steps, flat = signal["group_size"], signal["total"]["zero_spread"]
-    title = f"Pass rate of each question\n({flat:.0%} of groups are dead)"
-    _panel(title, "questions", passes, xlabel=f"share of {steps} completions that are right")
-    bins = [(k - 0.5) / steps for k in range(steps + 2)]
+    bins = [(right - 0.5) / size for right in range(size + 2)]
     passes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
     passes.yaxis.get_major_locator().set_params(integer=True)
 
+    # A square for each pair of rewards; a dash if one of them is constant.
     matrix = [[1.0 if a == b else rewards[a]["rank_correlation"][b] for b in names] for a in names]
     shades = [[value or 0.0 for value in row] for row in matrix]
     ranks.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
-    centred = {"ha": "center", "va": "center", "fontsize": 9}
     for y, row in enumerate(matrix):
         for x, value in enumerate(row):
-            color = "black" if abs(value or 0.0) <= 0.7 else "white"
-            ranks.text(x, y, "–" if value is None else f"{value:.2f}", color=color, **centred)
+            text = "–" if value is None else f"{value:.2f}"
+            color = "black" if abs(shades[y][x]) <= 0.7 else "white"
+            ranks.text(x, y, text, color=color, ha="center", va="center", fontsize=9)
     ranks.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
     ranks.set_yticks(range(len(names)), labels, fontsize=9)
     ranks.set_title("Rank correlation\n(Spearman)")

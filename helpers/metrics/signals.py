@@ -4,7 +4,7 @@ Every change is judged against the noise of its own series. A step's reward is t
 groups and moves by itself, so a rise that the eye sees in a plot may be none.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,11 +20,11 @@ LONGEST = 100
 LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
 # standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
 CERTAIN = 3.0
-CHOSEN = 4.5  # standard errors since the best of many windows, whose height is in part luck
+SINCE_BEST = 4.5  # standard errors since the best of many windows, whose height is in part luck
 SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
 # of 1, correctness or another share: a change that matters to a user, however certain a smaller one
 # may be
-MOVE = 0.1
+NOTABLE = 0.1
 # of the groups, completions, calls or episodes
 MOST = 0.5
 NEARLY_ALL = 0.9
@@ -46,7 +46,7 @@ class Finding:
     """One thing that a history shows. `str()` of it is one line that holds everything.
 
     severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of
-    each. what: a sentence without numbers. evidence: a phrase with numbers and steps. advice: a
+    each. sentence: one without numbers. evidence: a phrase with numbers and steps. advice: a
     sentence, what to try.
 
     >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it."))
@@ -55,13 +55,13 @@ class Finding:
 
     severity: str
     rule: str
-    what: str
+    sentence: str
     evidence: str
     advice: str
 
     def __str__(self) -> str:
-        what = self.what.removesuffix(".")
-        return f"{self.severity} ({self.rule}): {what}: {self.evidence}. {self.advice}"
+        sentence = self.sentence.removesuffix(".")
+        return f"{self.severity} ({self.rule}): {sentence}: {self.evidence}. {self.advice}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Change:
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
 
 
-def compare(series: pd.Series, before: slice, after: slice) -> Change:
+def change_between(series: pd.Series, before: slice, after: slice) -> Change:
     """Return the change between two slices of a series whose index is the step.
 
     The noise is taken from the differences of neighbouring rows, which a trend hardly touches:
@@ -102,7 +102,7 @@ def compare(series: pd.Series, before: slice, after: slice) -> Change:
     Statistics 12, 1941).
 
     >>> series = pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7))
-    >>> change = compare(series, slice(0, 4), slice(4, 6))
+    >>> change = change_between(series, slice(0, 4), slice(4, 6))
     >>> print(change, change.is_rise(2.0))
     0.1 at steps 1 to 4, 1.1 at steps 5 to 6 True
     """
@@ -120,9 +120,13 @@ def span(series: pd.Series) -> str:
     return f"step {first}" if first == last else f"steps {first} to {last}"
 
 
-def surely(shares: pd.Series) -> float:
+def lower_bound(shares: pd.Series) -> float:
     """Return the mean less its noise: of two groups a step, half are often dead by luck."""
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
+
+
+class NotLogged(Exception):
+    """A rule asked for a column that the history lacks, or that has too few numbers."""
 
 
 class Signals:
@@ -134,49 +138,58 @@ class Signals:
     total if no reward judges the answer. better: whether the success has likely risen. share_right:
     correctness now; None if it is unknown, or not of unit scale and so no share. solved: whether so
     many are right that little is left to gain. unweighted: whether the rewards are measured and
-    weigh 0, as where a teacher's KL is all that teaches. spread: that of the total reward, in which
-    its changes are measured; None if it was not logged.
+    weigh 0, as where a teacher's KL is all that teaches.
     """
 
     def __init__(self, history: pd.DataFrame):
-        told = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        # an evaluation's row is no step
-        rows = history.dropna(how="all", subset=told) if told else history
+        # An evaluation's row is no step.
+        of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
+        rows = history.dropna(how="all", subset=of_steps) if of_steps else history
         self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
 
-        def named(words: Sequence[str]) -> list[str]:
-            logged = reward_names(self.rows)
-            return [name for name in logged if any(word in name.lower() for word in words)]
+        # Which reward judges the answer, and which the form? Their names say it.
+        form = self._rewards_named(FORMAT)
+        judges = self._rewards_named(STRICT) + self._rewards_named(LENIENT)
+        judges = [name for name in judges if name not in form]
+        self.correctness = self.optional(f"rewards/{judges[0]}/mean") if judges else None
+        self.format = self.optional(f"rewards/{form[0]}/mean") if form else None
 
-        form = named(FORMAT)
-        judges = [name for name in named(STRICT) + named(LENIENT) if name not in form]
-        self.correctness = self.series(f"rewards/{judges[0]}/mean") if judges else None
-        self.format = self.series(f"rewards/{form[0]}/mean") if form else None
-        self.success = self.series("reward") if self.correctness is None else self.correctness
+        # How well does it do?
+        total = self.optional("reward")
+        self.success = total if self.correctness is None else self.correctness
         self.better = self.risen(self.success)
         self.share_right = None
         if self.correctness is not None and self.correctness.between(0, 1).all():
             self.share_right = float(self.last(self.correctness).mean())
-        self.solved = (self.share_right or 0.0) >= SOLVED
-        means = self.rows.filter(regex=r"^rewards/.*/mean$")
-        total = self.series("reward")
-        self.unweighted = (
-            total is not None and not total.any() and bool(means.fillna(0).any(axis=None))
-        )
-        std = self.series("reward_std")
-        self.spread = None if std is None else max(std.iloc[:SHORTEST].mean(), std.mean())
+        self.solved = self.share_right is not None and self.share_right >= SOLVED
 
-    def series(self, column: str, least: int = 1) -> pd.Series | None:
-        """Return the column without its gaps, or None if fewer than `least` finite values were
-        logged.
+        # Do the rewards teach, or are they only measured?
+        means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
+        self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
+
+    def _rewards_named(self, words: Sequence[str]) -> list[str]:
+        """Return the rewards that have one of these words in their names."""
+        names = reward_names(self.rows)
+        return [name for name in names if any(word in name.lower() for word in words)]
+
+    def series(self, column: str, least: int = 1) -> pd.Series:
+        """Return the column without its gaps. Raise NotLogged if fewer than `least` finite values
+        were logged.
         """
-        if column not in self.rows:
-            return None
-        values = pd.to_numeric(self.rows[column], errors="coerce")
+        values = pd.to_numeric(self.rows.get(column, pd.Series(dtype=float)), errors="coerce")
         values = values[np.isfinite(values.to_numpy())]
-        return None if len(values) < least else values
+        if len(values) < least:
+            raise NotLogged(column)
+        return values
+
+    def optional(self, column: str) -> pd.Series | None:
+        """Return the column without its gaps, or None if it was not logged."""
+        try:
+            return self.series(column)
+        except NotLogged:
+            return None
 
     def last(self, series: pd.Series) -> pd.Series:
         """Return the rows that count as now."""
@@ -186,7 +199,7 @@ class Signals:
         """Return the change from the first window to the last; or from fewer first rows, for what
         is over soon and for series with little noise.
         """
-        return compare(series, slice(0, first or self.window), slice(-self.window, None))
+        return change_between(series, slice(0, first or self.window), slice(-self.window, None))
 
     def risen(self, series: pd.Series | None) -> bool:
         """Return whether it is likely higher than in the first window, or than in fewer first rows
@@ -199,5 +212,23 @@ class Signals:
 
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
         """Return the window in which the series was highest, and the last one."""
-        end = int(np.nanargmax(series.rolling(min(self.window, len(series))).mean().to_numpy())) + 1
+        means = series.rolling(min(self.window, len(series))).mean()
+        end = int(np.nanargmax(means.to_numpy())) + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)
+
+    def reward_spread(self) -> float:
+        """Return the spread of the total reward, in which its changes are measured: at first, or
+        over all steps if that is more. Raise NotLogged without it.
+        """
+        std = self.series("reward_std")
+        return max(std.iloc[:SHORTEST].mean(), std.mean())
+
+
+def apply(rule: Callable[[Signals], Finding | None], signals: Signals) -> Finding | None:
+    """Return what a rule finds. If the columns that it asks for were not logged, it finds nothing:
+    what was not logged is no evidence (Unsloth on a GPU logs no entropy, TRL without beta no KL).
+    """
+    try:
+        return rule(signals)
+    except NotLogged:
+        return None

@@ -116,10 +116,10 @@ class Measurement:
         self.other = "arithmetic/differences" if sums else "arithmetic/sums"
         options = {"train_size": 1, "holdout_size": 128, "seed": self.seed, "tags": self.tags}
         self.elsewhere = load_task(self.other, **options).holdout
-        # asked as the training asks: with its system prompt and its worked examples
+        # Ask them as the training asks: with its system prompt and its worked examples.
         before = list(self.holdout["prompt"].iloc[0])[:-1]
-        asked = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
-        self.elsewhere["prompt"] = asked
+        prompts = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
+        self.elsewhere["prompt"] = prompts
 
     def measure(
         self, name: str, model, tokenizer, weights: str, samples: int = 0, questions: int = 0
@@ -133,7 +133,7 @@ class Measurement:
         """
         from helpers.training.policy import engine_of
 
-        how = {
+        sampling = {
             "model": model,
             "tokenizer": tokenizer,
             "identity": {"weights": weights},
@@ -144,22 +144,25 @@ class Measurement:
         temperature = self.settings.temperature
 
         # One completion per question, in two ways.
+        levels = list(self.holdout["difficulty"]) if "difficulty" in self.holdout else None
         entries = {}
         for decoding, heat in (("sampled", temperature), ("greedy", 0.0)):
-            prompts = list(self.holdout["prompt"])
             groups = complete(
-                self.run, f"{name}-{decoding}", prompts=prompts, temperature=heat, **how
+                self.run,
+                f"{name}-{decoding}",
+                prompts=list(self.holdout["prompt"]),
+                temperature=heat,
+                **sampling,
             )
-            self.written[name, decoding] = [text for (text,) in groups]
+            texts = [text for (text,) in groups]
+            self.written[name, decoding] = texts
             entries[decoding] = score(
-                self.written[name, decoding],
+                texts,
                 list(self.holdout["answer"]),
                 self.tags,
                 judge=self.judge,
                 rows=self.holdout,
-                difficulty=list(self.holdout["difficulty"])
-                if "difficulty" in self.holdout
-                else None,
+                difficulty=levels,
                 count_tokens=lambda text: len(tokenizer(text)["input_ids"]),
             )
         entry = entries["sampled"] | {
@@ -172,18 +175,18 @@ class Measurement:
             return
 
         # Several completions per question.
-        some = self.holdout[:questions]
-        how["temperature"] = temperature
+        sampling["temperature"] = temperature
+        rows = self.holdout[:questions]
         groups = complete(
-            self.run, f"{name}-samples", prompts=list(some["prompt"]), samples=samples, **how
+            self.run, f"{name}-samples", prompts=list(rows["prompt"]), samples=samples, **sampling
         )
         self.written[name, "samples"] = groups
-        answers = list(some["answer"])
-        entry |= sampled_scores(groups, answers, self.tags, judge=self.judge, rows=some)
+        golds = list(rows["answer"])
+        entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
 
         # Questions of a kind that was not trained on.
         rows = self.elsewhere
-        groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **how)
+        groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
         texts = [text for (text,) in groups]
         self.written[name, "other"] = texts
         scored = score(texts, list(rows["answer"]), self.tags, rows=rows)

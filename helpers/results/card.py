@@ -120,18 +120,18 @@ def verdict(facts: Facts) -> list[str]:
     compared = facts.comparison.get(how)
     if before and after and compared:
         p = compared["p_value"]
-        named = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
-        what = f"{how} accuracy on {after['n']:,} held-out questions"
+        p_text = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
+        measure = f"{how} accuracy on {after['n']:,} held-out questions"
         if p >= 0.05:
-            change = f"Whether training changed {what} cannot be told from chance. It went"
+            change = f"Whether training changed {measure} cannot be told from chance. It went"
         elif after["accuracy"] > before["accuracy"]:
-            change = f"Training raised {what}"
+            change = f"Training raised {measure}"
         else:
-            change = f"Training lowered {what}"
+            change = f"Training lowered {measure}"
         sentences = [
             f"{change} from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
             f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
-            f"{named})."
+            f"{p_text})."
         ]
     else:
         sentences = [

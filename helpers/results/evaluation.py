@@ -78,10 +78,10 @@ def score(
     if difficulty is not None:
         entry["by_difficulty"] = {}
         # pandas leaves out what has no level, and sorts the others
-        for level, some in pd.Series(correct).groupby(pd.Series(difficulty)):
+        for level, of_level in pd.Series(correct).groupby(pd.Series(difficulty)):
             # a column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2
             name = f"{level:g}" if isinstance(level, float) else str(level)
-            entry["by_difficulty"][name] = proportion(some.tolist())
+            entry["by_difficulty"][name] = proportion(of_level.tolist())
     return entry
 
 
@@ -124,10 +124,10 @@ def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str
     winner = ""
     most = 0
     for completion in completions:
-        given = answer_of(completion, tags)
-        if not given:
+        answer = answer_of(completion, tags)
+        if not answer:
             continue
-        group = voters.setdefault(vote_of(given), [])
+        group = voters.setdefault(vote_of(answer), [])
         group.append(completion)
         if len(group) > most:
             winner = group[0]
@@ -207,36 +207,38 @@ def compare(
     table = pd.DataFrame(
         {"question": questions, "answer": answers, "before": before, "after": after}
     )
-    was = np.array(right(before, answers, tags, judge, rows))
-    now = np.array(right(after, answers, tags, judge, rows))
-    return compare_outcomes(was, now, names) | {
-        "won_examples": table[now & ~was].head(examples).to_dict("records"),
-        "lost_examples": table[was & ~now].head(examples).to_dict("records"),
+    right_before = np.array(right(before, answers, tags, judge, rows))
+    right_after = np.array(right(after, answers, tags, judge, rows))
+    won = table[right_after & ~right_before]
+    lost = table[right_before & ~right_after]
+    return compare_outcomes(right_before, right_after, names) | {
+        "won_examples": won.head(examples).to_dict("records"),
+        "lost_examples": lost.head(examples).to_dict("records"),
     }
 
 
-def compare_outcomes(was, now, names: tuple[str, str]) -> dict:
+def compare_outcomes(before, after, names: tuple[str, str]) -> dict:
     """Return what `compare` does, without the examples, for whatever each of two models was right
     on.
 
-    was, now: True or False for each question, or for each game, in the same order.
+    before, after: True or False for each question, or for each game, in the same order.
     """
-    was = np.array(was, dtype=bool)
-    now = np.array(now, dtype=bool)
-    won = int(sum(now & ~was))
-    lost = int(sum(was & ~now))
-    both = int(sum(was & now))
-    neither = int(sum(~was & ~now))
+    before = np.array(before, dtype=bool)
+    after = np.array(after, dtype=bool)
+    won = int(sum(after & ~before))
+    lost = int(sum(before & ~after))
+    both = int(sum(before & after))
+    neither = int(sum(~before & ~after))
     return {
         "before": names[0],
         "after": names[1],
-        "n": len(was),
+        "n": len(before),
         "won": won,
         "lost": lost,
         "both_right": both,
         "both_wrong": neither,
         "p_value": mcnemar_test(won, lost),
-        "difference": (won - lost) / len(was),
+        "difference": (won - lost) / len(before),
         "difference_ci95": list(paired_interval(both, won, lost, neither)),
     }
 

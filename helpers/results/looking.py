@@ -22,6 +22,7 @@ def swapped_places(rows: pd.DataFrame) -> list[int]:
     Each picture is given to one row. The picture of one that asks the same has an answer to the
     question of its own.
     """
+    # Group the rows that ask the same; those that no other asks the same make one more group.
     places = {}
     for place, question in enumerate(rows["question"]):
         places.setdefault(question, []).append(place)
@@ -49,8 +50,8 @@ def blind_floor(train: pd.DataFrame, holdout: pd.DataFrame) -> float:
         question: Counter(answers).most_common(1)[0][0]
         for question, answers in train.groupby("question")["answer"]
     }
-    guessed = holdout["question"].map(best).fillna(overall)
-    return float((guessed == holdout["answer"]).mean())
+    guesses = holdout["question"].map(best).fillna(overall)
+    return float((guesses == holdout["answer"]).mean())
 
 
 def completions(
@@ -60,7 +61,7 @@ def completions(
     from helpers.training.vision import sample
 
     pictures = [open_picture(image) for image in rows["image"]]
-    seen = {
+    pictures_by_condition = {
         "sighted": pictures,
         "blind": [Image.new("RGB", picture.size, GREY) for picture in pictures],
         "swapped": [pictures[place] for place in swapped_places(rows)],
@@ -71,7 +72,7 @@ def completions(
             model,
             processor,
             prompts,
-            seen[condition],
+            pictures_by_condition[condition],
             max_new_tokens=settings.max_completion_length,
             seed=seed,
             temperature=settings.temperature,
@@ -95,8 +96,8 @@ def score_conditions(
     for condition in ("blind", "swapped"):
         if condition in texts:
             entry[condition] = proportion(right(texts[condition], answers, tags, rows=rows))
-    kept = [answers[place] == answers[row] for row, place in enumerate(swapped_places(rows))]
-    entry["same_answer"] = sum(kept) / len(kept)
+    same = [answers[place] == answers[row] for row, place in enumerate(swapped_places(rows))]
+    entry["same_answer"] = sum(same) / len(same)
     return entry
 
 

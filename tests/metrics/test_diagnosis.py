@@ -26,12 +26,11 @@ from histories import (
     line,
     severe,
     shaken,
-    spiked,
     until,
 )
 
-from helpers.metrics.diagnosis import _RULES, SEVERITIES, _unread, diagnose
-from helpers.metrics.signals import Signals
+from helpers.metrics.diagnosis import RULES, diagnose, unread
+from helpers.metrics.signals import SEVERITIES, Signals, apply
 
 STUCK = np.full(N, 0.3)
 HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # 0.55 in the mean, and as likely below a half
@@ -68,6 +67,12 @@ CASES = {
         "warning",
         {"right": np.full(N, 0.85), "form": np.full(N, 0.95)},
         {"right": np.full(N, 0.95), "form": np.full(N, 0.95)},
+    ),
+    "flat, beside its noise": (
+        "no_learning",
+        "warning",
+        FLAT | {"reward": 1 + 0.06 * (-1.0) ** T},
+        FLAT | {"reward": 1 + 0.12 * (-1.0) ** T},
     ),
     "flat total, right rises": ("no_learning", "warning", FLAT, {"reward": shaken(0.8, 0.03)}),
     "a reward that falls": (
@@ -179,25 +184,7 @@ CASES = {
         FLAT | {"entropy": line(0.4, 0.02)},
         {"entropy": line(0.4, 0.02)},
     ),
-    "entropy spent on being right": (
-        "entropy",
-        "warning",
-        {"right": until(40, 0.3, 0.65), "entropy": until(40, 0.4, 0.02)},
-        {"right": until(40, 0.3, 0.82), "entropy": until(40, 0.4, 0.02)},
-    ),
     "a wide gap": ("sampling", "warning", gaps(np.full(N, 0.13)), gaps(np.full(N, 0.09))),
-    "gradient spikes": (
-        "gradient",
-        "warning",
-        {"grad_norm": spiked(13, 20, 40, 60)},
-        {"grad_norm": spiked(8, 20, 40, 60)},
-    ),
-    "two gradient spikes": (
-        "gradient",
-        "warning",
-        {"grad_norm": spiked(13, 20, 40, 60)},
-        {"grad_norm": spiked(13, 20, 40)},
-    ),
     "a NaN loss": (
         "gradient",
         "critical",
@@ -242,9 +229,9 @@ def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, show
     assert SEVERITIES.index(less) > SEVERITIES.index(severity), str(found(history(**nearly), rule))
     assert re.search(r"\bsteps? \d+", finding.evidence)
     line = str(finding)  # all of it
-    assert line.startswith(f"{severity} ({rule}): {finding.what[:-1]}: {finding.evidence}. ")
+    assert line.startswith(f"{severity} ({rule}): {finding.sentence[:-1]}: {finding.evidence}. ")
     assert line.endswith(finding.advice) and "\n" not in line and "nan" not in line.lower()
-    assert finding.what.endswith(".") and not re.search(r"[\d:]", finding.what)
+    assert finding.sentence.endswith(".") and not re.search(r"[\d:]", finding.sentence)
 
 
 def test_a_training_that_goes_well_gives_no_warning_at_any_of_its_steps():
@@ -348,16 +335,6 @@ TOLD_APART = {
     ),
     # high for a while, and over, is no spike
     "a KL that came back": ({"kl": np.where((T > 20) & (T <= 40), 0.9, 0.02)}, N, {}),
-    # in a step of dead groups only the KL has a gradient: no measure for a spike
-    "gradients of a solved task": (
-        {
-            "right": np.full(N, 0.97),
-            "zero": until(20, 0.2, np.where(T % 5, 1.0, 0.5)),
-            "grad_norm": until(20, 0.2, np.where(T % 5, 1e-5, 0.2)),
-        },
-        N,
-        {"solved": "info"},
-    ),
     # what cannot be luck is judged from the fifth step
     "a KL at once": ({"kl": 5.0}, 6, FEW | {"kl": "critical"}),
     "no spread at once": ({"zero": 1.0}, 6, FEW | {"zero_spread": "critical"}),
@@ -367,9 +344,9 @@ TOLD_APART = {
 }
 
 
-@pytest.mark.parametrize(("columns", "rows", "told"), TOLD_APART.values(), ids=TOLD_APART)
-def test_what_looks_alike_is_told_apart(columns, rows, told):
-    assert {one.rule: one.severity for one in diagnose(history(**columns)[:rows])} == told
+@pytest.mark.parametrize(("columns", "rows", "findings"), TOLD_APART.values(), ids=TOLD_APART)
+def test_what_looks_alike_is_told_apart(columns, rows, findings):
+    assert {one.rule: one.severity for one in diagnose(history(**columns)[:rows])} == findings
 
 
 # A finding of a history, and what it says: a part of its sentence, and one of its numbers.
@@ -386,11 +363,9 @@ EXPLAINED = [
         "because they are right",
         "90% of the groups at steps 61 to 80, 10% at the start, with correctness 0.9",
     ),
-    ("info", "length", history(length=line(100, 300)), "longer, and better", "276 at steps 61"),
     ("info", "tool_failures", agent(2, failed=until(50, 0.95, 0.62), won=0.4), BETTER, "calls"),
     ("info", "tool_failures", agent(2, failed=0.7, won=line(0.1, 0.9)), BETTER, "calls"),
     ("info", "unfinished", agent(2, finished=0.2, won=line(0.1, 0.9)), BETTER, "episodes"),
-    ("info", "tool_calls", agent(2, calls=line(2, 8)), "much more, and better", "per episode"),
     ("info", "tool_calls", agent(2, calls=0.02, won=0.1), "hardly calls its tools", "per episode"),
     # since the last time it rose
     (
@@ -409,7 +384,7 @@ EXPLAINED = [
 def test_a_finding_says_what_it_means_with_its_numbers(severity, rule, rows, what, evidence):
     finding = found(rows, rule)
     assert finding.severity == severity
-    assert what in finding.what and evidence in finding.evidence
+    assert what in finding.sentence and evidence in finding.evidence
 
 
 def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
@@ -449,10 +424,6 @@ HISTORIES = [
     *(shows for _, _, shows, _ in CASES.values()),
     FLAT | {"learning_rate": np.minimum(T / 65, 1.0)},
     {"reward": shaken(until(40, 5.0, 4.0), 0.05), "reward_std": 6.0, RIGHT: None},
-    {
-        "zero": until(20, 0.2, np.where(T % 5, 1.0, 0.5)),
-        "grad_norm": until(20, 0.2, np.where(T % 5, 1e-5, 0.2)),
-    },
     *(collapsed(entropy=entropy) | {"zero": until(40, 0.4, 0.8)} for entropy in (0.4, 0.16, 0.02)),
 ]
 
@@ -461,7 +432,7 @@ def worst(rows: pd.DataFrame) -> list[int]:
     """How severe each rule is about a history: 0 for nothing or an info, 1 for a warning, 2 where
     it is critical.
     """
-    findings = [rule(Signals(rows)) for rule in _RULES]
+    findings = [apply(rule, Signals(rows)) for rule in RULES]
     return [2 - SEVERITIES.index(one.severity) if one else 0 for one in findings]
 
 
@@ -476,10 +447,10 @@ def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column)
     for rows, complete in judged:
         if column in rows:
             for rule, less, more in zip(
-                _RULES, worst(rows.drop(columns=column)), complete, strict=True
+                RULES, worst(rows.drop(columns=column)), complete, strict=True
             ):
-                # _unread names what is lacking
-                assert less <= more or rule is _unread, (rule.__name__, diagnose(rows))
+                # unread names what is lacking
+                assert less <= more or rule is unread, (rule.__name__, diagnose(rows))
 
 
 # --- Logs of other trainers ------------------------------------------------------------------------
@@ -519,15 +490,27 @@ def test_a_log_under_other_names_is_judged_as_under_trls(names):
     assert diagnose(rows.rename(columns=names)) == diagnose(rows)
 
 
-def test_what_is_not_read_is_named_and_never_healthy():
-    (told,) = diagnose(history()[["step", "kl"]].rename(columns={"kl": "divergence"}))
-    assert told.rule == "unread" and told.severity == "warning"
-    assert "no numbers in reward, reward_std," in told.evidence and "found divergence" in str(told)
-    (told,) = diagnose(history(reward_std=None))
-    assert told.severity == "warning" and "whether it rises or falls is not judged" in told.what
-    assert "no numbers in reward_std at steps 1 to 80" in told.evidence
-    (told,) = diagnose(history(zero=None))
-    assert told.severity == "info" and "no numbers in frac_reward_zero_std at" in told.evidence
+@pytest.mark.parametrize(
+    ("rows", "severity", "says"),
+    [
+        (
+            history()[["step", "kl"]].rename(columns={"kl": "divergence"}),
+            "warning",
+            "no numbers in reward, reward_std, frac_reward_zero_std, completions/clipped_ratio, "
+            "grad_norm at steps 1 to 80; found divergence",
+        ),
+        (history(reward="0,25", right=STUCK), "warning", "no numbers in reward at steps 1 to 80"),
+        (
+            history(reward_std=None),
+            "warning",
+            "whether it rises or falls is not judged: no numbers",
+        ),
+        (history(zero=None), "info", "no numbers in frac_reward_zero_std at"),
+    ],
+)
+def test_what_is_not_read_is_named_and_never_healthy(rows, severity, says):
+    finding = found(rows, "unread")
+    assert finding.severity == severity and says in str(finding)
 
 
 # --- Advice by cause --------------------------------------------------------------------------------
@@ -538,7 +521,6 @@ ADVICE = {
     "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
     "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "partial credit"),
     "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
-    "a decimal comma": ({"reward": "0,25", RIGHT: None}, "unread", "reward has '0,25' for a"),
     "solved or unsolvable": (DEAD, "zero_spread", "answered sometimes"),
     "cut off": (DEAD | {"clipped": 1.0}, "zero_spread", "that are cut off"),
     "one reward is not earned": (
@@ -602,13 +584,6 @@ def test_too_few_steps_are_said_to_be_too_few_and_no_trend_is_judged(n):
     assert (first.rule == "too_few_steps" and not more) is (n < 20)
     if n < 20:
         assert first.severity == "info" and f"{n} logged" in first.evidence
-
-
-@pytest.mark.parametrize(("noise", "told"), [(0.06, "no_learning"), (0.12, "too_few_steps")])
-def test_where_noise_may_hide_a_rise_that_is_said_instead_of_a_guess(noise, told):
-    rows = history(reward=1 + noise * (-1.0) ** T, **FLAT)
-    assert [f.rule for f in diagnose(rows) if f.rule in ("no_learning", "too_few_steps")] == [told]
-    assert "beside the noise" in found(rows, told).what or noise < 0.1
 
 
 # --- What a finding says --------------------------------------------------------------------------

@@ -6,9 +6,10 @@ import pytest
 
 from helpers.metrics.history import (
     first_and_last,
+    in_trl_names,
     read_metrics,
     reward_names,
-    smoothed,
+    smooth,
 )
 
 # --- Reading --------------------------------------------------------------------------------------
@@ -21,6 +22,13 @@ def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(tmp_path):
     assert list(history["step"]) == [9, 10, 100] and list(history["reward"]) == [2, 3, 4]
     assert list(history.index) == [0, 1, 2] and history.loc[0, "kl"] == 0.01
     assert np.isnan(history.loc[1, "kl"]) and np.isnan(history.loc[1, "reward_std"])
+
+
+def test_ms_swifts_step_is_read_without_the_number_of_steps():
+    history = in_trl_names(
+        pd.DataFrame({"global_step/max_steps": ["5/60", "10/60"], "reward": 0.5})
+    )
+    assert list(history["step"]) == [5, 10] and list(history["reward"]) == [0.5, 0.5]
 
 
 # --- Shorter --------------------------------------------------------------------------------------
@@ -45,7 +53,7 @@ def test_reward_names_come_in_the_order_logged_and_only_once():
 )
 def test_the_running_mean_or_median_is_centred(series, window, median, middle):
     series = pd.Series(series, dtype=float, index=range(5, 5 + len(series)))
-    found = smoothed(series, window, median)
+    found = smooth(series, window, median)
     assert found.to_list() == middle and list(found.index) == list(series.index)
 
 

@@ -8,7 +8,7 @@ from matplotlib.colors import to_hex
 
 from helpers.figures import group_advantages
 from helpers.metrics import plots
-from helpers.metrics.history import joined, smoothed
+from helpers.metrics.history import join_stages, smooth
 
 CURVES = [
     plots.reward,
@@ -127,7 +127,7 @@ def test_the_lines_are_the_data_and_its_running_mean(figure, panel, columns):
     for place, column in enumerate(columns):
         raw, mean = axes.get_lines()[2 * place : 2 * place + 2]
         # single spikes do not bend a running median
-        middle = smoothed(column, median=column.name == "kl")
+        middle = smooth(column, median=column.name == "kl")
         for line, expected in ((raw, column), (mean, middle)):
             np.testing.assert_array_equal(line.get_xdata(), 5 * (column.index + 1))
             np.testing.assert_array_equal(line.get_ydata(), expected)
@@ -164,7 +164,9 @@ def test_the_dashboard_of_an_agent_has_a_seventh_curve():
     assert "Tools" in [axes.get_title(loc="left") for axes in DASHBOARD.axes]
 
 
-STAGED = joined({"format": of_tools(30), "format + correctness": of_tools(20)})  # steps 5 to 250
+STAGED = join_stages(
+    {"format": of_tools(30), "format + correctness": of_tools(20)}
+)  # steps 5 to 250
 
 
 def test_a_figure_marks_where_the_stage_changes():

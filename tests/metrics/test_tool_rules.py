@@ -57,7 +57,6 @@ SICK = {
         "warning",
         {"calls": until(40, 4.0, 0.0), "won": line(0.3, 0.9)},
     ),
-    "turns explode": ("tool_calls", "warning", {"calls": line(3, 10)}),
 }
 
 

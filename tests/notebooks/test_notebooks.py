@@ -48,7 +48,7 @@ def test_what_is_committed_is_one_clean_run_on_no_ones_machine(path):
     assert [cell.execution_count for cell in code] == list(range(1, len(code) + 1))
     for output in [output for cell in code for output in cell.outputs]:
         assert output.output_type != "error" and output.get("name") != "stderr", output
-        # JupyterLab shows an image without alt text; helpers.figures' `shown` writes HTML with one
+        # JupyterLab shows an image without alt text; helpers.figures' `view` writes HTML with one
         data = output.get("data", {})
         assert not any(kind.startswith("image/") for kind in data)
         for image in re.findall(r"<img\b[^>]*>", data.get("text/html", "")):

@@ -5,7 +5,6 @@ where there is one.
 import copy
 import importlib.util
 import runpy
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +14,6 @@ from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
-from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, override
 from helpers.results import merging
@@ -71,7 +69,7 @@ def test_an_adapter_that_does_nothing_is_refused(adapter, tokenizer):
         for matrix in lora(adapter, "B").values():
             matrix.zero_()
     with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
-        merging.witnesses(adapter, tokenizer, PROMPTS)
+        merging.merge_in_memory(adapter, tokenizer, PROMPTS)
 
 
 # --- The proof, in a process of its own -----------------------------------------------------------
@@ -143,7 +141,7 @@ def test_the_proof_does_not_depend_on_what_unsloth_does_to_this_process(
         torch.nn.init.normal_(matrix, std=size)
     trained.save_pretrained(tmp_path / "adapter")
     folder = save(fresh().merge_and_unload(), tokenizer, tmp_path / "merged")
-    of_this_process = merging.witnesses(fresh(), tokenizer, PROMPTS)
+    of_this_process = merging.merge_in_memory(fresh(), tokenizer, PROMPTS)
     how = {"adapter": tmp_path / "adapter", "base": ORIGINAL, "dtype": torch.bfloat16}
     proof = merging.verify(folder, PROMPTS, **how)
     assert proof["unexplained"] == proof["matrix"] == 0
@@ -187,7 +185,7 @@ def test_a_merge_in_16_bits_is_refused_if_it_is_broken_whatever_the_size_of_its_
     sharp, tokenizer, broken, kept
 ):
     wrong = copy.deepcopy(sharp)
-    expected = merging.witnesses(sharp, tokenizer, PROMPTS)
+    expected = merging.merge_in_memory(sharp, tokenizer, PROMPTS)
     assert max(logits.abs().max() for logits in expected["adapter"]) > 32
     with torch.no_grad():
         for name, matrix in lora(wrong, "B").items():
@@ -208,7 +206,7 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
         for matrix in lora(adapter, "B").values():
             matrix.mul_(2e-3)
     policy = in_16_bits(adapter)
-    expected = merging.witnesses(policy, tokenizer, PROMPTS)
+    expected = merging.merge_in_memory(policy, tokenizer, PROMPTS)
     proof = merging.compare_logits(expected["merged"], expected)
     assert proof["kept"] < 0.9 and proof["unexplained"] == 0
     fine, lost = merging.proof_text({"kept": 0.5}), merging.proof_text({"kept": 0.358})
@@ -216,12 +214,12 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
     assert "does 35.8% of what" in lost and 'merge="adapter"' in lost
 
 
-@pytest.mark.parametrize("layers", [4, 28])
 @pytest.mark.parametrize("size", [1e-5, 1e-3])
-def test_a_matrix_that_was_left_out_is_found_at_any_depth_and_with_any_adapter(layers, size):
+def test_a_matrix_that_was_left_out_is_found_in_a_deep_model_and_with_any_adapter(size):
     """In 28 layers one matrix moves the logits by less than rounding does; see
     benchmarks/results/merge_tolerance.md.
     """
+    layers = 28
     torch.manual_seed(0)
     config = Qwen3Config(
         num_hidden_layers=layers,
@@ -255,22 +253,6 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
     for name, weight in sharp.named_parameters():
         assert weight.dtype == before[name].dtype and torch.equal(weight, before[name])
     assert largest_difference(wide, prompt_logits(sharp.float(), tokenizer, PROMPTS)) < 1e-3
-
-
-WITHOUT = """
-import sys
-for name in ("unsloth", "trl", "vllm", "bitsandbytes", "datasets", "papermill", "nbformat",
-             "rapidfuzz"):
-    sys.modules[name] = None
-from helpers.results import merging
-from helpers.training import policy
-"""
-
-
-def test_proving_and_sampling_need_little_more_than_torch_and_transformers(python):
-    """So that both can be tried on a card that has no more."""
-    done = subprocess.run([python, "-c", WITHOUT], cwd=PROJECT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 # --- The bases, and 4 bits ------------------------------------------------------------------------
@@ -386,7 +368,6 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
             {"gguf": "q4_k_m", "machine": CARD, "backend": "transformers"},
             "(this run: 'transformers')",
         ),
-        ({"gguf": "q4 k", "machine": CARD}, "gguf='q4 k' is no way of quantising"),
         ({"gguf": "f16", "merge": "adapter"}, "gguf='f16' is made of the merged model"),
         ({"push_to_hub": "mine"}, "name it owner/model"),
         ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
@@ -395,11 +376,11 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
 def test_what_cannot_be_done_is_refused_before_anything_is_loaded(monkeypatch, asked, said):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(ValueError) as error:
-        merging.check_wishes(**{"backend": "unsloth", "machine": CPU, "base": HERE} | asked)
+        merging.check_merge(**{"backend": "unsloth", "machine": CPU, "base": HERE} | asked)
     assert said in str(error.value)
     monkeypatch.setenv("HF_TOKEN", "a token")  # and what can be done passes
-    for merge in merging.WAYS:
-        merging.check_wishes(
+    for merge in merging.MERGES:
+        merging.check_merge(
             "unsloth", CARD, HERE, merge=merge, gguf="q4_k_m", push_to_hub="me/mine"
         )
-    merging.check_wishes("unsloth", CPU, STORED, merge="dequantised")
+    merging.check_merge("unsloth", CPU, STORED, merge="dequantised")

@@ -14,7 +14,7 @@ from served import PRINTED, served
 from helpers.data.tasks import load_task
 from helpers.environment import Machine, this_machine
 from helpers.presets import PRESETS
-from helpers.results import merging
+from helpers.results import serving
 from helpers.training.policy import sample
 
 POCKET = PRESETS["pocket"]
@@ -23,7 +23,7 @@ MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content":
 
 
 def test_the_lines_name_the_folder_and_a_question_with_an_apostrophe_survives_the_shell():
-    start, curl = merging.serve_commands("my runs/merged", POCKET, torch.float32, CPU, MESSAGES)
+    start, curl = serving.serve_commands("my runs/merged", POCKET, torch.float32, CPU, MESSAGES)
     words = shlex.split(start)
     assert words[:3] == ["VLLM_CPU_KVCACHE_SPACE=1", "python", "-m"]
     assert words[4:6] == ["--model", "my runs/merged"]
@@ -37,10 +37,9 @@ def test_the_lines_name_the_folder_and_a_question_with_an_apostrophe_survives_th
 
 def test_a_card_has_the_command_of_vllm_and_the_template_is_told_whether_to_think():
     quiet, card = replace(POCKET, thinking=False), replace(CPU, gpu="NVIDIA L4")
-    start, curl = merging.serve_commands("merged", quiet, torch.bfloat16, card, MESSAGES)
+    start, curl = serving.serve_commands("merged", quiet, torch.bfloat16, card, MESSAGES)
     assert start.startswith("vllm serve merged --served-model-name policy ")
-    told = json.loads(shlex.split(curl)[-1])["chat_template_kwargs"]
-    assert told == {"enable_thinking": False}
+    assert '"chat_template_kwargs": {"enable_thinking": false}' in curl
 
 
 @pytest.mark.slow
@@ -49,7 +48,7 @@ def test_a_card_has_the_command_of_vllm_and_the_template_is_told_whether_to_thin
 def test_typed_they_give_the_answer_of_transformers(model, tokenizer, tmp_path):
     prompts = load_task("arithmetic/sums", train_size=1, holdout_size=1, seed=5).holdout["prompt"]
     prompt = list(prompts[0])
-    start, curl = merging.serve_commands(
+    start, curl = serving.serve_commands(
         POCKET.model_path, POCKET, torch.float32, this_machine(), prompt
     )
     with served(start, tmp_path / "log") as address:

@@ -102,7 +102,7 @@ def test_what_was_trained_on_it_is_merged_into_it_and_saved_as_a_model_of_text(s
     assert (expected - logits(whole)).abs().max() > 0.01
     assert torch.allclose(logits(final), expected, atol=1e-5)
     with pytest.raises(ValueError, match="only its language part was trained"):
-        merging.check_wishes("unsloth", L4, base, gguf="q4_k_m")
+        merging.check_merge("unsloth", L4, base, gguf="q4_k_m")
 
 
 def test_an_adapter_on_the_whole_model_keeps_the_whole_model(seeing, run):
