@@ -91,8 +91,8 @@ def base_of(run: Run, settings: Preset) -> Base:
     return replace(base, revision=recorded.get("revision"), text_only=text_only)
 
 
-def describe(model, settings: Preset) -> dict:
-    """Return what the manifest says of the base of a trained PEFT model; see `told`.
+def base_record(model, settings: Preset) -> dict:
+    """Return what the manifest says of the base of a trained PEFT model; see `base_in_words`.
 
     Names are a folder's or the hub's.
     """
@@ -115,8 +115,8 @@ def _base(name: str | None, settings: Preset) -> Base:
     return Base(name, "here" if settings.load_in_4bit else None)
 
 
-def told(base: dict) -> str:
-    """Return the base that `describe` described as a sentence without its full stop."""
+def base_in_words(base: dict) -> str:
+    """Return the base that `base_record` described as a sentence without its full stop."""
     name = base["name"] + (f" (revision {base['revision'][:12]})" if base["revision"] else "")
     bits = {
         "before": "stored in 4 bits",

@@ -148,7 +148,7 @@ class EarlyStopping(TrainerCallback):
             return
         found = self.diagnose(pd.DataFrame(self.history.rows))
         critical = {finding.rule: finding for finding in found if finding.severity == "critical"}
-        critical = processes.gathered(critical)[0]
+        critical = processes.gather(critical)[0]
         self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
         for rule, since in self.standing.items():
             steps = state.global_step - since
@@ -160,7 +160,7 @@ class EarlyStopping(TrainerCallback):
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
         # by all processes, whose random numbers it may need
-        accuracy = processes.gathered(self.measure())[0]
+        accuracy = processes.gather(self.measure())[0]
         self.measured.append({"step": state.global_step, "accuracy": accuracy})
         write_rows(self.path, self.measured)
         best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals

@@ -25,8 +25,8 @@ from helpers.rewards.shaping import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.tags import completion_text, transcript
 from helpers.training import processes
-from helpers.training.base import describe
-from helpers.training.fitting import OF_A_PROCESS
+from helpers.training.base import base_record
+from helpers.training.run_settings import OF_A_PROCESS
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
 _locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
@@ -252,7 +252,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     completions["completion"] = [as_text(list(said)) for said in completions["completion"]]
 
     # replace the results of an earlier training
-    recorded["base"] = describe(trainer.model, settings)
+    recorded["base"] = base_record(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -33,7 +33,7 @@ _LANGUAGE_NAMES = {
 BATCH = {"transformers": 256, "vllm": 1024}
 # What all prompts begin with is computed once if that saves so many multiplications: on a CPU about
 # a second. With fewer, as with the embedded models, each prompt is computed by itself.
-ONCE = 1e11
+PREFIX_PAYS = 1e11
 
 
 def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
@@ -89,7 +89,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         from transformers import AutoProcessor, AutoTokenizer
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if bf16 else without_bf16(name)
+        dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
         model = (load_whole if sees else load_text)(
             name,
             dtype=dtype,
@@ -178,7 +178,7 @@ def _language_part(name: str) -> dict:
     return {"config": text, "key_mapping": _LANGUAGE_NAMES}
 
 
-def without_bf16(name: str) -> torch.dtype:
+def dtype_without_bf16(name: str) -> torch.dtype:
     """Return what a model computes in on a card without bfloat16: float16, unless it leaves its
     range.
     """
@@ -261,7 +261,7 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     return get_peft_model(model, config)
 
 
-def once(model):
+def claim_for_training(model):
     """Return the model; RuntimeError if a trainer already used it.
 
     A second training would begin with a trained policy under the name of a first. TRL says only
@@ -288,7 +288,7 @@ def freeze_reference(model) -> None:
     if "ref" in model.peft_config:
         return
     # it is initialised before it is copied
-    with torch.random.fork_rng(gpus(model)):
+    with torch.random.fork_rng(random_devices(model)):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
@@ -326,7 +326,7 @@ def sample(
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
-        continuing(
+        sampler(
             model,
             tokenizer,
             max_new_tokens=max_new_tokens,
@@ -344,7 +344,7 @@ def sample(
 
 
 @contextmanager
-def continuing(
+def sampler(
     model,
     tokenizer,
     *,
@@ -361,7 +361,7 @@ def continuing(
     turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
     """
     way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
-    with nullcontext() if seed is None else torch.random.fork_rng(gpus(model)):
+    with nullcontext() if seed is None else torch.random.fork_rng(random_devices(model)):
         if seed is not None:
             torch.manual_seed(seed)
         with way(model, tokenizer, temperature, samples, seed) as complete:
@@ -370,7 +370,7 @@ def continuing(
             )
 
 
-def gpus(model) -> list:
+def random_devices(model) -> list:
     """Return the devices whose random numbers a model draws, besides torch's own on the CPU."""
     return [model.device] if model.device.type == "cuda" else []
 
@@ -402,7 +402,7 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
-def decoding(temperature: float) -> dict:
+def generation_options(temperature: float) -> dict:
     """Return what `generate` is told about drawing: explicitly, so that what a model ships in its
     generation config (top_k, a repetition penalty) does not bend the result.
     """
@@ -412,7 +412,7 @@ def decoding(temperature: float) -> dict:
 
 
 @contextmanager
-def while_sampling(model):
+def sampling_mode(model):
     """Let a model sample: without gradients and dropout, with its cache; its modes are put back at
     the end.
     """
@@ -453,7 +453,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
     def generate(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        beginning = _beginning(model, prompts, samples)
+        beginning = _shared_prefix(model, prompts, samples)
         inputs = tokenizer.pad(
             {"input_ids": [ids[len(beginning) :] for ids in prompts]},
             padding_side="left",
@@ -477,7 +477,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
             max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
-            **decoding(temperature),
+            **generation_options(temperature),
         )
         groups: list[list[list[int]]] = [[] for _ in prompts]
         for number, new in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
@@ -502,18 +502,18 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
                 most = len(prompts[part]) // 2
         return groups
 
-    with while_sampling(model):
+    with sampling_mode(model):
         yield complete
 
 
-def _beginning(model, prompts: list[list[int]], samples: int) -> list[int]:
+def _shared_prefix(model, prompts: list[list[int]], samples: int) -> list[int]:
     """Return the tokens with which all prompts begin, a system prompt and worked examples, if a CPU
-    saves time by computing them once (ONCE); else none.
+    saves time by computing them once (PREFIX_PAYS); else none.
     """
     places = enumerate(zip(*(ids[:-1] for ids in prompts), strict=False))
     shared = next((at for at, tokens in places if len(set(tokens)) > 1), min(map(len, prompts)) - 1)
     saved = shared * (len(prompts) * samples - 1) * model.num_parameters()
-    return prompts[0][:shared] if model.device.type == "cpu" and saved > ONCE else []
+    return prompts[0][:shared] if model.device.type == "cpu" and saved > PREFIX_PAYS else []
 
 
 def _contiguous(_, inputs: tuple) -> tuple:

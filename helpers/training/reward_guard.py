@@ -71,7 +71,7 @@ class GuardedRewards(TrainerCallback):
         dead groups. Stop, with a checkpoint, if a reward fails too often.
         """
         # join the batches of all processes, each of which judges its share of a round
-        of_each = processes.gathered(self.judged)
+        of_each = processes.gather(self.judged)
         self.judged = {name: [] for name in self.seen}
         lines = []
         rounds = {}
@@ -165,7 +165,7 @@ class GuardedEpisodes(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Stop, with a checkpoint, if the environment would give up at the next episode."""
-        self.broken = next(filter(None, processes.gathered(self.environments.broken)), "")
+        self.broken = next(filter(None, processes.gather(self.environments.broken)), "")
         if self.broken:
             control.should_save = True
             control.should_training_stop = True

@@ -22,9 +22,9 @@ from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.training import policy, processes, vllm_cpu
-from helpers.training.fitting import check_sampling_seconds
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import watched
+from helpers.training.run_settings import check_sampling_seconds
 
 
 @dataclass(frozen=True)
@@ -234,7 +234,7 @@ def questions_within(
     begin = time.perf_counter()
     policy.sample(model, tokenizer, batch, **how)
     rate = len(batch) * few / (time.perf_counter() - begin)
-    rate = processes.gathered(rate)[0]  # several processes must sample the same
+    rate = processes.gather(rate)[0]  # several processes must sample the same
 
     # the share of the questions that is left
     needed = count * settings.max_completion_length / rate

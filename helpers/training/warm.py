@@ -150,7 +150,7 @@ def train(
     )
 
 
-def told(training: dict) -> str:
+def stages_in_words(training: dict) -> str:
     """Return both stages of a training, in a sentence, from the manifest's section."""
     steps = training.get("earlier_steps", 0) + training.get("steps", 0)
     found = training["warm_start"]

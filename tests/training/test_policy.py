@@ -79,12 +79,12 @@ def alone(model, tokenizer, prompt: list[dict]) -> str:
 
 @pytest.mark.parametrize("kind", ["model", "adapter"])
 @pytest.mark.parametrize("batch_size", [1, 4, 128])
-@pytest.mark.parametrize("once", [policy.ONCE, 0])
+@pytest.mark.parametrize("once", [policy.PREFIX_PAYS, 0])
 def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
     request, tokenizer, monkeypatch, kind, batch_size, once
 ):
     """Also where what all prompts begin with is computed once."""
-    monkeypatch.setattr(policy, "ONCE", once)
+    monkeypatch.setattr(policy, "PREFIX_PAYS", once)
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
     # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
@@ -119,7 +119,7 @@ def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(
     torch.manual_seed(99)  # what the caller drew before has no say
     assert texts(model, tokenizer, samples=8, seed=1) == first
     assert texts(model, tokenizer, samples=8, seed=2) != first
-    monkeypatch.setattr(policy, "ONCE", 0)
+    monkeypatch.setattr(policy, "PREFIX_PAYS", 0)
     passes = []
     hook = model.register_forward_pre_hook(
         lambda _, args, given: passes.append(given.get("input_ids", *args[:1]).shape),
@@ -191,7 +191,7 @@ def ids(tokenizer):
 
 def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monkeypatch):
     def greedy() -> list[list[int]]:
-        with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+        with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
             return [one for (one,) in complete(ids)]
 
     whole = greedy()
@@ -204,7 +204,7 @@ def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monke
 
 
 def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, ids):
-    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+    with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
         longest = [one for (one,) in complete(ids, [200] * 6)]
         assert complete(ids) == [[one[:40]] for one in longest]
         room = [0, 1, 5, 12, 30, 200]
@@ -236,9 +236,9 @@ def test_a_batch_that_a_gpu_has_no_room_for_is_halved_from_then_on(model, tokeni
 
 def test_a_cell_that_trains_is_not_run_twice_on_one_model():
     model = load()
-    assert policy.once(model) is model
+    assert policy.claim_for_training(model) is model
     with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
-        policy.once(model)
+        policy.claim_for_training(model)
 
 
 # --- Backends -------------------------------------------------------------------------------------

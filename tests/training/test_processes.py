@@ -10,7 +10,7 @@ import pytest
 from executions import together
 
 from helpers import presets
-from helpers.training import checkpoints, fitting, processes
+from helpers.training import checkpoints, processes, run_settings
 
 RIGHT = "<think>2</think><answer>2</answer>"
 # What each of two processes does and finds, as one line of JSON from the first.
@@ -52,7 +52,7 @@ except RewardError as error:
     found["error"] = str(error)
 found |= {"stopped": stopped, "dead": dead}
 found |= {"seen": rewards.seen, "failed": rewards.failed}
-every = processes.gathered(found)
+every = processes.gather(found)
 if first:
     print(json.dumps(every))
 processes.leave()
@@ -96,7 +96,7 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert (processes.count(), processes.is_first()) == (1, True)
-    assert processes.gathered("mine") == ["mine"] and processes.from_first(lambda: 4) == 4
+    assert processes.gather("mine") == ["mine"] and processes.from_first(lambda: 4) == 4
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
 )
 def test_processes_share_the_completions_of_a_step(preset, number, each):
     one = presets.PRESETS[preset]
-    several = fitting.share(one, number)
+    several = run_settings.share(one, number)
     found = (
         several.per_device_train_batch_size,
         several.gradient_accumulation_steps,
@@ -136,4 +136,4 @@ def test_processes_share_the_completions_of_a_step(preset, number, each):
 def test_more_processes_than_divide_a_step_are_refused(number):
     said = f"^{number} processes cannot share the 64 completions of a step"
     with pytest.raises(ValueError, match=said):
-        fitting.share(presets.PRESETS["pocket"], number)
+        run_settings.share(presets.PRESETS["pocket"], number)

@@ -19,7 +19,7 @@ from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, unspelt_keywords
-from helpers.training import fitting, policy
+from helpers.training import policy, run_settings
 from helpers.training.families import FAMILIES
 
 CALLED = {
@@ -220,7 +220,7 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
         (gemma4, t4, True, "for gemma4 and pictures on"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        found = fitting.for_model(settings, machine, sees=sees)
+        found = run_settings.for_model(settings, machine, sees=sees)
         said, thinking = capsys.readouterr().out, None if sees else False
         if left_out:
             assert found == replace(settings, engine="transformers", thinking=thinking)
@@ -228,4 +228,4 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
         else:
             assert found == replace(settings, thinking=thinking) and not said
     # a preset's model of text needs no config.json, and so no network
-    assert fitting.for_model(PRESETS["l4"], card) == PRESETS["l4"]
+    assert run_settings.for_model(PRESETS["l4"], card) == PRESETS["l4"]

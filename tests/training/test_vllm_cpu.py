@@ -101,9 +101,9 @@ def test_the_token_of_a_picture_is_suppressed_in_the_words_of_the_engine():
     from vllm import SamplingParams
 
     processor = SimpleNamespace(image_token_id=5, video_token_id=7)
-    sampled = SamplingParams(**vision.not_sampled(processor, "vllm"))
+    sampled = SamplingParams(**vision.image_token_ban(processor, "vllm"))
     assert sampled.logit_bias == {5: -100.0, 7: -100.0}
-    assert vision.not_sampled(processor) == {"suppress_tokens": [5, 7]}
+    assert vision.image_token_ban(processor) == {"suppress_tokens": [5, 7]}
 
 
 def test_no_two_completions_share_random_numbers(trained):

@@ -121,4 +121,4 @@ def test_examples_that_cannot_be_trained_on_are_named(run, fresh, tmp_path):
 def test_both_stages_are_told():
     training = {"steps": 32, "earlier_steps": 8, "warm_start": {"examples": 12, "epochs": 3}}
     said = "two stages: a warm start on 12 worked examples (3 epochs of supervised training), then "
-    assert warm.told(training) == f"{said}40 steps of GRPO"
+    assert warm.stages_in_words(training) == f"{said}40 steps of GRPO"
