@@ -69,11 +69,11 @@ def revision_of(model, name: str) -> str | None:
     """
     if not Path(name).is_dir():
         return getattr(model.config, "_commit_hash", None)
-    files = hashlib.sha256()
+    weights = hashlib.sha256()
     for path in sorted(Path(name).glob("*.safetensors")):
         with path.open("rb") as file:
-            files.update(hashlib.file_digest(file, "sha256").digest())
-    return files.hexdigest()[:40]
+            weights.update(hashlib.file_digest(file, "sha256").digest())
+    return weights.hexdigest()[:40]
 
 
 def base_of(run: Run, settings: Preset) -> Base:
@@ -81,9 +81,9 @@ def base_of(run: Run, settings: Preset) -> Base:
     an adapter.
     """
     adapter = run.require("adapter")
-    written = (adapter / "adapter_config.json").read_text(encoding="utf-8")
+    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     recorded = run.manifest.get("training", {}).get("base", {})
-    base = _base(json.loads(written)["base_model_name_or_path"], settings)
+    base = _base(config["base_model_name_or_path"], settings)
     text_only = False
     if "vision_config" in config_of(base.name):
         with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
