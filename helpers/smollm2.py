@@ -10,10 +10,10 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.runs import atomic_folder
 
 NAME = "smollm2"  # as notebooks and manifests know it
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -36,9 +36,11 @@ def folder() -> str:
             f"cannot be imported: {_INSTALL}"
         )
     print(f"converting SmolLM2-135M-Instruct, once, into {target}", flush=True)
-    # a process of its own, because Transformers must not be imported before Unsloth here; the folder
-    # gets its name when it is whole
-    with atomic_folder(target) as new:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    # It gets its name when it is whole. The process is one of its own because Transformers must not
+    # be imported before Unsloth here.
+    with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=target.parent) as place:
+        new = Path(place, "model")
         done = subprocess.run(
             [sys.executable, "-m", "helpers.smollm2", str(new)],
             cwd=PROJECT,
@@ -47,6 +49,7 @@ def folder() -> str:
         )
         if done.returncode:
             raise ValueError(f"SmolLM2 could not be converted: {done.stderr.strip()[-2000:]}")
+        os.replace(new, target)
     return str(target)
 
 
