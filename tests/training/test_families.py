@@ -69,8 +69,9 @@ def test_an_adapter_reaches_attention_and_mlp_of_every_layer(model):
     [
         ("unsloth/Qwen3.5-9B", {"mlp": 3 * 32, "self_attn": 4 * 8, "linear_attn": 3 * 24}),
         ("lfm2", {"feed_forward": 3 * 4, "self_attn": 4, "conv": 2 * 3}),
-        # experts are one tensor of three dimensions, for which PEFT translates the names …
-        ("qwen3_moe", {"self_attn": 4 * 4, "mlp": 4}),
+        # experts are two tensors of three dimensions, for which PEFT translates the names, one
+        # within the other …
+        ("qwen3_moe", {"self_attn": 4 * 4, "mlp": 4, "experts": 4}),
         # … except here
         ("unsloth/gpt-oss-20b", {"self_attn": 4 * 24}),
     ],
