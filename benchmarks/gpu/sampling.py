@@ -47,7 +47,7 @@ def measure(result: common.Result) -> None:
     length = 256 if result.rehearse else 4096
     count = 2 if result.rehearse else policy.BATCH["transformers"]
     prompts = torch.full((count, length - 8), 5).tolist()
-    with policy.continuing(model, tokenizer, max_new_tokens=8) as complete:
+    with policy.sampler(model, tokenizer, max_new_tokens=8) as complete:
         answered = complete(prompts)
     result.found[f"sequences of {length} tokens, in batches that fit"] = len(answered)
     if result.rehearse:

@@ -91,7 +91,7 @@ def play(
     episodes = [begin(tokenizer, environments(), row) for row in rows]
     batch = policy.BATCH[policy.engine_of(model)]
 
-    with policy.continuing(
+    with policy.sampler(
         model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
     ) as continuations:
 

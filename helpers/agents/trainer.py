@@ -30,7 +30,7 @@ class StopIfBroken(TrainerCallback):
 
     def on_step_end(self, args, state, control, **kwargs):
         """Stop, with a checkpoint, if the environment would give up at the next episode."""
-        self.reason = next(filter(None, processes.gathered(self.guard.broken)), "")
+        self.reason = next(filter(None, processes.gather(self.guard.broken)), "")
         if self.reason:
             control.should_save = True
             control.should_training_stop = True

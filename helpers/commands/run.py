@@ -28,7 +28,7 @@ from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, held
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory, warm
-from helpers.training.fitting import check_early_stopping, check_sampling_seconds, settings_for
+from helpers.training.run_settings import check_early_stopping, check_sampling_seconds, settings_for
 
 PIPELINE = ("01", "02", "03", "04", "05")
 NOTEBOOKS = PROJECT / "notebooks"

@@ -19,7 +19,7 @@ from helpers.presets import EMBEDDED
 from helpers.runs import Run, atomic_write
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.templates import template_options
-from helpers.training.base import told
+from helpers.training.base import base_in_words
 
 MODELS = {
     "baseline": "before training",
@@ -250,7 +250,7 @@ def markdown(facts: Facts, figures: dict[str, str]) -> str:
         percent=percent,
         accuracy=accuracy,
         quoted=repr,
-        told=told,
+        base_in_words=base_in_words,
     )
 
 

@@ -23,7 +23,7 @@ from helpers.presets import Preset
 from helpers.results import llama_cpp
 from helpers.templates import encode, set_thinking
 from helpers.training.base import Base
-from helpers.training.policy import load_text, load_whole, nf4, release, without_bf16
+from helpers.training.policy import dtype_without_bf16, load_text, load_whole, nf4, release
 
 MERGES = ("original", "dequantised", "adapter")  # what notebook 05 can make of an adapter
 # How far a merge read from disk may be from the same merge in memory, as a share of what that does
@@ -92,7 +92,7 @@ def precision(machine: Machine, base: Base) -> torch.dtype:
     """
     if machine.gpu and machine.bf16:
         return torch.bfloat16
-    return torch.float32 if machine.gpu is None else without_bf16(base.name)
+    return torch.float32 if machine.gpu is None else dtype_without_bf16(base.name)
 
 
 def load_base(base: Base, dtype: torch.dtype, dequantised: bool):

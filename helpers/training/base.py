@@ -69,11 +69,11 @@ def revision_of(model, name: str) -> str | None:
     """
     if not Path(name).is_dir():
         return getattr(model.config, "_commit_hash", None)
-    files = hashlib.sha256()
+    weights = hashlib.sha256()
     for path in sorted(Path(name).glob("*.safetensors")):
         with path.open("rb") as file:
-            files.update(hashlib.file_digest(file, "sha256").digest())
-    return files.hexdigest()[:40]
+            weights.update(hashlib.file_digest(file, "sha256").digest())
+    return weights.hexdigest()[:40]
 
 
 def base_of(run: Run, settings: Preset) -> Base:
@@ -81,9 +81,9 @@ def base_of(run: Run, settings: Preset) -> Base:
     an adapter.
     """
     adapter = run.require("adapter")
-    written = (adapter / "adapter_config.json").read_text(encoding="utf-8")
+    config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     recorded = run.manifest.get("training", {}).get("base", {})
-    base = _base(json.loads(written)["base_model_name_or_path"], settings)
+    base = _base(config["base_model_name_or_path"], settings)
     text_only = False
     if "vision_config" in config_of(base.name):
         with safe_open(adapter / "adapter_model.safetensors", "pt") as file:
@@ -91,8 +91,8 @@ def base_of(run: Run, settings: Preset) -> Base:
     return replace(base, revision=recorded.get("revision"), text_only=text_only)
 
 
-def describe(model, settings: Preset) -> dict:
-    """Return what the manifest says of the base of a trained PEFT model; see `told`.
+def base_record(model, settings: Preset) -> dict:
+    """Return what the manifest says of the base of a trained PEFT model; see `base_in_words`.
 
     Names are a folder's or the hub's.
     """
@@ -115,8 +115,8 @@ def _base(name: str | None, settings: Preset) -> Base:
     return Base(name, "here" if settings.load_in_4bit else None)
 
 
-def told(base: dict) -> str:
-    """Return the base that `describe` described as a sentence without its full stop."""
+def base_in_words(base: dict) -> str:
+    """Return the base that `base_record` described as a sentence without its full stop."""
     name = base["name"] + (f" (revision {base['revision'][:12]})" if base["revision"] else "")
     bits = {
         "before": "stored in 4 bits",

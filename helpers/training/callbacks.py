@@ -55,7 +55,7 @@ class Watch(TrainerCallback):
         self.in_place = self.live or kernel() is not None
         self.handle = None  # of the figure or line that is renewed
         self.drawn = 0.0  # when it was last drawn, by the monotonic clock
-        self.told: set[str] = set()  # the rules whose finding has been printed
+        self.printed: set[str] = set()  # the rules whose finding has been
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Redraw, or print the step; then what is newly found."""
@@ -80,8 +80,8 @@ class Watch(TrainerCallback):
 
         # findings, each once
         for finding in self.diagnose(pd.DataFrame(self.history.rows)):
-            if finding.severity != "info" and finding.rule not in self.told:
-                self.told.add(finding.rule)
+            if finding.severity != "info" and finding.rule not in self.printed:
+                self.printed.add(finding.rule)
                 print(f"step {state.global_step}: {finding}", flush=True)
 
     def on_train_end(self, args, state, control, **kwargs):
@@ -92,11 +92,11 @@ class Watch(TrainerCallback):
     def _draw(self) -> None:
         rows = self.history.rows
         ends = [f"{row['reward']:.2f} at step {row['step']}" for row in (rows[0], rows[-1])]
-        said = (
+        text = (
             "The curves of this training, each explained in notebook 4. The reward: "
             f"{', '.join(ends)}."
         )
-        self._put(view(self.draw(pd.DataFrame(rows)), said)._repr_mimebundle_())
+        self._put(view(self.draw(pd.DataFrame(rows)), text)._repr_mimebundle_())
         self.drawn = time.monotonic()
 
     def _put(self, bundle: dict) -> None:
@@ -139,19 +139,19 @@ class EarlyStopping(TrainerCallback):
         self.reason = None
         self.path = run.folder / "checkpoints" / "holdout.csv"
         self.measured = processes.from_first(lambda: rows_until(resumed_from, self.path))
-        # rule to the step since which its critical finding persists
-        self.standing: dict[str, int] = {}
+        # of each rule with a critical finding, the step since which it persists
+        self.since: dict[str, int] = {}
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Stop if a critical finding has persisted for the patience."""
         if not logs or "reward" not in logs:
             return
-        found = self.diagnose(pd.DataFrame(self.history.rows))
-        critical = {finding.rule: finding for finding in found if finding.severity == "critical"}
-        critical = processes.gathered(critical)[0]
-        self.standing = {rule: self.standing.get(rule, state.global_step) for rule in critical}
-        for rule, since in self.standing.items():
-            steps = state.global_step - since
+        findings = self.diagnose(pd.DataFrame(self.history.rows))
+        critical = {finding.rule: finding for finding in findings if finding.severity == "critical"}
+        critical = processes.gather(critical)[0]
+        self.since = {rule: self.since.get(rule, state.global_step) for rule in critical}
+        for rule, first in self.since.items():
+            steps = state.global_step - first
             if steps >= self.patience:
                 self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
 
@@ -160,7 +160,7 @@ class EarlyStopping(TrainerCallback):
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
         # by all processes, whose random numbers it may need
-        accuracy = processes.gathered(self.measure())[0]
+        accuracy = processes.gather(self.measure())[0]
         self.measured.append({"step": state.global_step, "accuracy": accuracy})
         write_rows(self.path, self.measured)
         best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals

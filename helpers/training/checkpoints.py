@@ -20,13 +20,13 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from helpers.presets import Preset, with_defaults
+from helpers.presets import Preset
 from helpers.rewards.common import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
 from helpers.tags import completion_text, transcript
 from helpers.training import processes
-from helpers.training.base import describe
-from helpers.training.fitting import OF_A_PROCESS
+from helpers.training.base import base_record
+from helpers.training.run_settings import OF_A_PROCESS
 
 _SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
 _locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
@@ -75,11 +75,12 @@ def load_adapter(model, folder: Path) -> None:
     or alpha.
     """
     stored = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    here = model.peft_config["default"]
-    if (stored["r"], stored["lora_alpha"]) != (here.r, here.lora_alpha):
+    config = model.peft_config["default"]
+    if (stored["r"], stored["lora_alpha"]) != (config.r, config.lora_alpha):
         raise ValueError(
             f"the adapter in {folder} has lora_rank={stored['r']} and lora_alpha="
-            f"{stored['lora_alpha']}, not {here.r} and {here.lora_alpha}: give both as parameters."
+            f"{stored['lora_alpha']}, not {config.r} and {config.lora_alpha}: give both as "
+            "parameters."
         )
     set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
 
@@ -88,8 +89,8 @@ def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
     """Return the rows of a table of steps up to a checkpoint; none without either."""
     if checkpoint is None or not path.exists():
         return []
-    kept = pd.read_csv(path)
-    return kept[kept["step"] <= checkpoint_step(checkpoint)].to_dict("records")
+    table = pd.read_csv(path)
+    return table[table["step"] <= checkpoint_step(checkpoint)].to_dict("records")
 
 
 def write_rows(path: Path, rows: list[dict]) -> None:
@@ -102,13 +103,12 @@ def write_rows(path: Path, rows: list[dict]) -> None:
 
 def checkpoint_step(checkpoint: Path) -> int:
     """Return the step of a folder named `checkpoint-<step>`."""
-    return int(checkpoint.name.rpartition("-")[2])
+    return int(checkpoint.name.removeprefix("checkpoint-"))
 
 
 def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
     """Return the newest whole checkpoint before a step, or None."""
-    found = [one for one in folder.glob("checkpoint-*") if one.name.rpartition("-")[2].isdigit()]
-    for path in sorted(found, key=checkpoint_step, reverse=True):
+    for path in sorted(folder.glob("checkpoint-*"), key=checkpoint_step, reverse=True):
         if checkpoint_step(path) < before:
             # a kill may leave Trainer's last file out, or half written
             with contextlib.suppress(FileNotFoundError, ValueError):
@@ -139,44 +139,49 @@ def begin(
     notebook cannot. warm_start: what `warm.start` returned, if the training begins with one. That a
     finished training will be replaced is printed.
     """
-    rewards = {
-        reward_name(function): {"weight": weight, "source": source_hash(function)}
-        for function, weight in zip(functions, weights, strict=True)
+    names = [reward_name(function) for function in functions]
+    sources = dict(zip(names, map(source_hash, functions), strict=True))
+    wanted = {
+        "settings": _of_the_whole_step(settings),
+        "seed": seed,
+        "rewards": dict(zip(names, weights, strict=True)),
+        "warm_start": warm_start,
     }
-    name = processes.from_first(
-        lambda: _begin(run, settings, seed, rewards, from_adapter, warm_start)
-    )
+    name = processes.from_first(lambda: _prepare(run, settings, wanted, sources, from_adapter))
     return run.folder / "checkpoints" / name if name else None
 
 
-def _begin(
-    run: Run,
-    settings: Preset,
-    seed: int,
-    rewards: dict[str, dict],
-    from_adapter: bool | None,
-    warm_start: dict | None,
+def _of_the_whole_step(settings: Preset) -> dict:
+    """Return the settings without those that may be others when a training is continued: what
+    samples, and how many processes share the completions of a step.
+    """
+    compared = asdict(settings)
+    for name in ("engine", "processes", *OF_A_PROCESS):
+        del compared[name]
+    compared["completions_per_step"] = settings.completions_per_step
+    compared["completions_per_round"] = settings.completions_per_round
+    return compared
+
+
+def _prepare(
+    run: Run, settings: Preset, wanted: dict, sources: dict[str, str], from_adapter: bool | None
 ) -> str | None:
+    """Do what `begin` says, and return the name of the checkpoint."""
     # keep other trainings out, which would write the same folder
     _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
-    data = run.section("data")["fingerprint"]
-    wanted = {"settings": asdict(settings), "seed": seed, "data": data, "rewards": rewards}
-    if from_adapter:
-        wanted["from_adapter"] = run.section("training")["written"]
-    if warm_start:
-        wanted["warm_start"] = warm_start
+    wanted["data"] = run.section("data")["fingerprint"]
+    wanted["from_adapter"] = run.section("training")["written"] if from_adapter else None
 
     # go on with the same training; if it was interrupted after its last step, from an earlier
     # checkpoint, because Trainer would take a step too many
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    # a training that an earlier version began did not write its rewards down
-    started = {"rewards": rewards} | run.read_object(f"checkpoints/{_SETTINGS}")
-    unfinished = checkpoint and "settings" in started and not (folder / _FINISHED).exists()
-    if unfinished and _comparable(started) == _comparable(wanted):
+    started = run.read_object(f"checkpoints/{_SETTINGS}")
+    old_sources = started.pop("sources", {})
+    if checkpoint and started == wanted and not (folder / _FINISHED).exists():
         step = checkpoint_step(checkpoint)
         print(f"continuing the interrupted training from step {step} of {settings.max_steps}")
-        edited = [name for name in rewards if rewards[name] != started["rewards"][name]]
+        edited = [name for name, source in sources.items() if source != old_sources[name]]
         if edited:
             print(
                 f"note: the source of {', '.join(edited)} has changed since this training began: "
@@ -203,24 +208,8 @@ def _begin(
                 "note: an interrupted training, with other settings, data or rewards, is now in "
                 f"{run.show(previous.name)}/"
             )
-    else:
-        shutil.rmtree(folder / "completions", ignore_errors=True)
-    write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted)
+    write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted | {"sources": sources})
     return None
-
-
-def _comparable(started: dict) -> dict:
-    """Return what a training was started with, without what may be another when it is continued:
-    what samples, and how many processes share the completions of a step.
-    """
-    settings = with_defaults(started["settings"])
-    per_pass = settings["processes"] * settings["per_device_train_batch_size"]
-    passes = settings["gradient_accumulation_steps"]
-    compared = settings | dict.fromkeys(("engine", "processes", *OF_A_PROCESS))
-    compared["completions a step"] = per_pass * passes
-    compared["completions a round"] = per_pass * (settings["steps_per_generation"] or passes)
-    weights = {name: entry["weight"] for name, entry in started["rewards"].items()}
-    return started | {"settings": compared, "rewards": weights}
 
 
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
@@ -241,18 +230,19 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
 
     # put question and answer in the place of the prompt, and the text in that of the messages
     contents = [messages[-1]["content"] for messages in completions.pop("prompt")]
-    questions = [one if isinstance(one, str) else one[-1]["text"] for one in contents]
+    # beside a picture the content is a list of parts, the last of them the text
+    questions = [part if isinstance(part, str) else part[-1]["text"] for part in contents]
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
     # a question about many pictures has many answers, and so none here
     answers = train.drop_duplicates().drop_duplicates("question", keep=False)
-    gold = dict(zip(answers["question"], answers["answer"], strict=True))
+    answer_of = dict(zip(answers["question"], answers["answer"], strict=True))
     completions.insert(1, "question", questions)
-    completions.insert(2, "answer", [gold.get(question) for question in questions])
+    completions.insert(2, "answer", [answer_of.get(question) for question in questions])
     as_text = transcript if getattr(trainer, "tools", None) else completion_text
-    completions["completion"] = [as_text(list(said)) for said in completions["completion"]]
+    completions["completion"] = [as_text(list(turns)) for turns in completions["completion"]]
 
     # replace the results of an earlier training
-    recorded["base"] = describe(trainer.model, settings)
+    recorded["base"] = base_record(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -24,7 +24,6 @@ class Family:
     language_part: whether the language part of a model that sees can be loaded, trained and merged
         alone.
     overflows: whether it leaves float16's range.
-    thinks: a pattern of the names of those that think unless their template is told otherwise.
     """
 
     targets: tuple[str, ...] = tuple(LORA_TARGETS)
@@ -34,14 +33,12 @@ class Family:
     sees_through_vllm: bool = False
     language_part: bool = False
     overflows: bool = False
-    thinks: str | None = None
 
 
 # vllm_from: VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of
 # unsloth/models/loader.py 120, 125. sees_through_vllm: VLLM_SUPPORTED_VLM of
 # unsloth/models/vision.py 1276. overflows: FORCE_FLOAT32 of unsloth_zoo/model_lists.py.
 # language_part: unsloth/models/_utils.py 2245 and Transformers; only these have been tried.
-# thinks: the defaults of trl/chat_templates/*.jinja.
 _QWEN3_5 = Family(
     # Three layers in four have linear attention (transformers/models/qwen3_5). Its in_proj_a and
     # in_proj_b, one output a head, are left out, as in unsloth/models/decision.py 804.
@@ -49,11 +46,8 @@ _QWEN3_5 = Family(
     in_4_bits=False,  # unsloth.ai/docs/models/qwen3.5/fine-tune: quantisation costs it more
     sees_through_vllm=True,
     overflows=True,
-    # 2B and smaller do not (trl/chat_templates/README.md 164)
-    thinks=r"Qwen3\.5-(4|9|27|35|122|397)B|Qwen3\.[6-9]",
 )
 _GEMMA4 = Family(vllm_from=8.0, sees_through_vllm=True, overflows=True)
-_QWEN3 = Family(thinks=r"Qwen3-(?!.*(Instruct|Base|Coder))")
 FAMILIES = {
     "llama": Family(),
     "mistral": Family(),
@@ -63,9 +57,9 @@ FAMILIES = {
     "idefics3": Family(sees_through_vllm=True),
     "qwen2": Family(),
     "qwen2_5_vl": Family(sees_through_vllm=True),
-    "qwen3": _QWEN3,
+    "qwen3": Family(),
     # Experts are one tensor of three dimensions, for which PEFT 0.21 translates the names.
-    "qwen3_moe": replace(_QWEN3, overflows=True),
+    "qwen3_moe": Family(overflows=True),
     "qwen3_vl": Family(sees_through_vllm=True),
     "qwen3_vl_moe": Family(sees_through_vllm=True),
     "qwen3_5": replace(_QWEN3_5, language_part=True),
@@ -78,7 +72,7 @@ FAMILIES = {
     "glm4_moe_lite": Family(targets=(), overflows=True),
     # Unsloth's repository in 4 bits has its experts as linear maps (unsloth/models/mapper.py 1050),
     # which its adapter reaches. Through PEFT alone, only the attention has one.
-    "gpt_oss": Family(experts_in_4_bits=True, vllm_from=None, overflows=True, thinks="gpt-oss"),
+    "gpt_oss": Family(experts_in_4_bits=True, vllm_from=None, overflows=True),
     # Ten layers of sixteen are convolutions (transformers/models/lfm2); Unsloth's notebook names
     # the same maps (nb/LFM2.5_(1.2B)-GRPO.ipynb).
     "lfm2": Family(targets=("q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w2", "w3")),
@@ -106,7 +100,6 @@ def lora_targets(model) -> list[str] | str:
 
 
 # --- Configurations -------------------------------------------------------------------------------
-
 
 _NAMES = (
     *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers"),

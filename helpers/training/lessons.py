@@ -9,7 +9,7 @@ from helpers.presets import Preset
 from helpers.runs import Run
 
 
-def import_unsloth(chosen: Preset) -> None:
+def import_unsloth(settings: Preset) -> None:
     """Import Unsloth if these settings need it here (`policy.needs_unsloth`). It patches
     Transformers and so must come before it; the mode in which vLLM gives up its cache while the
     policy trains must be set even earlier.
@@ -18,13 +18,13 @@ def import_unsloth(chosen: Preset) -> None:
 
     from helpers.training import policy
 
-    if chosen.engine == "vllm" and torch.cuda.is_available():
+    if settings.engine == "vllm" and torch.cuda.is_available():
         policy.standby()
-    if policy.needs_unsloth(chosen):
+    if policy.needs_unsloth(settings):
         import unsloth  # noqa: F401
 
 
-def configuration(run: Run, chosen: Preset, machine: Machine, seed: int, **differs):
+def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **differs):
     """Return the `GRPOConfig` of these settings, with what the lesson passes besides."""
     from trl import GRPOConfig
 
@@ -32,8 +32,8 @@ def configuration(run: Run, chosen: Preset, machine: Machine, seed: int, **diffe
     return GRPOConfig(
         output_dir=str(run.path("checkpoints")),
         seed=seed,
-        **presets.grpo_keywords(chosen),
-        use_vllm=chosen.engine == "vllm" and machine.gpu is not None,
+        **presets.grpo_keywords(settings),
+        use_vllm=settings.engine == "vllm" and machine.gpu is not None,
         bf16=not only_fp16,
         fp16=only_fp16,
         save_total_limit=2,
@@ -45,7 +45,9 @@ def configuration(run: Run, chosen: Preset, machine: Machine, seed: int, **diffe
     )
 
 
-def train(run: Run, trainer, tokenizer, chosen: Preset, seed: int, reward: str, checkpoint) -> None:
+def train(
+    run: Run, trainer, tokenizer, settings: Preset, seed: int, reward: str, checkpoint
+) -> None:
     """Train, from the checkpoint if there is one, and keep the adapter and what led to it.
 
     reward: the name of the one that the run records.
@@ -57,5 +59,5 @@ def train(run: Run, trainer, tokenizer, chosen: Preset, seed: int, reward: str, 
     trainer.remove_callback(PrinterCallback)
     result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     recorded = {"rewards": [reward], "weights": [1.0], "steps": trainer.state.global_step}
-    checkpoints.keep(run, trainer, tokenizer, chosen, seed, **recorded)
+    checkpoints.keep(run, trainer, tokenizer, settings, seed, **recorded)
     print(f"{trainer.state.global_step} steps in {result.metrics['train_runtime']:.0f} s")

@@ -20,7 +20,7 @@ from helpers import PROJECT
 from helpers.data.files import hub_failure
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.training.families import CONFIGS, FAMILIES, family_of
+from helpers.training.families import CONFIGS, FAMILIES, family_of, lora_targets
 
 # NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each
 # 64 weights, and a 32-bit one for each 256 of those. Unsloth's dynamic checkpoints
@@ -52,13 +52,13 @@ def sizes_of(config: dict, context: int) -> dict:
 
 
 @functools.cache
-def _counted(given: str) -> dict:
+def _counted(arguments: str) -> dict:
     """Return what the program at the end of this file prints for this JSON."""
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [sys.executable, "-m", "helpers.training.memory"],
         env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
-        input=given,
+        input=arguments,
         capture_output=True,
         text=True,
     )
@@ -73,14 +73,15 @@ def count(config: dict, context: int) -> dict:
 
     quantised, experts, kept: weights of the layers' linear maps, which loading in 4 bits quantises;
         of experts; and all others, such as embeddings and the head, which stay in 16 bits.
-    adapted: inputs and outputs of the maps that an adapter reaches; times its rank, its weights.
+    adapted: weights of an adapter of rank 1, as PEFT makes it. Of gpt-oss PEFT adapts the attention
+        alone; what Unsloth puts on its experts is not counted.
     inside: numbers that each layer computes of a token. hidden: those that it passes on.
     vocabulary: those of the head. positions: tokens that can be told apart, 0 if not known.
     cache: bytes of the keys, values and states of the sequence.
     """
     import torch
+    from peft import LoraConfig, get_peft_model
     from transformers import AutoConfig, AutoModel
-    from transformers.pytorch_utils import Conv1D
 
     # without its head, which is neither quantised nor adapted
     described = {key: value for key, value in config.items() if key != "quantization_config"}
@@ -88,86 +89,66 @@ def count(config: dict, context: int) -> dict:
     text = whole.get_text_config()
     with torch.device("meta"):
         model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
+
+    # the weights, and with them a head of its own if the embedding does not serve as one
     embedding = model.get_input_embeddings().weight
     weights = sum(weight.numel() for weight in model.parameters())
     if not (text.tie_word_embeddings or whole.tie_word_embeddings):
         weights += embedding.numel()
-
-    # linear maps, and which of them the adapter reaches
-    modules = dict(model.named_modules())
-    linear = (torch.nn.Linear, Conv1D)
-    maps = {name: one for name, one in modules.items() if isinstance(one, linear)}
-    quantised = sum(one.weight.numel() for one in maps.values())
-    targets = family_of(text.model_type).targets
-    reached = [name for name in maps if not targets or name.rpartition(".")[2] in targets]
-    adapted = sum(sum(maps[name].weight.shape) for name in reached)
-    # Experts are one tensor of three dimensions. Each has an adapter, of twice the rank where two
-    # maps are one.
+    # each kind of experts is one tensor of three dimensions
     experts = {
         name: weight
         for name, weight in model.named_parameters()
         if weight.dim() == 3 and ".experts." in name
     }
     in_experts = sum(weight.numel() for weight in experts.values())
-    for name, weight in experts.items() if targets else ():
-        adapted += weight.shape[0] * sum(weight.shape[1:]) * (1 + ("gate_up" in name))
 
-    # A layer's inside: what its linear maps, its convolutions and the experts that a token uses
-    # give, its inputs and their norms, and of the widest, which is the MLP's, the activation and
-    # the product.
+    # what a layer computes of a token: by its linear maps, its convolutions, and those experts that
+    # the token uses
+    quantised = 0
+    widths: dict[str, int] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            quantised += module.weight.numel()
+            widths[name] = module.out_features
+        elif isinstance(module, torch.nn.Conv1d):
+            widths[name] = module.out_channels
     used = getattr(text, "num_experts_per_tok", None) or 1
-    widths = [(name, getattr(one, "nf", 0) or one.out_features) for name, one in maps.items()]
-    widths += [
-        (name, one.out_channels)
-        for name, one in modules.items()
-        if isinstance(one, torch.nn.Conv1d)
-    ]
-    widths += [(name, used * max(weight.shape[1:])) for name, weight in experts.items()]
+    for name, weight in experts.items():
+        widths[name] = used * max(weight.shape[1:])
     layers: dict[str, list[int]] = defaultdict(list)
-    for name, width in widths:
-        if number := re.search(r"(?:^|\.)(\d+)\.", name):
+    for name, width in widths.items():
+        number = re.search(r"(?:^|\.)(\d+)\.", name)
+        if number:
             layers[number[1]].append(width)
+    # besides, its inputs and their norms, and of the widest, which is the MLP's, the activation and
+    # the product
+    inside = [sum(layer) + 3 * text.hidden_size + 2 * max(layer) for layer in layers.values()]
 
     # the cache: tensors, or dictionaries of them for states of linear attention and convolutions
     with torch.no_grad():
         ids = torch.zeros(1, context, dtype=torch.long, device="meta")
         cache = model(input_ids=ids, use_cache=True).past_key_values
-    held = [value for layer in cache.layers for value in vars(layer).values()]
-    held += [one for states in held if isinstance(states, dict) for one in states.values()]
+    states = [value for layer in cache.layers for value in vars(layer).values()]
+    states += [value for state in states if isinstance(state, dict) for value in state.values()]
+
+    # the adapter, last, because it changes the model
+    lora = LoraConfig(r=1, target_modules=lora_targets(model))
+    with torch.device("meta"):
+        policy = get_peft_model(model, lora)
+    adapted = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
+
     return {
         "quantised": quantised,
         "experts": in_experts,
         "kept": weights - quantised - in_experts,
         "adapted": adapted,
-        "inside": [sum(each) + 3 * text.hidden_size + 2 * max(each) for each in layers.values()],
+        "inside": inside,
         "hidden": text.hidden_size,
         "vocabulary": embedding.shape[0],
         "positions": getattr(text, "max_position_embeddings", None) or 0,
-        "cache": sum(one.nbytes for one in held if torch.is_tensor(one)),
+        "cache": sum(state.nbytes for state in states if torch.is_tensor(state)),
     }
-
-
-def notes(settings: Preset, config: dict) -> list[str]:
-    """Return what the family of a run's model says against its settings, a sentence each.
-
-    config: the model's config.json.
-    """
-    model, limit = settings.model, settings.max_completion_length
-    family = family_of(config.get("model_type", ""))
-    thinks = settings.thinking is not False and re.search(family.thinks or "$^", model)
-    rules = [
-        (
-            settings.load_in_4bit and not family.in_4_bits,
-            f"Unsloth advises against 4 bits for {model}: set load_in_4bit=False.",
-        ),
-        (
-            thinks and limit < 2048,
-            f"{model} thinks before it answers, which may take more than max_completion_length="
-            f"{limit:,}: set thinking=False if its template knows the word, or a limit of several "
-            "thousand tokens.",
-        ),
-    ]
-    return [sentence for holds, sentence in rules if holds]
 
 
 def room_for_a_picture(settings: Preset) -> int:
@@ -289,7 +270,7 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         # `load_vllm` turns standby off for a model that sees (unsloth_zoo/vllm_utils.py 4432)
-        if sees and os.environ.get("UNSLOTH_VLLM_STANDBY_VISION", "0") == "0":
+        if sees:
             training["vLLM awake"] = sampling["vLLM engine"]
         else:
             training["vLLM asleep"] = _GRAPHS
@@ -324,15 +305,21 @@ def check(
             f"{', '.join(name for name, row in FAMILIES.items() if row.language_part)}: take a "
             "model of text, or pictures in notebook 11."
         )
-    said = notes(settings, config)
     card = card_of(machine)
     pictures = room_for_a_picture(settings) if sees else 0
     context = settings.context + pictures
+    advice = []
+    if settings.load_in_4bit and not family_of(kind).in_4_bits:
+        advice.append(
+            f"Unsloth advises against 4 bits for {settings.model}: set load_in_4bit=False."
+        )
     try:
         sizes = sizes_of(config, context)
     except LookupError as error:
         reason = f"no estimate for {settings.model}: Transformers could not build it ({error})."
-        return [reason, *said]
+        return [reason, *advice]
+
+    # what cannot run
     if settings.lora_rank > sizes["hidden"]:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
@@ -346,30 +333,31 @@ def check(
             f"has {sizes['positions']:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
-    found = estimate(settings, config, card, sees)
-    if card and found.peak > _HEADROOM * card:
+    step = estimate(settings, config, card, sees)
+    if card and step.peak > _HEADROOM * card:
         raise ValueError(
-            f"{settings.model} with these settings needs an estimated {size(found.peak)}, and of "
+            f"{settings.model} with these settings needs an estimated {size(step.peak)}, and of "
             f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. "
-            f"{AWAKE if 'vLLM awake' in found.training else ''}{WHAT_HELPS}"
+            f"{AWAKE if 'vLLM awake' in step.training else ''}{WHAT_HELPS}"
         )
+
+    # the parts, and the higher of the two phases
     picture = f", {pictures:,} of them a picture" if pictures else ""
     lines = [
         f"memory of a step of {settings.model}, at {context:,} tokens a sequence{picture} "
         "(estimated)"
     ]
     for parts, when in (
-        (found.held, ""),
-        (found.sampling, "while sampling"),
-        (found.training, "while training"),
+        (step.held, ""),
+        (step.sampling, "while sampling"),
+        (step.training, "while training"),
     ):
-        lines += [
-            f"  {name:<28}{size(number):>9}  {when}".rstrip() for name, number in parts.items()
-        ]
-    phase = max(found.peaks, key=found.peaks.get)
+        for name, number in parts.items():
+            lines.append(f"  {name:<28}{size(number):>9}  {when}".rstrip())
+    phase = max(step.peaks, key=step.peaks.get)
     against = f" of {size(card)}" if card else ""
-    lines.append(f"  {f'at most, while {phase}':<28}{size(found.peak):>9}{against}")
-    return lines + said
+    lines.append(f"  {f'at most, while {phase}':<28}{size(step.peak):>9}{against}")
+    return lines + advice
 
 
 def card_of(machine: Machine) -> float | None:

@@ -3,7 +3,6 @@ vLLM if the model has an engine.
 """
 
 import gc
-import math
 import os
 import re
 import sys
@@ -33,7 +32,7 @@ _LANGUAGE_NAMES = {
 BATCH = {"transformers": 256, "vllm": 1024}
 # What all prompts begin with is computed once if that saves so many multiplications: on a CPU about
 # a second. With fewer, as with the embedded models, each prompt is computed by itself.
-ONCE = 1e11
+PREFIX_PAYS = 1e11
 
 
 def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
@@ -89,7 +88,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         from transformers import AutoProcessor, AutoTokenizer
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if bf16 else without_bf16(name)
+        dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
         model = (load_whole if sees else load_text)(
             name,
             dtype=dtype,
@@ -139,9 +138,9 @@ def load_text(name: str, **options):
     model = AutoModelForCausalLM.from_pretrained(name, **part, **options)
     if part:  # it would be saved under the names that the weights had in the whole model
         model._weight_conversions = [
-            one
-            for one in model._weight_conversions
-            if not set(one.source_patterns) & _LANGUAGE_NAMES.keys()
+            conversion
+            for conversion in model._weight_conversions
+            if not set(conversion.source_patterns) & _LANGUAGE_NAMES.keys()
         ]
     return model
 
@@ -178,7 +177,7 @@ def _language_part(name: str) -> dict:
     return {"config": text, "key_mapping": _LANGUAGE_NAMES}
 
 
-def without_bf16(name: str) -> torch.dtype:
+def dtype_without_bf16(name: str) -> torch.dtype:
     """Return what a model computes in on a card without bfloat16: float16, unless it leaves its
     range.
     """
@@ -261,7 +260,7 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     return get_peft_model(model, config)
 
 
-def once(model):
+def claim_for_training(model):
     """Return the model; RuntimeError if a trainer already used it.
 
     A second training would begin with a trained policy under the name of a first. TRL says only
@@ -288,7 +287,7 @@ def freeze_reference(model) -> None:
     if "ref" in model.peft_config:
         return
     # it is initialised before it is copied
-    with torch.random.fork_rng(gpus(model)):
+    with torch.random.fork_rng(random_devices(model)):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
@@ -326,7 +325,7 @@ def sample(
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
-        continuing(
+        sampler(
             model,
             tokenizer,
             max_new_tokens=max_new_tokens,
@@ -336,15 +335,16 @@ def sample(
         ) as complete,
     ):
         for start in range(0, len(order), at_a_time):
-            chosen = order[start : start + at_a_time]
-            for i, group in zip(chosen, complete([ids[i] for i in chosen]), strict=True):
+            batch = order[start : start + at_a_time]
+            groups = complete([ids[i] for i in batch])
+            for i, group in zip(batch, groups, strict=True):
                 completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
-            bar.update(len(chosen))
+            bar.update(len(batch))
     return completions
 
 
 @contextmanager
-def continuing(
+def sampler(
     model,
     tokenizer,
     *,
@@ -360,18 +360,23 @@ def continuing(
     Within one context the random numbers go on from call to call, so that an episode of several
     turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
     """
-    way = _with_vllm if engine_of(model) == "vllm" else _with_transformers
-    with nullcontext() if seed is None else torch.random.fork_rng(gpus(model)):
+    if engine_of(model) == "vllm":
+        engine = _with_vllm(model, temperature, samples, seed)
+    else:
+        engine = _with_transformers(model, tokenizer, temperature, samples)
+    with nullcontext() if seed is None else torch.random.fork_rng(random_devices(model)):
         if seed is not None:
             torch.manual_seed(seed)
-        with way(model, tokenizer, temperature, samples, seed) as complete:
+        with engine as complete:
             yield lambda prompts, room=(): complete(
                 prompts, room or [max_new_tokens] * len(prompts)
             )
 
 
-def gpus(model) -> list:
-    """Return the devices whose random numbers a model draws, besides torch's own on the CPU."""
+def random_devices(model) -> list:
+    """Return the devices whose random numbers a model draws, besides the CPU's: what torch's
+    `fork_rng` puts back.
+    """
     return [model.device] if model.device.type == "cuda" else []
 
 
@@ -402,17 +407,18 @@ def release(model=None) -> None:
         torch.cuda.empty_cache()
 
 
-def decoding(temperature: float) -> dict:
+def generation_options(temperature: float) -> dict:
     """Return what `generate` is told about drawing: explicitly, so that what a model ships in its
     generation config (top_k, a repetition penalty) does not bend the result.
     """
-    told = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    drawn = {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-    return told | drawn if temperature > 0 else told
+    options = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        options |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    return options
 
 
 @contextmanager
-def while_sampling(model):
+def sampling_mode(model):
     """Let a model sample: without gradients and dropout, with its cache; its modes are put back at
     the end.
     """
@@ -436,7 +442,7 @@ def while_sampling(model):
 
 
 @contextmanager
-def _with_transformers(model, tokenizer, temperature: float, samples: int, seed: int | None):
+def _with_transformers(model, tokenizer, temperature: float, samples: int):
     """Open a context whose value is a function from prompts, and the room that each has left, to
     their continuations, through `generate`.
     """
@@ -446,87 +452,87 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int, seed:
         # contiguous torch multiplies batch by batch, and in bf16 copies the head's weights for each
         # prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). It stays, for
         # TRL's own sampling.
-        head.register_forward_pre_hook(_contiguous)
+        head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
     # the tokens that end a completion: those of the generation config, which may be several
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
     def generate(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        beginning = _beginning(model, prompts, samples)
-        inputs = tokenizer.pad(
-            {"input_ids": [ids[len(beginning) :] for ids in prompts]},
-            padding_side="left",
-            return_tensors="pt",
-        ).to(model.device)
-        if beginning:
-            inputs = {
-                name: torch.cat([torch.tensor([row] * len(prompts)), inputs[name]], dim=1)
-                for name, row in (
-                    ("input_ids", beginning),
-                    ("attention_mask", [1] * len(beginning)),
-                )
-            }
-            cache = model(
-                torch.tensor([beginning]), use_cache=True, logits_to_keep=1
-            ).past_key_values
-            cache.batch_repeat_interleave(len(prompts) * samples)
-            inputs["past_key_values"] = cache
+        inputs = _inputs(model, tokenizer, prompts, samples)
         output = model.generate(
             **inputs,
             max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
-            **decoding(temperature),
+            **generation_options(temperature),
         )
         groups: list[list[list[int]]] = [[] for _ in prompts]
-        for number, new in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
+        for number, tokens in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
             # up to the first end token and with it, without the padding after it
-            length = next((at + 1 for at, token in enumerate(new) if token in ends), len(new))
+            length = next((at + 1 for at, token in enumerate(tokens) if token in ends), len(tokens))
             prompt = number // samples
-            groups[prompt].append(new[: min(length, room[prompt])])
+            groups[prompt].append(tokens[: min(length, room[prompt])])
         return groups
 
-    most = math.inf  # prompts at a time, as far as is known
+    at_a_time = sys.maxsize  # prompts, as far as is known
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        nonlocal most
+        nonlocal at_a_time
         groups: list[list[list[int]]] = []
         while len(groups) < len(prompts):
-            part = slice(len(groups), len(groups) + min(most, len(prompts)))
+            part = slice(len(groups), len(groups) + at_a_time)
             try:
                 groups += generate(prompts[part], room[part])
             except torch.OutOfMemoryError:  # of a GPU: half as many from now on
                 if len(prompts[part]) == 1:
                     raise
-                most = len(prompts[part]) // 2
+                at_a_time = len(prompts[part]) // 2
         return groups
 
-    with while_sampling(model):
+    with sampling_mode(model):
         yield complete
 
 
-def _beginning(model, prompts: list[list[int]], samples: int) -> list[int]:
-    """Return the tokens with which all prompts begin, a system prompt and worked examples, if a CPU
-    saves time by computing them once (ONCE); else none.
+def _inputs(model, tokenizer, prompts: list[list[int]], samples: int) -> dict:
+    """Return prompts as `generate` takes them, padded on the left.
+
+    What all of them begin with, a system prompt and worked examples, comes as a cache that is
+    computed once, if a CPU saves time by it (PREFIX_PAYS).
     """
-    places = enumerate(zip(*(ids[:-1] for ids in prompts), strict=False))
-    shared = next((at for at, tokens in places if len(set(tokens)) > 1), min(map(len, prompts)) - 1)
+    shared = 0  # tokens; the last one of each prompt is not among them
+    for tokens in zip(*(ids[:-1] for ids in prompts), strict=False):
+        if len(set(tokens)) > 1:
+            break
+        shared += 1
     saved = shared * (len(prompts) * samples - 1) * model.num_parameters()
-    return prompts[0][:shared] if model.device.type == "cpu" and saved > ONCE else []
-
-
-def _contiguous(_, inputs: tuple) -> tuple:
-    return (inputs[0].contiguous(),)
+    if model.device.type != "cpu" or saved <= PREFIX_PAYS:
+        shared = 0
+    inputs = tokenizer.pad(
+        {"input_ids": [ids[shared:] for ids in prompts]},
+        padding_side="left",
+        return_tensors="pt",
+    ).to(model.device)
+    if shared:
+        tokens = torch.tensor([prompts[0][:shared]])
+        cache = model(tokens, use_cache=True, logits_to_keep=1).past_key_values
+        cache.batch_repeat_interleave(len(prompts) * samples)
+        tokens = tokens.repeat(len(prompts), 1)
+        mask = torch.ones_like(tokens)
+        inputs["input_ids"] = torch.cat([tokens, inputs["input_ids"]], dim=1)
+        inputs["attention_mask"] = torch.cat([mask, inputs["attention_mask"]], dim=1)
+        inputs["past_key_values"] = cache
+    return inputs
 
 
 @contextmanager
-def _with_vllm(model, tokenizer, temperature: float, samples: int, seed: int | None):
+def _with_vllm(model, temperature: float, samples: int, seed: int | None):
     """The same through the model's vLLM engine, with the adapter as it is now."""
     from vllm import SamplingParams
 
     context = context_of(model)
     draw = None if seed is None else torch.Generator().manual_seed(seed)
+    request = None  # for the adapter, if there is one
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
@@ -550,18 +556,17 @@ def _with_vllm(model, tokenizer, temperature: float, samples: int, seed: int | N
         ]
         outputs = model.fast_generate(
             # ids rather than text, which vLLM would give a second beginning-of-sequence token
-            [{"prompt_token_ids": row} for row in prompts],
+            [{"prompt_token_ids": ids} for ids in prompts],
             sampling_params=parameters,
             lora_request=request,
             use_tqdm=False,
         )
         return [
-            [list(o.token_ids)[:left] for o in answer.outputs]
-            for answer, left in zip(outputs, room, strict=True)
+            [list(completion.token_ids)[:left] for completion in output.outputs]
+            for output, left in zip(outputs, room, strict=True)
         ]
 
     with tempfile.TemporaryDirectory() as folder:
-        request = None
         if getattr(model, "peft_config", None):
             model.save_pretrained(folder, selected_adapters=["default"])
             if hasattr(model, "load_lora"):  # Unsloth gives it only to adapters that it made

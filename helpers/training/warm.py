@@ -47,22 +47,26 @@ def start(
     from helpers.training.checkpoints import load_adapter
 
     turns = check(examples)
+    # each example as a prompt of the run and its completion
     report = run.read_object("data_report.json")
-    shown = report.get("examples", ())
+    shots = report.get("examples", ())
     pairs = [
-        (chat_prompt(report["system_prompt"], asked["content"], shown), said["content"])
-        for asked, said in zip(turns[::2], turns[1::2], strict=True)
+        (chat_prompt(report["system_prompt"], question["content"], shots), completion["content"])
+        for question, completion in zip(turns[::2], turns[1::2], strict=True)
     ]
+
+    # take the adapter of an earlier warm start, if all that decides what comes out is the same
     decisive = [pairs, seed, EPOCHS, {name: getattr(settings, name) for name in _DECISIVE}]
     made_for = hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
     record = {"examples": len(pairs), "epochs": EPOCHS, "made_for": made_for}
     if isinstance(examples, str):
         record["file"] = Path(examples).name
-    kept = processes.from_first(lambda: run.read_object("warm_start/record.json"))
-    if kept.get("made_for") == made_for:
+    earlier = processes.from_first(lambda: run.read_object("warm_start/record.json"))
+    if earlier.get("made_for") == made_for:
         load_adapter(model, run.folder / "warm_start")
         print(f"the warm start is that of {run.show('warm_start')}")
         return record
+
     train(model, tokenizer, pairs, settings, seed, run.path("warm_start"))
     if processes.is_first():
         with atomic_folder(run.path("warm_start")) as folder:
@@ -94,20 +98,22 @@ def train(
     for number, (prompt, completion) in enumerate(pairs, 1):
         text = render(tokenizer, list(prompt))
         # what the template writes behind an answer, with the token that ends it
-        said = [*prompt, {"role": "assistant", "content": "ANSWER"}]
-        end = render(tokenizer, said, answering=False).rpartition("ANSWER")[2]
-        opened = re.search(r"<[^<>|]+>$", text.rstrip())  # a template may open the reasoning itself
-        completion = completion.removeprefix(opened[0] if opened else "")
-        asked = encode(tokenizer, text)
-        answer = encode(tokenizer, completion + end)
-        if len(asked) + len(answer) > settings.context:
+        answered = [*prompt, {"role": "assistant", "content": "ANSWER"}]
+        end = render(tokenizer, answered, answering=False).rpartition("ANSWER")[2]
+        # a template may open the reasoning itself
+        opening = re.search(r"<[^<>|]+>$", text.rstrip())
+        if opening:
+            completion = completion.removeprefix(opening[0])
+        prompt_ids = encode(tokenizer, text)
+        answer_ids = encode(tokenizer, completion + end)
+        if len(prompt_ids) + len(answer_ids) > settings.context:
             raise ValueError(
-                f"worked example {number} has {len(asked)} tokens of prompt and {len(answer)} of "
-                f"completion; together they may have {settings.context}: shorten it, or raise "
-                "max_completion_length."
+                f"worked example {number} has {len(prompt_ids)} tokens of prompt and "
+                f"{len(answer_ids)} of completion; together they may have {settings.context}: "
+                "shorten it, or raise max_completion_length."
             )
-        mask = [0] * len(asked) + [1] * len(answer)
-        rows.append({"input_ids": asked + answer, "completion_mask": mask})
+        mask = [0] * len(prompt_ids) + [1] * len(answer_ids)
+        rows.append({"input_ids": prompt_ids + answer_ids, "completion_mask": mask})
 
     disable_progress_bars()  # of the trainer's own preparation
     machine = this_machine()
@@ -150,11 +156,11 @@ def train(
     )
 
 
-def told(training: dict) -> str:
+def stages_in_words(training: dict) -> str:
     """Return both stages of a training, in a sentence, from the manifest's section."""
     steps = training.get("earlier_steps", 0) + training.get("steps", 0)
-    found = training["warm_start"]
+    first = training["warm_start"]
     return (
-        f"two stages: a warm start on {found['examples']} worked examples ({found['epochs']} "
+        f"two stages: a warm start on {first['examples']} worked examples ({first['epochs']} "
         f"epochs of supervised training), then {steps} steps of GRPO"
     )

@@ -98,7 +98,7 @@ def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, en
             "context": trainer.model.config.max_position_embeddings,
         }
         chosen = [row_of[prompt[-1]["content"]] for prompt in prompts]
-        with policy.continuing(trainer.model, tokenizer, max_new_tokens=length, seed=None) as write:
+        with policy.sampler(trainer.model, tokenizer, max_new_tokens=length, seed=None) as write:
 
             def complete(prompts, room):
                 return script(prompts) if script else [ids for (ids,) in write(prompts)]

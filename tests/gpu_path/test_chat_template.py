@@ -2,14 +2,10 @@
 before Transformers 5, unless the call says what it wants.
 """
 
-import ast
-import json
-
 import pytest
 import torch
 from transformers import PreTrainedTokenizerBase
 
-from helpers import PROJECT
 from helpers.results import merging
 
 PROMPT = [{"role": "user", "content": "What is 2 + 3?"}]
@@ -34,28 +30,3 @@ def test_prompts_have_logits_beside_unsloths_patch(patched, model, tokenizer):
     ids = tokenizer(text, add_special_tokens=False, return_tensors="pt")["input_ids"]
     with torch.inference_mode():
         assert torch.equal(logits, model(input_ids=ids).logits[0])
-
-
-def sources():
-    """(name, source) of every module and notebook that may run beside Unsloth."""
-    for folder in ("helpers", "benchmarks"):
-        for path in sorted((PROJECT / folder).rglob("*.py")):
-            yield str(path.relative_to(PROJECT)), path.read_text(encoding="utf-8")
-    for path in sorted((PROJECT / "notebooks").glob("*.ipynb")):
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            if cell["cell_type"] == "code":
-                yield path.name, "".join(cell["source"])
-
-
-def test_every_call_says_whether_it_wants_text_or_a_dictionary():
-    found, silent = 0, []
-    for name, source in sources():
-        for node in ast.walk(ast.parse(source)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(
-                ".apply_chat_template"
-            ):
-                said = {word.arg: ast.unparse(word.value) for word in node.keywords}
-                clear = said.get("tokenize") == "False" or said.get("return_dict") == "True"
-                found += 1
-                silent += [] if clear else [f"{name}: {ast.unparse(node)}"]
-    assert found >= 4 and not silent

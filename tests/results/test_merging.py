@@ -21,7 +21,7 @@ from helpers.results.merging import largest_difference, prompt_logits
 from helpers.runs import Run, atomic_folder
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
-from helpers.training.base import Base, base_of, describe
+from helpers.training.base import Base, base_of, base_record
 from helpers.training.families import FAMILIES, family_of
 from helpers.training.policy import nf4
 
@@ -321,7 +321,7 @@ def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
     trained = get_peft_model(
         policy.load(settings)[0], LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
     )
-    run.record("training", base=describe(trained, settings))
+    run.record("training", base=base_record(trained, settings))
     trained.save_pretrained(run.path("adapter"))
     # what was asked for, and Unsloth loaded another
     return run, override(POCKET, model=FOLDER)

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from helpers.presets import PRESETS, override
 from helpers.runs import Run
-from helpers.training.base import Base, base_of, describe, revision_of, told
+from helpers.training.base import Base, base_in_words, base_of, base_record, revision_of
 
 POCKET = PRESETS["pocket"]
 
@@ -31,16 +31,16 @@ def test_the_original_of_what_was_quantised_here_is_itself_and_of_an_unknown_one
 
 
 def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(policy):
-    found = describe(policy[0], POCKET)
+    found = base_record(policy[0], POCKET)
     revision = revision_of(policy[0], POCKET.model_path)
     assert found == {
         **{"name": "pocket", "original": "pocket", "revision": revision, "quantised": "here"},
     }
-    assert told(found) == (
+    assert base_in_words(found) == (
         f"pocket (revision {revision[:12]}), quantised to 4 bits (NF4) when it was loaded"
     )
-    plain = describe(policy[0], override(POCKET, load_in_4bit=False))
-    assert told(plain | {"revision": None}) == "pocket, in 16 bits"
+    plain = base_record(policy[0], override(POCKET, load_in_4bit=False))
+    assert base_in_words(plain | {"revision": None}) == "pocket, in 16 bits"
 
 
 def test_an_embedded_model_is_found_in_this_checkout_wherever_the_adapter_was_made(

@@ -51,9 +51,8 @@ def test_a_step_is_a_line_of_what_was_logged_and_the_summary_is_none(run, capsys
     assert capsys.readouterr().out == f"step    1/100  reward 0.500{shown}\n"
 
 
-def test_in_jupyter_one_figure_or_line_is_renewed_in_place_and_no_line_is_printed(
-    run, capsys, monkeypatch
-):
+def test_in_jupyter_one_figure_is_renewed_in_place_and_no_line_is_printed(run, capsys, monkeypatch):
+    """In a batch the last step's line takes its place until the end: tests/commands/test_run.py."""
     display, drawn = Mock(), []
 
     def draw(table):
@@ -73,24 +72,18 @@ def test_in_jupyter_one_figure_or_line_is_renewed_in_place_and_no_line_is_printe
     display.assert_called_once()
     update = display.return_value.update
     assert update.call_count == 2 and drawn[-1] == [1.01, 1.02, 1.03, 1.04, 1.05]
-    said = update.call_args.args[0]["text/plain"]
-    assert said.endswith("The reward: 1.01 at step 1, 1.05 at step 5.")
-    # nobody watches, so the line of the last step takes the figure's place until the end
-    monkeypatch.setattr(callbacks, "kernel", lambda: SimpleNamespace(_allow_stdin=False))
-    batch = Watch(history, diagnose, draw, live=False)
-    log(6, history, batch)
-    assert display.call_args.args[0]["text/plain"].startswith("step    6/100  reward 1.060")
-    batch.on_train_end(None, None, None)
-    assert len(drawn) == 4 and update.call_count == 3 and capsys.readouterr().out == ""
+    text = update.call_args.args[0]["text/plain"]
+    assert text.endswith("The reward: 1.01 at step 1, 1.05 at step 5.")
+    assert capsys.readouterr().out == ""
 
 
-def test_a_finding_is_told_once_at_the_step_where_it_is_first_found(run, capsys):
+def test_a_finding_is_printed_once_at_the_step_where_it_is_first_found(run, capsys):
     history = History(run)
     watching = Watch(history, diagnose, dashboard)
     for step in range(1, 60):
         log(step, history, watching, logs=row(step, kl=0.01 if step < 30 else 2.0))
-    told = [line for line in capsys.readouterr().out.splitlines() if ": " in line and "KL" in line]
-    assert len(told) == 1 and 30 <= int(told[0].split(":")[0].split()[1]) < 59
+    lines = [line for line in capsys.readouterr().out.splitlines() if ": " in line and "KL" in line]
+    assert len(lines) == 1 and 30 <= int(lines[0].split(":")[0].split()[1]) < 59
 
 
 # --- Stopping early -------------------------------------------------------------------------------
@@ -126,8 +119,8 @@ def test_it_stops_when_the_holdout_has_not_improved_for_the_patience(run, capsys
 
 def test_it_stops_when_a_critical_finding_has_persisted_for_the_patience(run):
     early = stopping(run, 7)
-    found = stops_at(early, 100, loss=lambda step: float("nan") if step >= 40 else 0.0)
-    assert found == 47 and "for 7 steps this has stood" in early.reason
+    step = stops_at(early, 100, loss=lambda step: float("nan") if step >= 40 else 0.0)
+    assert step == 47 and "for 7 steps this has stood" in early.reason
     assert stops_at(stopping(Run("healthy"), 3), 60) is None
 
 

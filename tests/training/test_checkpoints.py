@@ -2,10 +2,10 @@
 aside or kept.
 """
 
-import json
 import subprocess
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import pandas as pd
@@ -44,7 +44,7 @@ def table(run: Run) -> pd.DataFrame:
     return read_metrics(run.require("checkpoints/metrics.csv"))
 
 
-def checkpoint(run: Run, step: int, state: str | None = "{}"):
+def checkpoint(run: Run, step: int, state: str | None = "{}") -> Path:
     """A folder of a checkpoint; its last file may be missing."""
     folder = run.path(f"checkpoints/checkpoint-{step}/weights").parent
     (folder / "weights").write_text(f"weights of step {step}")
@@ -56,23 +56,21 @@ def checkpoint(run: Run, step: int, state: str | None = "{}"):
 # --- The history ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("beta", "there"), [(0.0, False), (0.02, True)])
-def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, there):
+@pytest.mark.parametrize(("beta", "logged"), [(0.0, False), (0.02, True)])
+def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, logged):
     log(History(run), 1, row(1, kl=0.0), beta)
-    assert ("kl" in table(run)) == there
+    assert ("kl" in table(run)) == logged
 
 
 def test_each_step_is_on_disk_as_soon_as_it_is_logged_and_nothing_else_is(run):
     history = History(run)
-    log(history, 1, SUMMARY)
-    assert not history.path.exists()
     log(history, 1, row(1))
     assert list(table(run)["step"]) == [1]
     log(history, 2, row(2) | {"step": 999})
-    for no_step in (None, {}, SUMMARY, {"eval_loss": 0.1}):
+    for no_step in (None, SUMMARY, {"eval_loss": 0.1}):
         log(history, 2, no_step)
-    assert list(table(run).columns) == ["step", *row(1)]
     log(history, 3, row(3, late=0.5))
+    assert list(table(run).columns) == ["step", *row(1), "late"]
     assert list(table(run)["step"]) == [1, 2, 3] and list(table(run)["reward"]) == [0.1, 0.2, 0.3]
     assert list(table(run)["late"].isna()) == [True, True, False]
 
@@ -82,10 +80,8 @@ def test_going_on_drops_the_rows_after_the_checkpoint(run):
     for step in range(1, 8):
         log(history, step, row(step))
     resumed = History(run, resumed_from=checkpoint(run, 4))
-    for step in (5, 6):
-        log(resumed, step, row(step, reward=9.0))
-        assert list(table(run)["step"]) == list(range(1, step + 1))
-    assert list(table(run)["reward"]) == [0.1, 0.2, 0.3, 0.4, 9.0, 9.0]
+    log(resumed, 5, row(5, reward=9.0))
+    assert list(table(run)["reward"]) == [0.1, 0.2, 0.3, 0.4, 9.0]
     log(History(run), 1, row(1))
     assert list(table(run)["step"]) == [1], "a fresh start takes over no row"
 
@@ -100,16 +96,11 @@ def test_going_on_drops_the_rows_after_the_checkpoint(run):
         ((9, 10, 100), {}, 1000, 100),
         ((9, 10), {}, 10, 9),
         ((2, 10), {25: "", 100: '{"log_history": ['}, 1000, 10),
-        ((25,), {3: None}, 1000, 25),
     ],
 )
 def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomplete, before, last):
-    for step in complete:
-        checkpoint(run, step)
-    for step, state in incomplete.items():
+    for step, state in (dict.fromkeys(complete, "{}") | incomplete).items():
         checkpoint(run, step, state)
-    for kept in ("checkpoint-best", "checkpoint-16-kept"):
-        run.path(f"checkpoints/{kept}/trainer_state.json").write_text("{}")
     found = last_checkpoint(run.path("checkpoints"), before)
     assert (found and checkpoint_step(found)) == last
 
@@ -134,96 +125,83 @@ def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
 # --- Beginning ------------------------------------------------------------------------------------
 
 
-def interrupted(run: Run, settings=POCKET, seed: int = 1) -> None:
+def mine_reward(completions, words=1, **columns):
+    return [1.0] * len(completions)
+
+
+def others_reward(completions, **columns):
+    return [0.0] * len(completions)
+
+
+def interrupted(run: Run, seed: int = 1) -> None:
     """A training that got to step 6 and saved step 4."""
-    assert begin(run, settings, seed) is None
+    warm = {"made_for": "a"}
+    assert begin(run, POCKET, seed, [mine_reward], [1.0], warm_start=warm) is None
     history = History(run)
     for step in range(1, 7):
         log(history, step, row(step))
     checkpoint(run, 4)
 
 
-def contents(folder) -> dict[str, str]:
+def contents(folder: Path) -> dict[str, str]:
     files = [path for path in folder.rglob("*") if path.is_file()]
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def test_a_fresh_start_writes_down_what_is_trained_and_keeps_what_was_logged_before(run):
+def test_a_fresh_start_keeps_what_was_logged_before(run):
     faults = run.path("checkpoints/environment_faults.jsonl")
     faults.write_text("{}\n", encoding="utf-8")
-    sampled = run.path("checkpoints/completions/completions_00001.parquet").parent
     for seed in (1, 2):  # without a step there is nothing to set aside
         assert begin(run, POCKET, seed) is None
-        written = json.loads(run.require("checkpoints/settings.json").read_text())
-        assert (written["seed"], written["data"]) == (seed, "f00d")
-    assert written["settings"]["max_steps"] == POCKET.max_steps
-    assert faults.read_text(encoding="utf-8") == "{}\n" and not sampled.exists()
-    assert not (run.folder / "checkpoints_previous").exists()
+    assert faults.exists() and not (run.folder / "checkpoints_previous").exists()
 
 
-def test_the_same_training_is_continued_and_nothing_is_touched(run, capsys):
-    interrupted(run)
-    before = contents(run.folder)
-    found = begin(run, replace(POCKET), 1)
-    assert found == run.folder / "checkpoints" / "checkpoint-4" and contents(run.folder) == before
-    assert f"from step 4 of {POCKET.max_steps}" in capsys.readouterr().out
-    # also one of before there were settings of the objective
-    path = run.require("checkpoints/settings.json")
-    started = json.loads(path.read_text())
-    del started["settings"]["epsilon_high"], started["settings"]["num_iterations"]
-    path.write_text(json.dumps(started))
+EDITED = "note: the source of mine_reward has changed"
+SET_ASIDE = "note: an interrupted training, with other settings, data or rewards, is now in "
+RESUMPTIONS = [
+    # what is another now: the settings, an argument of `begin`, or a change on disk;
+    # the step that it goes on from, and what is said
+    ({}, {}, None, 4, ""),
+    ({"engine": "transformers"}, {}, None, 4, ""),
+    ({"processes": 2, "per_device_train_batch_size": 32}, {}, None, 4, ""),
     # from its last step it cannot go on: Trainer would take one too many
-    checkpoint(run, POCKET.max_steps)
-    assert checkpoint_step(begin(run, POCKET, 1)) == 4
+    ({}, {}, lambda run: checkpoint(run, POCKET.max_steps), 4, ""),
+    ({}, {"functions": [partial(mine_reward, words=2)]}, None, 4, EDITED),
+    ({}, {"functions": [others_reward]}, None, None, SET_ASIDE),
+    ({}, {"weights": [0.5]}, None, None, SET_ASIDE),
+    ({}, {"seed": 2}, None, None, SET_ASIDE),
+    ({}, {"warm_start": {"made_for": "b"}}, None, None, SET_ASIDE),
+    ({}, {"warm_start": None}, None, None, SET_ASIDE),
+    ({"beta": 0.1}, {}, None, None, SET_ASIDE),
+    ({"epsilon_high": 0.28}, {}, None, None, SET_ASIDE),
+    ({"per_device_train_batch_size": 32}, {}, None, None, SET_ASIDE),
+    ({}, {}, lambda run: run.record("data", fingerprint="beef"), None, SET_ASIDE),
+    ({}, {}, lambda run: run.require("checkpoints/settings.json").unlink(), None, SET_ASIDE),
+    ({}, {}, lambda run: checkpoint(run, 4, state=""), None, SET_ASIDE),
+    ({}, {}, lambda run: run.path("checkpoints/finished").touch(), None, ""),
+]
 
 
-def test_a_corrected_reward_is_named_and_another_list_begins_anew(run, capsys):
-    def mine_reward(completions, words=1, **columns):
-        return [1.0] * len(completions)
-
-    mine = [mine_reward]
-    assert begin(run, POCKET, 1, mine, [1.0]) is None
-    checkpoint(run, 4)
-    assert checkpoint_step(begin(run, POCKET, 1, mine, [1.0])) == 4
-    assert "note: " not in capsys.readouterr().out
-    assert checkpoint_step(begin(run, POCKET, 1, [partial(mine_reward, words=2)], [1.0])) == 4
-    assert "note: the source of mine_reward has changed" in capsys.readouterr().out
-    assert begin(run, POCKET, 1, mine, [0.5]) is None
-
-
-CHANGES = {
-    "other data": lambda run: run.record("data", fingerprint="beef"),
-    "finished": lambda run: run.path("checkpoints/finished").touch(),
-    "no settings": lambda run: run.require("checkpoints/settings.json").unlink(),
-    "no checkpoint": lambda run: checkpoint(run, 4, state=""),
-    "nothing": lambda run: None,
-}
-
-
-@pytest.mark.parametrize(
-    ("changed", "settings", "seed"),
-    [
-        *((name, POCKET, 1) for name in CHANGES if name != "nothing"),
-        ("nothing", POCKET, 2),
-        ("nothing", replace(POCKET, beta=0.1), 1),
-        ("nothing", replace(POCKET, epsilon_high=0.28), 1),
-    ],
-)
-def test_any_other_training_starts_anew_with_the_last_one_set_aside_whole(
-    run, capsys, changed, settings, seed
+@pytest.mark.parametrize(("settings", "arguments", "change", "step", "message"), RESUMPTIONS)
+def test_the_same_training_goes_on_and_any_other_is_set_aside_whole(
+    run, capsys, settings, arguments, change, step, message
 ):
-    for folder in ("checkpoints", "checkpoints_previous"):
-        run.path(f"{folder}/checkpoint-2/trainer_state.json").write_text("{}")  # of one before
+    run.path("checkpoints_previous/checkpoint-2/trainer_state.json").write_text("{}")
     interrupted(run)
-    CHANGES[changed](run)
+    if change:
+        change(run)
     before = contents(run.folder / "checkpoints")
     capsys.readouterr()
-    assert begin(run, settings, seed) is None
-    assert contents(run.folder / "checkpoints_previous") == before
-    assert ("note: an interrupted" in capsys.readouterr().out) == (changed != "finished")
-    assert list(contents(run.folder / "checkpoints")) == ["settings.json"]
-    checkpoint(run, 1)
-    assert checkpoint_step(begin(run, settings, seed)) == 1, "and the new one can be continued"
+    options = {"seed": 1, "functions": [mine_reward], "weights": [1.0]}
+    options |= {"warm_start": {"made_for": "a"}} | arguments
+    found = begin(run, replace(POCKET, **settings), **options)
+    assert (found and checkpoint_step(found)) == step
+    printed = capsys.readouterr().out
+    assert message in printed and ("note: " in printed) == bool(message)
+    kept = "checkpoints" if step else "checkpoints_previous"
+    assert contents(run.folder / kept) == before
+    if not step:
+        assert list(contents(run.folder / "checkpoints")) == ["settings.json"]
 
 
 def test_a_finished_training_is_named_before_it_is_replaced_or_gone_on_from(run, capsys):
@@ -233,10 +211,10 @@ def test_a_finished_training_is_named_before_it_is_replaced_or_gone_on_from(run,
     run.path("metrics.csv").write_text("step\n")
     note = f"note: {run.show()} holds a finished training of 32 steps, which this one replaces when"
     longer = replace(POCKET, max_steps=64)
-    for can, offered in ((False, True), (None, False), (True, False)):
-        assert begin(run, longer, 1, from_adapter=can) is None
-        said = capsys.readouterr().out
-        assert said.startswith(note) and ("from_adapter=True goes on" in said) == offered
+    for from_adapter, offered in ((False, True), (None, False), (True, False)):
+        assert begin(run, longer, 1, from_adapter=from_adapter) is None
+        printed = capsys.readouterr().out
+        assert printed.startswith(note) and ("from_adapter=True goes on" in printed) == offered
     checkpoint(run, 4)
     assert checkpoint_step(begin(run, longer, 1, from_adapter=True)) == 4
     assert begin(run, longer, 1, from_adapter=False) is None, "another training"
@@ -273,29 +251,19 @@ def kept_weights(run: Run) -> set[float]:
 
 
 def trls_completions(run: Run, step: int, questions: list[str]) -> None:
-    said = {
+    columns = {
         "step": step,
         "prompt": [[{"content": "s"}, {"content": question}] for question in questions],
-        "completion": [[{"role": "assistant", "content": f"{one} {step}"}] for one in questions],
+        "completion": [[{"role": "assistant", "content": f"{text} {step}"}] for text in questions],
         "r": 1.0,
         "advantage": 0.0,
     }
     path = run.path(f"checkpoints/completions/completions_{step:05d}.parquet")
-    pd.DataFrame(said).to_parquet(path)
-
-
-@pytest.fixture
-def trained(run) -> Run:
-    train = pd.DataFrame({"prompt": [[], []], "question": ["1 + 1", "1 + 2"], "answer": ["2", "3"]})
-    train.to_parquet(run.path("data/train.parquet"))
-    interrupted(run)
-    for step in (10, 9):
-        trls_completions(run, step, ["1 + 2", "1 + 1"])
-    return run
+    pd.DataFrame(columns).to_parquet(path)
 
 
 # what another process does to train the run
-TAKES = """
+TRAINS = """
 from helpers.runs import TRAINING_LOCK, Run, held
 with held(Run("a").folder, "the training", TRAINING_LOCK):
     pass
@@ -303,31 +271,36 @@ with held(Run("a").folder, "the training", TRAINING_LOCK):
 
 
 def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(
-    trained, policy, python
+    run, policy, python
 ):
-    trained.record("data", fingerprint="beef")  # which the training has not read
-    keep(trained, policy, 0.5)
-    assert kept_weights(trained) == {0.5}
-    assert AutoTokenizer.from_pretrained(trained.require("adapter")).chat_template
-    logged = trained.require("checkpoints/metrics.csv")
-    assert trained.require("metrics.csv").read_text() == logged.read_text()
-    table = pd.read_parquet(trained.require("completions.parquet"))
-    assert list(table.columns) == ["step", "question", "answer", "completion", "r", "advantage"]
-    assert list(table["step"]) == [9, 9, 10, 10] and list(table["answer"]) == ["3", "2", "3", "2"]
-    assert list(table["completion"]) == ["1 + 2 9", "1 + 1 9", "1 + 2 10", "1 + 1 10"]
+    train = pd.DataFrame({"prompt": [[], []], "question": ["1 + 1", "1 + 2"], "answer": ["2", "3"]})
+    train.to_parquet(run.path("data/train.parquet"))
+    interrupted(run)
+    for step in (10, 9):
+        trls_completions(run, step, ["1 + 2", "1 + 1"])
+    run.record("data", fingerprint="beef")  # which the training has not read
+    keep(run, policy, 0.5)
+    assert kept_weights(run) == {0.5}
+    assert AutoTokenizer.from_pretrained(run.require("adapter")).chat_template
+    logged = run.require("checkpoints/metrics.csv")
+    assert run.require("metrics.csv").read_text() == logged.read_text()
+    kept = pd.read_parquet(run.require("completions.parquet"))
+    assert list(kept.columns) == ["step", "question", "answer", "completion", "r", "advantage"]
+    assert list(kept["answer"]) == ["3", "2", "3", "2"]
+    assert list(kept["completion"]) == ["1 + 2 9", "1 + 1 9", "1 + 2 10", "1 + 1 10"]
     # from now on another process may train the run
-    assert subprocess.run([python, "-c", TAKES], cwd=PROJECT).returncode == 0
+    assert subprocess.run([python, "-c", TRAINS], cwd=PROJECT).returncode == 0
     with pytest.raises(ValueError, match=r"was trained on other data .* --only 03,04,05"):
-        trained.section("training")
-    section = trained.manifest["training"]
+        run.section("training")
+    section = run.manifest["training"]
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])
     assert section["base"]["name"] == "pocket"
 
-    interrupted(trained, seed=2)  # a finished training is not continued
+    interrupted(run, seed=2)  # a finished training is not continued
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
-        keep(trained, policy, 0.25)
-    assert kept_weights(trained) == {0.5}
-    trls_completions(trained, 1, ["1 + 2"])
-    keep(trained, policy, 0.25)
-    assert kept_weights(trained) == {0.25}
-    assert len(pd.read_parquet(trained.require("completions.parquet"))) == 1
+        keep(run, policy, 0.25)
+    assert kept_weights(run) == {0.5}
+    trls_completions(run, 1, ["1 + 2"])
+    keep(run, policy, 0.25)
+    assert kept_weights(run) == {0.25}
+    assert len(pd.read_parquet(run.require("completions.parquet"))) == 1

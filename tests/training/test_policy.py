@@ -77,30 +77,35 @@ def alone(model, tokenizer, prompt: list[dict]) -> str:
 # --- What is sampled ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", ["model", "adapter"])
-@pytest.mark.parametrize("batch_size", [1, 4, 128])
-@pytest.mark.parametrize("once", [policy.ONCE, 0])
+@pytest.mark.parametrize(
+    ("kind", "batch_size", "pays"),
+    [
+        ("model", 1, policy.PREFIX_PAYS),
+        ("model", 4, 0),
+        ("adapter", 4, policy.PREFIX_PAYS),
+        ("adapter", 128, 0),
+    ],
+)
 def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
-    request, tokenizer, monkeypatch, kind, batch_size, once
+    request, tokenizer, monkeypatch, kind, batch_size, pays
 ):
     """Also where what all prompts begin with is computed once."""
-    monkeypatch.setattr(policy, "ONCE", once)
+    monkeypatch.setattr(policy, "PREFIX_PAYS", pays)
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
+    assert len({text for (text,) in expected}) > 3, "or no mix-up would be seen"
     # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
     monkeypatch.setattr(model.generation_config, "repetition_penalty", 3.0)
     model.train()  # without dropout and gradients all the same
-    assert len({text for (text,) in expected}) > 3, "or no mix-up would be seen"
-    for order in ([0, 1, 2, 3, 4, 5], [3, 0, 5, 1, 4, 2]):
-        prompts = [PROMPTS[i] for i in order]
-        found = texts(model, tokenizer, prompts, temperature=0, batch_size=batch_size)
-        assert found == [expected[i] for i in order]
+    order = [3, 0, 5, 1, 4, 2]
+    prompts = [PROMPTS[i] for i in order]
+    found = texts(model, tokenizer, prompts, temperature=0, batch_size=batch_size)
+    assert found == [expected[i] for i in order]
     assert texts(model, tokenizer, []) == []
-    assert model.training and all(weight.grad is None for weight in model.parameters())
     model.eval()
 
 
-@pytest.mark.parametrize(("samples", "batch_size"), [(1, 128), (3, 128), (3, 2), (5, 7)])
+@pytest.mark.parametrize(("samples", "batch_size"), [(3, 128), (3, 2), (5, 7)])
 def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
     model, tokenizer, samples, batch_size
 ):
@@ -112,26 +117,27 @@ def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
         assert all(f"{n} + 1" in text for text in group)
 
 
-def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(
-    model, tokenizer, monkeypatch
-):
+def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(model, tokenizer):
     first = texts(model, tokenizer, samples=8, seed=1)
     torch.manual_seed(99)  # what the caller drew before has no say
     assert texts(model, tokenizer, samples=8, seed=1) == first
     assert texts(model, tokenizer, samples=8, seed=2) != first
-    monkeypatch.setattr(policy, "ONCE", 0)
-    passes = []
-    hook = model.register_forward_pre_hook(
-        lambda _, args, given: passes.append(given.get("input_ids", *args[:1]).shape),
-        with_kwargs=True,
-    )
-    assert texts(model, tokenizer, samples=8, seed=1) == first
-    hook.remove()
-    (one, beginning), (all_of_them, _) = passes[:2]
-    assert (one, all_of_them) == (1, 8 * len(PROMPTS)) and beginning > 10
     hot = texts(model, tokenizer, samples=8, seed=1, temperature=3.0)
     different = [sum(len(set(group)) for group in groups) for groups in (first, hot)]
     assert len(PROMPTS) < different[0] < different[1]
+
+
+def test_what_all_prompts_begin_with_is_computed_once(model, tokenizer, monkeypatch):
+    monkeypatch.setattr(policy, "PREFIX_PAYS", 0)
+    shapes = []
+    hook = model.register_forward_pre_hook(
+        lambda _, args, options: shapes.append(options.get("input_ids", *args[:1]).shape),
+        with_kwargs=True,
+    )
+    texts(model, tokenizer, samples=8, max_new_tokens=2)
+    hook.remove()
+    prefix, first = shapes[:2]
+    assert prefix[0] == 1 and prefix[1] > 10 and first[0] == 8 * len(PROMPTS)
 
 
 def test_the_head_copies_no_weights_for_each_prompt(model, tokenizer):
@@ -157,20 +163,19 @@ def test_the_head_copies_no_weights_for_each_prompt(model, tokenizer):
 def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side):
     adapter.train(training)
     adapter.config.use_cache, tokenizer.padding_side = cache, side
-    generators = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
+    numbers = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
     modes = [module.training for module in adapter.modules()]
 
-    def breaks(*given):
-        raise KeyboardInterrupt
+    def interrupt(*inputs):
+        if fails:
+            raise KeyboardInterrupt
 
-    hook = adapter.get_base_model().register_forward_pre_hook(
-        breaks if fails else lambda *given: None
-    )
+    hook = adapter.get_base_model().register_forward_pre_hook(interrupt)
     with pytest.raises(KeyboardInterrupt) if fails else nullcontext():
         texts(adapter, tokenizer, max_new_tokens=4)
     hook.remove()
-    assert torch.equal(torch.get_rng_state(), generators[0]) and random.getstate() == generators[1]
-    assert np.array_equal(np.random.get_state()[1], generators[2])
+    assert torch.equal(torch.get_rng_state(), numbers[0]) and random.getstate() == numbers[1]
+    assert np.array_equal(np.random.get_state()[1], numbers[2])
     assert [module.training for module in adapter.modules()] == modes
     assert (adapter.config.use_cache, tokenizer.padding_side) == (cache, side)
     adapter.eval()
@@ -191,8 +196,8 @@ def ids(tokenizer):
 
 def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monkeypatch):
     def greedy() -> list[list[int]]:
-        with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-            return [one for (one,) in complete(ids)]
+        with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+            return [tokens for (tokens,) in complete(ids)]
 
     whole = greedy()
     other = whole[0][3]
@@ -200,15 +205,15 @@ def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monke
     monkeypatch.setattr(model.generation_config, "eos_token_id", ends)
     cut = greedy()
     assert cut != whole
-    assert cut == [one[: one.index(other) + 1] if other in one else one for one in whole]
+    assert cut == [ids[: ids.index(other) + 1] if other in ids else ids for ids in whole]
 
 
 def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, ids):
-    with policy.continuing(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-        longest = [one for (one,) in complete(ids, [200] * 6)]
-        assert complete(ids) == [[one[:40]] for one in longest]
+    with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+        longest = [tokens for (tokens,) in complete(ids, [200] * 6)]
+        assert complete(ids) == [[tokens[:40]] for tokens in longest]
         room = [0, 1, 5, 12, 30, 200]
-        expected = [[one[:left]] for one, left in zip(longest, room, strict=True)]
+        expected = [[tokens[:left]] for tokens, left in zip(longest, room, strict=True)]
         assert complete(ids, room) == expected
         assert complete(ids, [0] * 6) == [[[]]] * 6, "a prompt without room is no reason to stop"
 
@@ -220,25 +225,25 @@ def test_a_batch_that_a_gpu_has_no_room_for_is_halved_from_then_on(model, tokeni
     expected = texts(model, tokenizer, temperature=0)
     generate, sizes = model.generate, []
 
-    def small(input_ids, **given):
+    def small(input_ids, **options):
         sizes.append(len(input_ids))
         if len(input_ids) > 2:
             raise torch.OutOfMemoryError("CUDA out of memory.")
-        return generate(input_ids=input_ids, **given)
+        return generate(input_ids=input_ids, **options)
 
     monkeypatch.setattr(model, "generate", small)
     assert len(PROMPTS) == 6 and texts(model, tokenizer, temperature=0) == expected
     assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
-    monkeypatch.setattr(model, "generate", lambda **given: small([0] * 3))
+    monkeypatch.setattr(model, "generate", lambda **options: small([0] * 3))
     with pytest.raises(torch.OutOfMemoryError):  # of a single prompt there is no half
         texts(model, tokenizer)
 
 
 def test_a_cell_that_trains_is_not_run_twice_on_one_model():
     model = load()
-    assert policy.once(model) is model
+    assert policy.claim_for_training(model) is model
     with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
-        policy.once(model)
+        policy.claim_for_training(model)
 
 
 # --- Backends -------------------------------------------------------------------------------------
@@ -256,25 +261,20 @@ def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[st
     logits = model(**tokenizer(text, return_tensors="pt")).logits.float()
     logits.square().sum().backward()
     return logits.detach(), {
-        n: p.grad.float() for n, p in model.named_parameters() if p.grad is not None
+        name: weight.grad.float()
+        for name, weight in model.named_parameters()
+        if weight.grad is not None
     }
 
 
 def test_both_backends_are_the_same_policy_before_and_after_sampling():
     logits, expected = gradients("unsloth", sampled_before=False)
-    assert expected
-    for backend, sampled_before in (
-        ("transformers", False),
-        ("transformers", True),
-        ("unsloth", True),
-    ):
+    for backend, sampled_before in (("transformers", True), ("unsloth", True)):
         same, found = gradients(backend, sampled_before)
-        assert torch.equal(same, logits)
-        assert found.keys() == expected.keys()
-        assert all(torch.allclose(found[name], expected[name], rtol=1e-2) for name in expected), (
-            backend,
-            sampled_before,
-        )
+        assert torch.equal(same, logits), backend
+        assert found.keys() == expected.keys() and expected
+        for name, gradient in found.items():
+            assert torch.allclose(gradient, expected[name], rtol=1e-2), (backend, name)
 
 
 def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(model, monkeypatch):

@@ -3,14 +3,13 @@ share nothing else.
 """
 
 import json
-from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
 from executions import together
 
 from helpers import presets
-from helpers.training import checkpoints, fitting, processes
+from helpers.training import processes, run_settings
 
 RIGHT = "<think>2</think><answer>2</answer>"
 # What each of two processes does and finds, as one line of JSON from the first.
@@ -52,7 +51,7 @@ except RewardError as error:
     found["error"] = str(error)
 found |= {"stopped": stopped, "dead": dead}
 found |= {"seen": rewards.seen, "failed": rewards.failed}
-every = processes.gathered(found)
+every = processes.gather(found)
 if first:
     print(json.dumps(every))
 processes.leave()
@@ -96,7 +95,7 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert (processes.count(), processes.is_first()) == (1, True)
-    assert processes.gathered("mine") == ["mine"] and processes.from_first(lambda: 4) == 4
+    assert processes.gather("mine") == ["mine"] and processes.from_first(lambda: 4) == 4
 
 
 @pytest.mark.parametrize(
@@ -111,29 +110,19 @@ def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(mo
     ],
 )
 def test_processes_share_the_completions_of_a_step(preset, number, each):
-    one = presets.PRESETS[preset]
-    several = fitting.share(one, number)
-    found = (
-        several.per_device_train_batch_size,
-        several.gradient_accumulation_steps,
-        several.steps_per_generation,
-    )
-    assert (found, several.processes) == (each, number)
-    assert several.completions_per_step == one.completions_per_step
-    assert several.completions_per_round == one.completions_per_round
-    assert several.batch.startswith(
-        f"{number} processes × {each[0]} × {each[1]} = {one.completions_per_step} "
-    )
-    # an interrupted training may be continued by another number of processes
-    compared = [
-        checkpoints._comparable({"settings": asdict(each), "rewards": {}})
-        for each in (one, several)
-    ]
-    assert compared[0] == compared[1]
+    alone = presets.PRESETS[preset]
+    several = run_settings.share(alone, number)
+    batch, passes, rounds = each
+    assert several.per_device_train_batch_size == batch
+    assert several.gradient_accumulation_steps == passes
+    assert several.steps_per_generation == rounds
+    assert several.completions_per_step == alone.completions_per_step
+    assert several.completions_per_round == alone.completions_per_round
+    assert several.batch.startswith(f"{number} processes × {batch} × {passes} = ")
 
 
 @pytest.mark.parametrize("number", [3, 128])
 def test_more_processes_than_divide_a_step_are_refused(number):
-    said = f"^{number} processes cannot share the 64 completions of a step"
-    with pytest.raises(ValueError, match=said):
-        fitting.share(presets.PRESETS["pocket"], number)
+    message = f"^{number} processes cannot share the 64 completions of a step"
+    with pytest.raises(ValueError, match=message):
+        run_settings.share(presets.PRESETS["pocket"], number)

@@ -19,7 +19,7 @@ from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, unspelt_keywords
-from helpers.training import fitting, policy
+from helpers.training import policy, run_settings
 from helpers.training.families import FAMILIES
 
 CALLED = {
@@ -33,48 +33,31 @@ CALLED = {
     "load_lora": "unsloth_zoo.vllm_utils.load_lora",
 }
 SIGNATURES = """
-import inspect, json, re, sys
+import inspect, json, sys
 import unsloth, trl, unsloth_zoo.vllm_utils
 from unsloth.models import rl
 
-def taken(name):
-    found = {"unsloth": unsloth, "trl": trl, "unsloth_zoo": unsloth_zoo}[name.split(".")[0]]
+def keywords(name):
+    called = {"unsloth": unsloth, "trl": trl, "unsloth_zoo": unsloth_zoo}[name.split(".")[0]]
     for part in name.split(".")[1:]:
-        found = getattr(found, part)
-    parameters = inspect.signature(found).parameters.values()
+        called = getattr(called, part)
+    parameters = inspect.signature(called).parameters.values()
     return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
-signatures = {name: taken(name) for name in sys.argv[1:]}
+signatures = {name: keywords(name) for name in sys.argv[1:]}
 # as on a GPU; the __init__ of its trainer takes anything
 rl._patch_trl_rl_trainers("grpo_trainer")
-signatures["trl.GRPOConfig.__init__"] = taken("trl.GRPOConfig.__init__")
+signatures["trl.GRPOConfig.__init__"] = keywords("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
 signatures["gpu classes"] = [one.__module__ for one in classes]
 signatures["vllm sees"] = unsloth.models.vision.VLLM_SUPPORTED_VLM
 signatures["vllm never"] = unsloth.models.loader.VLLM_UNSUPPORTED_MODEL_TYPES
 signatures["vllm from 8.0"] = unsloth.models.loader.VLLM_NEEDS_SM80_MODEL_TYPES
 
-# what the switches of its adapters reach: models without weights
-import torch, transformers
+import transformers
 signatures["language names"] = unsloth.models._utils._get_text_only_key_mapping(
     transformers.Gemma3Config(), transformers.Gemma3Config().text_config
 )
-from unsloth_zoo.peft_utils import get_peft_regex
-text = {"hidden_size": 64, "num_hidden_layers": 1, "vocab_size": 300000}
-small = {
-    "qwen3_vl": transformers.Qwen3VLConfig(text_config=text, vision_config={"depth": 1}),
-    "gemma3": transformers.Gemma3Config(text_config=text, vision_config={"num_hidden_layers": 1}),
-}
-for family, config in small.items():
-    with torch.device("meta"):
-        model = transformers.AutoModelForImageTextToText.from_config(config)
-    for switches in ((True, False), (False, True)):
-        names = dict(zip(("finetune_vision_layers", "finetune_language_layers"), switches))
-        reached = get_peft_regex(model, **names)
-        signatures[f"{family} {switches}"] = [
-            name for name, module in model.named_modules()
-            if isinstance(module, torch.nn.Linear) and re.fullmatch(reached, name)
-        ]
 print("\\n" + json.dumps(signatures))
 """
 
@@ -185,18 +168,6 @@ def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures)
                 assert (keyword or name) in known
 
 
-def test_unsloths_switches_reach_the_tower_and_the_language_part_and_no_projector(signatures):
-    towers = {"qwen3_vl": "model.visual.blocks.", "gemma3": "model.vision_tower."}
-    for family, tower in towers.items():
-        seeing, speaking = (
-            signatures[f"{family} {switches}"] for switches in ((True, False), (False, True))
-        )
-        assert seeing and all(name.startswith(tower) for name in seeing)
-        prefix = "model.language_model.layers.0."
-        assert {name.rpartition(".")[2] for name in speaking} == set(policy.LORA_TARGETS)
-        assert all(name.startswith(prefix) for name in speaking)
-
-
 def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
     signatures, tmp_path, capsys
 ):
@@ -220,12 +191,11 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
         (gemma4, t4, True, "for gemma4 and pictures on"),
     ):
         (tmp_path / "config.json").write_text(json.dumps(config))
-        found = fitting.for_model(settings, machine, sees=sees)
-        said, thinking = capsys.readouterr().out, None if sees else False
-        if left_out:
-            assert found == replace(settings, engine="transformers", thinking=thinking)
-            assert re.search(f"Unsloth starts no vLLM {left_out}.*Transformers, which is", said)
-        else:
-            assert found == replace(settings, thinking=thinking) and not said
+        engine, thinking = "transformers" if left_out else "vllm", None if sees else False
+        expected = replace(settings, engine=engine, thinking=thinking)
+        assert run_settings.for_model(settings, machine, sees=sees) == expected
+        printed = capsys.readouterr().out
+        assert bool(printed) == bool(left_out)
+        assert not left_out or re.match(f"Unsloth starts no vLLM {left_out}", printed)
     # a preset's model of text needs no config.json, and so no network
-    assert fitting.for_model(PRESETS["l4"], card) == PRESETS["l4"]
+    assert run_settings.for_model(PRESETS["l4"], card) == PRESETS["l4"]

@@ -19,44 +19,45 @@ pytestmark = pytest.mark.slow
 ROWS = Dataset.from_pandas(load_task("arithmetic/sums", train_size=60, holdout_size=8).train)
 
 
-@pytest.fixture
-def kl(fresh, config, tmp_path):
-    """A function to the KL of each step of two, which are large; of a second stage after them, if
-    `stages` is 2.
-
-    gpu: with the reference as Unsloth's trainer for a GPU has it; freeze: and ours.
+@pytest.mark.parametrize(
+    ("stages", "unsloths", "freezes", "here"),
+    [
+        (1, True, False, True),  # notebook 03: a copy that changes nothing is the model without it
+        (2, True, False, False),  # notebook 08: the bare base is another reference
+        (2, True, True, True),
+        (2, False, True, True),  # TRL's copy is left as it is
+    ],
+)
+def test_each_stage_is_held_to_its_own_start_on_every_machine(
+    fresh, config, tmp_path, stages, unsloths, freezes, here
+):
+    """unsloths: the reference is the bare base, as Unsloth's trainer for a GPU has it. freezes: ours
+    is made. here: the KL is then that of TRL's own trainer.
     """
     few = {"max_steps": 2, "max_completion_length": 16, "lr_scheduler_type": "constant"}
     few |= {"seed": 7, "learning_rate": 1e-2, "beta": 0.02}
 
-    def kl(stages: int = 1, gpu: bool = False, freeze: bool = False) -> list[float]:
+    def kl(unsloths: bool, freezes: bool) -> list[float]:
+        """The KL of each step of the last stage, which are large."""
         model, tokenizer = fresh(load_in_4bit=False)
-        given = {"model": model, "processing_class": tokenizer, "reward_funcs": [format_reward]}
-        if stages == 2:
-            GRPOTrainer(**given, args=config(tmp_path, **few), train_dataset=ROWS).train()
-            model.delete_adapter("ref")
-        trainer = GRPOTrainer(**given, args=config(tmp_path, **few), train_dataset=ROWS)
-        if gpu:
-            model.delete_adapter("ref")
-        if freeze:
-            freeze_reference(model)
-        trainer.train()
+        for stage in range(stages):
+            trainer = GRPOTrainer(
+                model=model,
+                processing_class=tokenizer,
+                reward_funcs=[format_reward],
+                args=config(tmp_path, **few),
+                train_dataset=ROWS,
+            )
+            last = stage == stages - 1
+            if unsloths and last:
+                model.delete_adapter("ref")
+            if freezes and last:
+                freeze_reference(model)
+            trainer.train()
+            if not last:
+                model.delete_adapter("ref")
         return [row["kl"] for row in trainer.state.log_history if "kl" in row]
 
-    return kl
-
-
-def test_a_fresh_adapter_has_one_reference_on_every_machine(kl):
-    """Notebook 03: the copy of an adapter that changes nothing is the model without it."""
-    here = kl()
-    assert here[0] == 0 and here[1] > 0
-    assert kl(gpu=True) == here
-
-
-def test_a_second_stage_is_held_to_its_own_start_on_every_machine(kl):
-    """Notebook 08: the stages, and the warm start."""
-    here = kl(stages=2)
-    assert here[0] == 0 and here[1] > 0
-    assert kl(stages=2, gpu=True)[0] > 0, "the bare base is another reference"
-    assert kl(stages=2, gpu=True, freeze=True) == here
-    assert kl(stages=2, freeze=True) == here, "TRL's copy is left as it is"
+    expected = kl(unsloths=False, freezes=False)
+    assert expected[0] == 0 and expected[1] > 0
+    assert (kl(unsloths, freezes) == expected) == here

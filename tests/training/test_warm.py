@@ -9,14 +9,13 @@ import unsloth  # isort: skip  # noqa: F401  # before trl
 
 import torch
 from datasets import Dataset
-from safetensors.torch import load_file
 from trl import SFTConfig, SFTTrainer
 
 from helpers.commands.run import check_parameters
 from helpers.data.tasks import chat_prompt, load_task, save
 from helpers.presets import PRESETS, override
 from helpers.tags import THINK_ANSWER
-from helpers.training import checkpoints, warm
+from helpers.training import warm
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = override(PRESETS["pocket"], lora_rank=4, lora_alpha=8)
@@ -65,31 +64,15 @@ def test_it_is_trls_training_on_messages_with_the_loss_on_the_completions(run, f
 def test_it_is_not_done_twice_but_anew_if_anything_about_it_is_another(run, fresh, capsys):
     model, tokenizer = fresh()
     record = warm.start(run, model, tokenizer, EXAMPLES[:8], POCKET, 7)
-    after = weights(model)
+    trained = weights(model)
     model, tokenizer = fresh()
     capsys.readouterr()
     assert warm.start(run, model, tokenizer, EXAMPLES[:8], POCKET, 7) == record
     assert capsys.readouterr().out == f"the warm start is that of {run.show('warm_start')}\n"
-    assert all(torch.equal(one, after[name]) for name, one in weights(model).items())
+    assert all(torch.equal(weight, trained[name]) for name, weight in weights(model).items())
     for examples, seed in ((EXAMPLES[:8], 8), (EXAMPLES[1:9], 7)):
-        model, tokenizer = fresh()
         assert warm.start(run, model, tokenizer, examples, POCKET, seed) != record
         assert "warm start: 8 worked examples" in capsys.readouterr().out
-    kept = load_file(run.path("warm_start/adapter_model.safetensors"))
-    assert set(run.read_object("warm_start/record.json")) == {"examples", "epochs", "made_for"}
-    assert sum(one.numel() for one in kept.values()) == sum(map(torch.Tensor.numel, after.values()))
-
-
-def test_a_training_with_another_warm_start_is_another_training(run):
-    for record, goes_on in (({"made_for": "a"}, True), ({"made_for": "b"}, False), (None, False)):
-        checkpoints.begin(run, POCKET, 7, warm_start={"made_for": "a"})
-        checkpoints._locks.close()
-        path = run.path("checkpoints/checkpoint-2/trainer_state.json")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text("{}")
-        found = checkpoints.begin(run, POCKET, 7, warm_start=record)
-        checkpoints._locks.close()
-        assert (found is not None) == goes_on
 
 
 def test_unsloths_preparation_on_a_gpu_makes_the_same_labels(fresh):
@@ -111,14 +94,14 @@ def test_examples_that_cannot_be_trained_on_are_named(run, fresh, tmp_path):
         warm.start(run, model, tokenizer, long, POCKET, 7)
     assert not (run.folder / "warm_start/record.json").exists()
     file = tmp_path / "examples.jsonl"
-    for given, said in ((str(file), "examples.jsonl"), ([], "warm_start holds no worked examples")):
-        with pytest.raises((ValueError, OSError), match=said):
-            check_parameters({"warm_start": given})
+    for examples, message in ((str(file), "examples.jsonl"), ([], "holds no worked examples")):
+        with pytest.raises((ValueError, OSError), match=message):
+            check_parameters({"warm_start": examples})
     file.write_text(json.dumps(EXAMPLES[0]) + "\n")
     check_parameters({"warm_start": str(file)})
 
 
 def test_both_stages_are_told():
     training = {"steps": 32, "earlier_steps": 8, "warm_start": {"examples": 12, "epochs": 3}}
-    said = "two stages: a warm start on 12 worked examples (3 epochs of supervised training), then "
-    assert warm.told(training) == f"{said}40 steps of GRPO"
+    first = "two stages: a warm start on 12 worked examples (3 epochs of supervised training)"
+    assert warm.stages_in_words(training) == f"{first}, then 40 steps of GRPO"

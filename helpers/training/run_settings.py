@@ -2,6 +2,7 @@
 command `run` asks before it starts a notebook and the notebook asks again, both here.
 """
 
+import math
 from dataclasses import replace
 
 from helpers import presets
@@ -22,7 +23,7 @@ OF_A_PROCESS = (
 def settings_for(
     start: str | dict,
     machine: Machine,
-    given: dict,
+    parameters: dict,
     *,
     small: dict | None = None,
     sees: bool = False,
@@ -32,8 +33,8 @@ def settings_for(
     """Return the settings of a run as this process will have them; ValueError for what cannot run,
     before anything is loaded.
 
-    start: a preset's name, or what a manifest recorded. given: the settings that the parameters
-        change.
+    start: a preset's name, or what a manifest recorded.
+    parameters: the settings that they change.
     small: a lesson's own small model and its values. They apply with preset `pocket` alone, and
         only if the parameters name no other model; another needs a learning rate.
     sees: whether the run has pictures.
@@ -41,54 +42,56 @@ def settings_for(
     loads: whether a model will be loaded here; otherwise what this machine lacks is no reason.
     """
     if isinstance(start, dict) and not trains:
-        found = presets.for_sampling(start, **given)
+        settings = presets.for_sampling(start, **parameters)
     elif isinstance(start, dict):
         # Together the processes make the completions of a step that one would make alone, so that a
         # curve stays comparable, unless the parameters say what each process does.
         number = processes.count()
-        if any(given.get(name) is not None for name in OF_A_PROCESS):
-            found = presets.override(start | {"processes": number}, **given)
+        if any(parameters.get(name) is not None for name in OF_A_PROCESS):
+            settings = presets.override(start | {"processes": number}, **parameters)
         else:
-            found = share(presets.override(start, **given), number)
+            settings = share(presets.override(start, **parameters), number)
     else:
         name = presets.pick(machine) if start == "auto" else start
         if small and name == "pocket":
-            if given.get("model") in (None, small["model"]):
-                given = small | given
-            elif given.get("learning_rate") is None:
+            if parameters.get("model") in (None, small["model"]):
+                parameters = small | parameters
+            elif parameters.get("learning_rate") is None:
                 raise ValueError(
-                    f"the learning rate of preset 'pocket' would ruin {given['model']!r}: take "
-                    "preset='auto' on a GPU, or name a rate"
+                    f"the learning rate of preset 'pocket' would ruin {parameters['model']!r}: "
+                    "take preset='auto' on a GPU, or name a rate"
                 )
-        found = presets.resolve(name, machine, **given)
-    return for_model(presets.check_machine(found, machine), machine, sees=sees) if loads else found
+        settings = presets.resolve(name, machine, **parameters)
+    if not loads:
+        return settings
+    return for_model(presets.check_machine(settings, machine), machine, sees=sees)
 
 
-def share(preset: Preset, number: int) -> Preset:
+def share(settings: Preset, number: int) -> Preset:
     """Return the settings of one process among so many, with the completions of a step and of a
     round of sampling that one would make.
 
     Each makes fewer forward passes or, as far as these do not divide, smaller ones. ValueError if
     neither divides.
     """
-    batch = preset.per_device_train_batch_size
-    passes = preset.gradient_accumulation_steps
-    rounds = preset.steps_per_generation
-    for fewer in range(number, 0, -1):
-        smaller = number // fewer
-        divides = (rounds or 0) % fewer == 0 and passes % fewer == 0 and batch % smaller == 0
-        if number % fewer == 0 and divides:
-            return replace(
-                preset,
-                processes=number,
-                per_device_train_batch_size=batch // smaller,
-                gradient_accumulation_steps=passes // fewer,
-                steps_per_generation=rounds // fewer if rounds else None,
-            )
-    raise ValueError(
-        f"{number} processes cannot share the {batch * passes} completions of a step "
-        f"(per_device_train_batch_size={batch} x gradient_accumulation_steps={passes}) evenly: "
-        "start a number that divides them, or say with these two settings what each process does."
+    batch = settings.per_device_train_batch_size
+    passes = settings.gradient_accumulation_steps
+    rounds = settings.steps_per_generation
+    fewer = math.gcd(number, passes, rounds or 0)
+    smaller = number // fewer
+    if batch % smaller:
+        raise ValueError(
+            f"{number} processes cannot share the {batch * passes} completions of a step "
+            f"(per_device_train_batch_size={batch} x gradient_accumulation_steps={passes}) evenly: "
+            "start a number that divides them, or say with these two settings what each process "
+            "does."
+        )
+    return replace(
+        settings,
+        processes=number,
+        per_device_train_batch_size=batch // smaller,
+        gradient_accumulation_steps=passes // fewer,
+        steps_per_generation=rounds // fewer if rounds else None,
     )
 
 
@@ -108,8 +111,8 @@ def for_model(settings: Preset, machine: Machine, *, sees: bool = False) -> Pres
     kind = config.get("model_type", "")
     family = family_of(kind)
     blind = "vision_config" in config and sees and not family.sees_through_vllm
-    least = family.vllm_from
-    if least is not None and machine.compute_capability >= least and not blind:
+    starts = family.vllm_from is not None and machine.compute_capability >= family.vllm_from
+    if starts and not blind:
         return settings
     print(
         f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on {machine.gpu} "

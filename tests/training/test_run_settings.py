@@ -3,7 +3,7 @@
 import pytest
 
 from helpers.environment import Machine
-from helpers.training.fitting import settings_for
+from helpers.training.run_settings import settings_for
 
 SMALL = {"model": "pocket-functions", "learning_rate": 2e-3, "beta": 0.02}
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11", "Linux")
