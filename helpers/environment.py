@@ -45,6 +45,8 @@ _TOOLS = (
 # the version of each package that this process had imported when set_up_hosted first saw it
 _loaded: dict[str, str | None] = {}
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
+# CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
+OLDEST_CAPABILITY = 7.5
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
 

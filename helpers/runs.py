@@ -295,7 +295,7 @@ def written_by(relative: str, maker: str = "01") -> str | None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
+def lock(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     """Keep other processes out of a folder, which is created, for the length of a block.
 
     The same process may hold it twice. Raise ValueError if another process has it, with its number,

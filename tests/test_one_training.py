@@ -16,7 +16,7 @@ from helpers.commands.run import NOTEBOOKS
 from helpers.data.tasks import load_task, save
 from helpers.presets import PRESETS
 from helpers.results import card
-from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, lock
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -55,9 +55,9 @@ def training(python, run):
     """Another process that trains the run, as far as any other process can see: it holds the lock
     of the training.
     """
-    code = "import sys; from helpers.runs import TRAINING_LOCK, Run, held\n"
+    code = "import sys; from helpers.runs import TRAINING_LOCK, Run, lock\n"
     code += (
-        "with held(Run('told').folder, 'x', TRAINING_LOCK): print(1, flush=True); sys.stdin.read()"
+        "with lock(Run('told').folder, 'x', TRAINING_LOCK): print(1, flush=True); sys.stdin.read()"
     )
     other = subprocess.Popen(
         [python, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=PROJECT
@@ -121,7 +121,7 @@ def test_a_notebook_that_writes_data_or_a_training_asks_so_first(number):
 
 def test_a_run_that_names_no_notebook_is_the_pipelines_and_a_lesson_may_replace_its_own():
     run = finished_run()
-    with held(run.folder, "the training", TRAINING_LOCK):  # which this process may begin again
+    with lock(run.folder, "the training", TRAINING_LOCK):  # which this process may begin again
         assert run.made_by("01").made_by("03").notebook == "03"
     with pytest.raises(ValueError, match="another run name"):
         run.made_by("09")

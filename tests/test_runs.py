@@ -17,7 +17,7 @@ from helpers.runs import (
     Run,
     atomic_folder,
     atomic_write,
-    held,
+    lock,
     runs_folder,
     seed_everything,
     write_json,
@@ -106,8 +106,8 @@ def test_what_is_absent_names_the_notebook_and_the_command(ask, name, notebook):
 
 HOLD = """
 import sys
-from helpers.runs import Run, held
-with held(Run("a").folder, "run 'a'"):
+from helpers.runs import Run, lock
+with lock(Run("a").folder, "run 'a'"):
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -130,19 +130,19 @@ def test_what_another_process_holds_is_refused_until_it_ends_however_that_ends(h
     folder = Run("a").folder
     with (
         pytest.raises(ValueError, match=f"run 'a' is being executed by {who}"),
-        held(folder, "run 'a'"),
+        lock(folder, "run 'a'"),
     ):
         pytest.fail("it was let in")
     holder.kill()
     holder.communicate()
-    with held(folder, "run 'a'"):
+    with lock(folder, "run 'a'"):
         assert f"process {os.getpid()} " in Run("a").path(".lock").read_text()
 
 
 def test_one_process_may_hold_a_folder_twice_and_others_wait_for_the_outer(python):
     other = {"args": [python, "-c", HOLD], "cwd": PROJECT, "input": "", "text": True}
-    with held(Run("a").folder, "run 'a'"):
-        with held(Run("a").folder, "run 'a'"):
+    with lock(Run("a").folder, "run 'a'"):
+        with lock(Run("a").folder, "run 'a'"):
             pass
         refused = subprocess.run(**other, capture_output=True)
         assert "is being executed by process" in refused.stderr

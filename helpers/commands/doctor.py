@@ -5,7 +5,7 @@ training would take. It needs no installed package.
 import argparse
 from dataclasses import replace
 
-from helpers import commands, environment, presets
+from helpers import commands, environment, presets, setting_rules
 from helpers.training import memory
 
 
@@ -57,7 +57,7 @@ def main(parsed: argparse.Namespace) -> int:
         if environment.installed_version("torch"):
             on = card if preset.needs_gb > machine.gpu_memory_gb else machine
             estimate = memory.check(preset, on)
-        presets.check_machine(preset, machine)
+        setting_rules.for_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
     print("\n".join(["", *estimate, ""]))

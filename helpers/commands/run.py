@@ -25,7 +25,7 @@ from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, held
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory, warm
 from helpers.training.fitting import check_early_stopping, check_sampling_seconds, settings_for
@@ -139,10 +139,10 @@ def execute(name: str, numbers: list[str], given: dict, resumed: bool = False) -
     folder = Run(name)
     check(name, numbers, given)
     end_like_ctrl_c()
-    with held(folder.folder, f"run {name!r}"):
+    with lock(folder.folder, f"run {name!r}"):
         # a kernel in Jupyter may be training it
         if set(numbers) & set(_MAKERS):
-            with held(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
+            with lock(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
 
         # the call, for --resume, before the first notebook starts

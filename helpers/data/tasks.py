@@ -40,7 +40,7 @@ from helpers.data.shapes import (
 )
 from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
-from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
@@ -221,7 +221,7 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
     ValueError, before anything is written, while another process trains this run.
     """
-    with held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
+    with lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
         for name, table in (("train", task.train), ("holdout", task.holdout)):
             with atomic_write(run.path(f"data/{name}.parquet")) as temporary:
                 table.to_parquet(temporary, index=False)

@@ -22,7 +22,7 @@ from transformers import TrainerCallback
 
 from helpers.presets import Preset, with_defaults
 from helpers.rewards.shaping import reward_name, source_hash
-from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, lock, write_json
 from helpers.tags import completion_text, transcript
 from helpers.training import processes
 from helpers.training.base import describe
@@ -158,7 +158,7 @@ def _begin(
     warm_start: dict | None,
 ) -> str | None:
     # keep other trainings out, which would write the same folder
-    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
+    _locks.enter_context(lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     data = run.section("data")["fingerprint"]
     wanted = {"settings": asdict(settings), "seed": seed, "data": data, "rewards": rewards}

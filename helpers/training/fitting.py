@@ -7,6 +7,7 @@ from dataclasses import replace
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
+from helpers.setting_rules import for_machine
 from helpers.training import processes
 from helpers.training.families import family_of
 from helpers.training.memory import config_of
@@ -61,7 +62,7 @@ def settings_for(
                     "preset='auto' on a GPU, or name a rate"
                 )
         found = presets.resolve(name, machine, **given)
-    return for_model(presets.check_machine(found, machine), machine, sees=sees) if loads else found
+    return for_model(for_machine(found, machine), machine, sees=sees) if loads else found
 
 
 def share(preset: Preset, number: int) -> Preset:

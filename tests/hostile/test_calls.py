@@ -46,7 +46,7 @@ COMMANDS = [
     ([*RUN_01, "-p", "source=https://example.com/x.csv"], "is an address. Download the file"),
     ([*RUN_01, "-p", "source={here}/none.csv"], "none.csv"),
     ([*RUN_01, "-p", "source={here}/dir.jsonl"], "Is a directory"),
-    ([*RUN_01, "-p", "model="], "preset 'pocket' cannot run: model='' is empty"),
+    ([*RUN_01, "-p", "model="], "these settings cannot run: model='' is empty"),
     (
         ["run", "--only", "03", "--preset", "pocket"],
         "no chosen notebook has a parameter 'preset'. It is a parameter of 00, 01, 07, 09, 10, 11. ",

@@ -296,8 +296,8 @@ def trained(run) -> Run:
 
 # what another process does to train the run
 TAKES = """
-from helpers.runs import TRAINING_LOCK, Run, held
-with held(Run("a").folder, "the training", TRAINING_LOCK):
+from helpers.runs import TRAINING_LOCK, Run, lock
+with lock(Run("a").folder, "the training", TRAINING_LOCK):
     pass
 """
 
