@@ -11,6 +11,8 @@ import os
 import platform
 import shutil
 
+import pandas as pd
+
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.results.looking import CONDITIONS, blind_floor
@@ -41,7 +43,8 @@ def measured(seed: int) -> tuple[list[str], list[str]]:
     shutil.rmtree(run.folder, ignore_errors=True)
     if run_notebooks(run.name, None, "11", [f"seed={seed}", "shortcut_steps=0"]):
         raise SystemExit(f"seed {seed} failed; see {run.show('notebooks')}")
-    floor = blind_floor(run.table("data/train.parquet"), run.table("data/holdout.parquet"))
+    sides = [pd.read_parquet(run.require(f"data/{side}.parquet")) for side in ("train", "holdout")]
+    floor = blind_floor(*sides)
     lines = []
     for name, entry in run.evaluation.items():
         cells = [str(seed), name]

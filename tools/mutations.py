@@ -189,16 +189,16 @@ def _is_text(node: ast.AST) -> bool:
     return text or any(map(_is_text, parts))
 
 
-def changed(source: bytes, site: Site) -> bytes:
+def apply_change(source: bytes, site: Site) -> bytes:
     """The file with the change. SyntaxError where that is no Python: a fault of this program."""
     text = source[: site.start] + site.after.encode() + source[site.end :]
     ast.parse(text)
     return text
 
 
-def drawn(found: list[Site], seed: int, count: int) -> list[Site]:
+def draw(all_sites: list[Site], seed: int, count: int) -> list[Site]:
     """The changes to make. A larger count goes on where a smaller one ended."""
-    return random.Random(seed).sample(found, len(found))[:count]
+    return random.Random(seed).sample(all_sites, len(all_sites))[:count]
 
 
 # --- In pytest: `-p tools.mutations` -----------------------------------------------------------
@@ -297,9 +297,9 @@ def private_copy(folder: Path) -> Path:
     program = [sys.executable, "-c", "import helpers; print(helpers.__file__)"]
     for place in (copy, folder):  # the installed project is the checkout, and must come second
         done = subprocess.run(program, cwd=place, env=_environment(copy), capture_output=True)
-        said = (done.stdout + done.stderr).decode().strip()
-        if said != str(copy / "helpers" / "__init__.py"):
-            raise SystemExit(f"a process of the copy imports another project: {said}")
+        output = (done.stdout + done.stderr).decode().strip()
+        if output != str(copy / "helpers" / "__init__.py"):
+            raise SystemExit(f"a process of the copy imports another project: {output}")
     return copy
 
 
@@ -320,7 +320,7 @@ def run_tests(copy: Path, tests: list[str], seconds: float | None = None, *more:
     failed.write_text("[]", "utf-8")
     command = _pytest(copy, *more, *dict.fromkeys(test.split("::")[0] for test in tests))
     own = {"cwd": copy, "env": _environment(copy, MUTATIONS_PLAN=str(plan))}
-    with (copy.parent / "said.txt").open("wb") as out:
+    with (copy.parent / "output.txt").open("wb") as out:
         own |= {"stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
         process = subprocess.Popen(command, **own)
         try:
@@ -340,7 +340,7 @@ def run_tests(copy: Path, tests: list[str], seconds: float | None = None, *more:
 # --- Which tests run a line ---------------------------------------------------------------------
 
 
-def key(paths: list[str]) -> str:
+def name_of_measurement(paths: list[str]) -> str:
     """Names what is measured: the commit, and the tests where they were chosen."""
     if _git(PROJECT, "status", "--porcelain", "--", "helpers", "tests"):
         raise SystemExit("helpers/ or tests/ is not as committed: commit it first.")
@@ -405,7 +405,7 @@ def covering(site: Site, net: dict) -> set[str]:
     return {test for test, uses in net["uses"].items() if not names.isdisjoint([test, *uses])}
 
 
-def planned(tests: set[str], net: dict, most: float, file: str = "") -> tuple[list[str], bool]:
+def plan_tests(tests: set[str], net: dict, most: float, file: str = "") -> tuple[list[str], bool]:
     """(the tests in their order, whether some are left out because they take more than `most`
     seconds): file by file, those of the changed file first, then those of its folder, then the
     fast ones.
@@ -436,7 +436,7 @@ def planned(tests: set[str], net: dict, most: float, file: str = "") -> tuple[li
 # --- The measurement ----------------------------------------------------------------------------
 
 
-def stored(name: str) -> dict[Site, dict]:
+def stored_verdicts(name: str) -> dict[Site, dict]:
     """The verdicts so far."""
     lines = VERDICTS.read_text("utf-8").splitlines() if VERDICTS.exists() else []
     records = [json.loads(line) for line in lines]
@@ -448,7 +448,7 @@ def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float)
     if not order:
         return MISSED, ""
     path = copy / site.file
-    path.write_bytes(changed(path.read_bytes(), site))
+    path.write_bytes(apply_change(path.read_bytes(), site))
     os.utime(path, (number, number))  # or bytecode of the same size and second would stand for it
     _git(copy, "commit", "-qam", "changed")  # for the tests that clone the project
     try:
@@ -461,25 +461,25 @@ def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float)
     return (MISSED, "") if code in (0, 5) else (NOTICED, by)
 
 
-def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace) -> None:
+def measure(chosen: list[Site], net: dict, name: str, arguments: argparse.Namespace) -> None:
     """Give each change that has none its verdict."""
     temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     folder, copies = Path(temporary.name).resolve(), queue.SimpleQueue()
-    for at in range(given.jobs):
+    for at in range(arguments.jobs):
         copies.put(private_copy(folder / str(at)))
     first = folder / "0" / "project"
-    sample = random.Random(given.seed).sample(sorted(net["uses"]), min(200, len(net["uses"])))
-    code, failed = run_tests(first, planned(set(sample), net, 20)[0])  # 20 seconds of them
+    sample = random.Random(arguments.seed).sample(sorted(net["uses"]), min(200, len(net["uses"])))
+    code, failed = run_tests(first, plan_tests(set(sample), net, 20)[0])  # 20 seconds of them
     if code != 0:
         raise SystemExit(f"the control failed, tests of a copy without a change: {code}, {failed}")
 
-    def one(site: Site) -> None:
+    def give_verdict(site: Site) -> None:
         tests = covering(site, net)
-        order, cut = planned(tests, net, given.most_seconds, site.file)
+        order, cut = plan_tests(tests, net, arguments.most_seconds, site.file)
         copy, began = copies.get(), time.monotonic()
         text = (copy / site.file).read_text("utf-8").split("\n")[site.line - 1].strip()
         try:
-            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, given.timeout)
+            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, arguments.timeout)
         finally:
             copies.put(copy)
         if verdict == MISSED:
@@ -498,10 +498,10 @@ def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace)
         what = f"{site.file}:{site.line} {site.before[:40]!r} → {site.after[:40]!r}"
         print(f"{chosen.index(site) + 1:4} {verdict} ({seconds} s) {what} {by}", flush=True)
 
-    done = stored(name)
-    pool = ThreadPoolExecutor(given.jobs)
+    done = stored_verdicts(name)
+    pool = ThreadPoolExecutor(arguments.jobs)
     try:
-        list(pool.map(one, [site for site in chosen if site not in done]))
+        list(pool.map(give_verdict, [site for site in chosen if site not in done]))
     finally:
         pool.shutdown(cancel_futures=True)
 
@@ -543,30 +543,30 @@ def main() -> int:
     parser.add_argument("--only", default="helpers/", metavar="PREFIX", help="change these files")
     parser.add_argument("--collect", action="store_true", help="only collect who runs a line")
     parser.add_argument("tests", nargs="*", help="paths after --, for a try, instead of all tests")
-    given = parser.parse_args()
-    name = key(given.tests)
-    net = collect(name, given.tests)
-    if given.collect:
+    arguments = parser.parse_args()
+    name = name_of_measurement(arguments.tests)
+    net = collect(name, arguments.tests)
+    if arguments.collect:
         return 0
-    files = _listed("--cached", "--others", "--", f"{given.only}*.py")
+    files = _listed("--cached", "--others", "--", f"{arguments.only}*.py")
     places = [site for file in files for site in sites(file, (PROJECT / file).read_bytes())]
-    chosen = drawn(places, given.seed, given.count)
-    measure(chosen, net, name, given)
-    verdicts = stored(name)
-    asked = f" --seed {given.seed} --count {given.count}"
-    if given.tests:
-        asked += f" --only {given.only} -- {' '.join(given.tests)}"
+    chosen = draw(places, arguments.seed, arguments.count)
+    measure(chosen, net, name, arguments)
+    verdicts = stored_verdicts(name)
+    asked = f" --seed {arguments.seed} --count {arguments.count}"
+    if arguments.tests:
+        asked += f" --only {arguments.only} -- {' '.join(arguments.tests)}"
     head = HEAD.format(
         given=asked,
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         commit=name,
         count=len(chosen),
         places=len(places),
-        timeout=given.timeout,
-        most=given.most_seconds,
+        timeout=arguments.timeout,
+        most=arguments.most_seconds,
     )
     text = head + table({site: verdicts[site] for site in chosen})
-    (BUILD / RESULTS.name if given.tests else RESULTS).write_text(text, "utf-8")
+    (BUILD / RESULTS.name if arguments.tests else RESULTS).write_text(text, "utf-8")
     print(text)
     return 0
 

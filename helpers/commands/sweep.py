@@ -49,8 +49,8 @@ class Grid(BaseModel, extra="forbid"):
 class Task:
     """One run of a sweep: a point with one seed.
 
-    row: what the table says of it: point, the value of each knob, given or not, and seed.
-    parameters: what `run` is given.
+    row: what the table says of it: point, the value of each knob, and seed. parameters: what `run`
+    gets.
     """
 
     run: str
@@ -60,8 +60,9 @@ class Task:
 
     def is_done(self) -> bool:
         """Return whether the run has finished as the grid asks for it now."""
-        asked = is_last_call(self.run, self.notebooks, self.parameters)
-        return asked and not notebooks_left(last_call(Run(self.run)))
+        if not is_last_call(self.run, self.notebooks, self.parameters):
+            return False
+        return not notebooks_left(last_call(Run(self.run)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,8 +91,8 @@ def main(parsed: argparse.Namespace) -> int:
     return the exit code.
 
     A run that failed makes the code 1, and is tried again by the next sweep; one that was asked for
-    with other parameters than the grid now has is run anew. Before anything runs, ValueError, which
-    begins with the file's name, or OSError for all that can be refused.
+    with other parameters than the grid now has is run anew. Raise ValueError, which begins with the
+    file's name, or OSError for all that can be refused, before anything runs.
     """
     path = Path(parsed.grid)
     try:
@@ -145,8 +146,8 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     """Return the runs of a grid, point by point, each with every seed. All that can be checked
     before anything runs is checked: the parameters, and every point's settings.
 
-    elsewhere: it may run on other machines, so this one need not be able to. ValueError for what no
-    notebook could run with.
+    elsewhere: it may run on other machines, so this one need not be able to. Raise ValueError for
+    what no notebook could run with.
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
@@ -155,13 +156,13 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     tasks = {}
     for point in grid.points:
         # values as `run -p` takes them: 1e-3, in which YAML sees a text, is a number
-        given = {
+        parameters = {
             name: commands.value(value) if isinstance(value, str) else value
             for name, value in (grid.fixed | point).items()
         }
-        label = "-".join(f"{knob}-{given[knob]}" for knob in point) or "base"
+        label = "-".join(f"{knob}-{parameters[knob]}" for knob in point) or "base"
         try:
-            check("sweep", numbers, given, elsewhere=elsewhere)
+            check("sweep", numbers, parameters, elsewhere=elsewhere)
         except (ValueError, OSError) as error:
             raise ValueError(f"point {label}: {error}") from None
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", label)
@@ -171,9 +172,9 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
             name = Run(f"{grid.name}-{slug}-seed-{seed}").name
             if name in tasks:
                 raise ValueError(f"two runs are called {name}.")
-            row = {"point": label} | {knob: (base | given).get(knob) for knob in knobs}
+            row = {"point": label} | {knob: (base | parameters).get(knob) for knob in knobs}
             row["seed"] = seed
-            tasks[name] = Task(name, row, given | {"seed": seed}, numbers)
+            tasks[name] = Task(name, row, parameters | {"seed": seed}, numbers)
     return list(tasks.values())
 
 
@@ -205,11 +206,11 @@ def means(runs: pd.DataFrame) -> pd.DataFrame:
     interval of its accuracy over the questions is in the run's evaluation.json.
     """
     rows = []
-    for _, own in runs.groupby("point", sort=False):
-        row = own.iloc[0].drop(["seed", *MEASURES]).to_dict() | {"seeds": len(own)}
+    for _, seeds in runs.groupby("point", sort=False):
+        row = seeds.iloc[0].drop(["seed", *MEASURES]).to_dict() | {"seeds": len(seeds)}
         for measure in MEASURES:
-            row[measure] = own[measure].astype(float).mean()
-            low, high = student_interval(own[measure].dropna().tolist())
+            row[measure] = seeds[measure].astype(float).mean()
+            low, high = student_interval(seeds[measure].dropna().tolist())
             row |= {f"{measure}_low": low, f"{measure}_high": high}
         rows.append(row)
     return pd.DataFrame(rows)
