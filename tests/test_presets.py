@@ -42,14 +42,6 @@ def machine(gpu_memory_gb: float = 0.0, gpu: str = "NVIDIA Card", capability: fl
 # --- The presets ----------------------------------------------------------------------------------
 
 
-def test_the_presets_are_those_the_house_names():
-    names = "pocket smollm2 small t4 l4 a100 h100 h200 memory_optimized high_performance"
-    names += " vision_2b vision_4b vision_8b"
-    assert list(PRESETS) == names.split() == [preset.name for preset in PRESETS.values()]
-    cards = [0, 0, 7.5, 15, 22, 39, 79, 138, 15, 39, 15, 22, 39]
-    assert [preset.needs_gb for preset in PRESETS.values()] == cards
-
-
 @each_preset
 def test_every_preset_has_a_kl_an_engine_that_fits_and_gives_itself_back(preset):
     # The KL term is what `kl` in the logs, and the diagnosis of it, needs.

@@ -52,7 +52,7 @@ COMMANDS = [
         "--preset is for notebooks 00, 01, 07, 09, 10, 11. The others go on with the settings",
     ),
     (["run", "--only", "01", "-p", "learning_rat=1"], "Did you mean 'learning_rate'?"),
-    (["run", "--only", "01", "-p", "learning_rate=1"], "It is a parameter of 03"),
+    (["run", "--only", "01", "-p", "learning_rate=1"], "It is a parameter of 00, 03, 07"),
     (["run", "--only", "00", "-p", "max_steps=0"], "max_steps=0 must be at least 1"),
     (["run", "--only", "00", "--preset", "l4"], "preset 'l4' needs an NVIDIA GPU"),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
