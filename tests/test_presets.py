@@ -395,14 +395,6 @@ OLD = {name: asdict(POCKET)[name] for name in SETTINGS if name not in presets._O
 OLD |= {"name": "pocket", "needs_gb": 0}
 
 
-@pytest.mark.parametrize("loss", ["dr_grpo", "cispo"])
-def test_an_old_manifest_whose_loss_needs_another_setting_is_mended_by_giving_it(loss):
-    with pytest.raises(ValueError, match=f"loss_type='{loss}'"):
-        override(OLD | {"loss_type": loss})
-    wanted = override(POCKET, loss_type=loss, **NEEDED[loss])
-    assert override(OLD | {"loss_type": loss}, **NEEDED[loss]) == wanted
-
-
 def test_what_only_samples_does_not_mind_how_a_run_was_trained():
     assert for_sampling(OLD | {"loss_type": "dr_grpo"}, engine="transformers") == POCKET
     cooler = for_sampling(asdict(POCKET), loss_type="cispo", temperature=0.5)

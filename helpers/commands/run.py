@@ -318,9 +318,13 @@ def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = Fal
     if start is None and not lessons:
         start = data.get("settings")
 
-    # the settings that the notebooks will have; only what loads a model needs the machine for it
-    loading = {"00", "03", "05"} if "completions" in parameters else {"00", "02", "03", "05"}
-    loads = not elsewhere and bool((loading | lessons) & set(numbers))
+    # only what loads a model needs the machine for it: 02 reads completions if it is given some
+    loading = {"00", "02", "03", "05"} & set(numbers)
+    if "completions" in parameters:
+        loading.discard("02")
+    loads = bool(loading | lessons) and not elsewhere
+
+    # the settings that the notebooks will have
     machine = this_machine()
     backend = "unsloth"
     if start:
@@ -334,7 +338,7 @@ def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = Fal
             loads=loads,
         )
         backend = settings.backend
-        if loads and loading & set(numbers):
+        if loads and loading:
             memory.check(settings, machine)
     check_parameters(parameters, backend)
 

@@ -58,6 +58,20 @@ class Task:
     parameters: dict
     notebooks: list[str]
 
+    @property
+    def texts(self) -> list[str]:
+        """The parameters as `run -p` takes them."""
+        return [f"{key}={json.dumps(value)}" for key, value in self.parameters.items()]
+
+    @property
+    def command(self) -> str:
+        """The line that a shell would run."""
+        words = ["python", "-m", "helpers", "run", "--once", "--run", self.run]
+        words += ["--only", ",".join(self.notebooks)]
+        for text in self.texts:
+            words += ["-p", text]
+        return shlex.join(words)
+
     def is_done(self) -> bool:
         """Return whether the run has finished as the grid asks for it now."""
         if not is_last_call(self.run, self.notebooks, self.parameters):
@@ -101,42 +115,37 @@ def main(parsed: argparse.Namespace) -> int:
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path.name}: {error}") from None
 
-    # run what is left, and measure what is done
-    rows = []
-    unfinished = []
+    if parsed.emit:
+        for task in tasks:
+            print(task.command)
+        return 0
+
+    # run what is left
     for number, task in enumerate(tasks, start=1):
-        only = ",".join(task.notebooks)
-        texts = [f"{key}={json.dumps(value)}" for key, value in task.parameters.items()]
-        if parsed.emit:
-            command = ["python", "-m", "helpers", "run", "--once", "--run", task.run]
-            command += ["--only", only, *(word for text in texts for word in ("-p", text))]
-            print(shlex.join(command))
-            continue
         if not parsed.collect and not task.is_done():
             print(f"\n{number}/{len(tasks)}  {task.run}", flush=True)
             try:
-                run_notebooks(task.run, None, only, texts, once=True)
+                run_notebooks(task.run, None, ",".join(task.notebooks), task.texts, once=True)
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
-        if task.is_done():
-            rows.append(task.row | measured(Run(task.run), task.notebooks))
-        else:
-            unfinished.append(task.run)
-    if parsed.emit:
-        return 0
 
-    # the tables
-    if rows:
+    # measure what is done, and write the tables
+    done = [task for task in tasks if task.is_done()]
+    if done:
+        runs = pd.DataFrame(
+            [task.row | measures_of(Run(task.run), task.notebooks) for task in done]
+        )
+        points = means(runs)
         folder = runs_folder() / SWEEPS / grid.name
         folder.mkdir(parents=True, exist_ok=True)
-        pd.DataFrame(rows).to_csv(folder / "runs.csv", index=False)
-        points = means(pd.DataFrame(rows))
+        runs.to_csv(folder / "runs.csv", index=False)
         points.to_csv(folder / "table.csv", index=False)
         table = points.dropna(axis="columns", how="all")
         print(f"\n{table.to_string(index=False, float_format='{:.4g}'.format)}")
         print(
             f"\nmeans over the seeds, with 95 % intervals: {show_in_runs(f'{SWEEPS}/{grid.name}')}"
         )
+    unfinished = [task.run for task in tasks if task not in done]
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}")
     return int(bool(unfinished) and not parsed.collect)
@@ -178,7 +187,7 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     return list(tasks.values())
 
 
-def measured(run: Run, numbers: list[str]) -> dict[str, float | None]:
+def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
     """Return each of MEASURES of a finished run; None for what was not measured.
 
     accuracy: of the trained policy on the holdout, sampled; where notebook 05 has run.
@@ -197,7 +206,7 @@ def measured(run: Run, numbers: list[str]) -> dict[str, float | None]:
 
 def means(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each point: point, each knob's value, seeds (finished), and each of MEASURES
-    with its bounds `_low` and `_high`. runs: a row for each run, see `Task` and `measured`.
+    with its bounds `_low` and `_high`. runs: a row for each run, see `Task` and `measures_of`.
 
     A measure is the mean over the finished seeds. With two or more its interval is Student's t over
     the seeds: where the mean over many more seeds would lie, if seeds spread like a normal
