@@ -41,24 +41,24 @@ class Part(NamedTuple):
 # What a run holds, by the section of the manifest that tells of it: which notebook writes what.
 PARTS = {
     "data": Part(
-        ("01", "00", "07", "09", "10", "11"),
-        None,
-        ("data", "data_report.json"),
+        notebooks=("01", "00", "07", "09", "10", "11"),
+        made_from=None,
+        files=("data", "data_report.json"),
     ),
     "rewards": Part(
-        ("02", "07", "09", "10", "11"),
-        "data",
-        ("reward_report.json", "figures/reward_signal.png"),
+        notebooks=("02", "07", "09", "10", "11"),
+        made_from="data",
+        files=("reward_report.json", "figures/reward_signal.png"),
     ),
     "training": Part(
-        ("03", "00", "07", "09", "10", "11"),
-        "data",
-        ("metrics.csv", "completions.parquet", "adapter"),
+        notebooks=("03", "00", "07", "09", "10", "11"),
+        made_from="data",
+        files=("metrics.csv", "completions.parquet", "adapter"),
     ),
     "curves": Part(
-        ("04",),
-        None,
-        (
+        notebooks=("04",),
+        made_from=None,
+        files=(
             "figures/reasoning.png",
             "figures/reward.png",
             "figures/each_reward.png",
@@ -69,11 +69,11 @@ PARTS = {
         ),
     ),
     "evaluation": Part(
-        ("05", "10", "11"),
-        "training",
-        ("evaluation.json", "comparison.json", "evaluation", "figures/accuracy.png"),
+        notebooks=("05", "10", "11"),
+        made_from="training",
+        files=("evaluation.json", "comparison.json", "evaluation", "figures/accuracy.png"),
     ),
-    "merge": Part(("05", "10", "11"), "training", ("merged",)),
+    "merge": Part(notebooks=("05", "10", "11"), made_from="training", files=("merged",)),
 }
 FILES = {file: section for section, part in PARTS.items() for file in part.files}
 # The notebooks that prepare data of their own and train on it; each has a run name of its own.
