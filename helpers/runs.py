@@ -41,24 +41,24 @@ class Part(NamedTuple):
 # What a run holds, by the section of the manifest that tells of it: which notebook writes what.
 PARTS = {
     "data": Part(
-        ("01", "00", "07", "09", "10", "11"),
-        None,
-        ("data", "data_report.json"),
+        notebooks=("01", "00", "07", "09", "10", "11"),
+        made_from=None,
+        files=("data", "data_report.json"),
     ),
     "rewards": Part(
-        ("02", "07", "09", "10", "11"),
-        "data",
-        ("reward_report.json", "figures/reward_signal.png"),
+        notebooks=("02", "07", "09", "10", "11"),
+        made_from="data",
+        files=("reward_report.json", "figures/reward_signal.png"),
     ),
     "training": Part(
-        ("03", "00", "07", "09", "10", "11"),
-        "data",
-        ("metrics.csv", "completions.parquet", "adapter"),
+        notebooks=("03", "00", "07", "09", "10", "11"),
+        made_from="data",
+        files=("metrics.csv", "completions.parquet", "adapter"),
     ),
     "curves": Part(
-        ("04",),
-        None,
-        (
+        notebooks=("04",),
+        made_from=None,
+        files=(
             "figures/reasoning.png",
             "figures/reward.png",
             "figures/each_reward.png",
@@ -69,11 +69,11 @@ PARTS = {
         ),
     ),
     "evaluation": Part(
-        ("05", "10", "11"),
-        "training",
-        ("evaluation.json", "comparison.json", "evaluation", "figures/accuracy.png"),
+        notebooks=("05", "10", "11"),
+        made_from="training",
+        files=("evaluation.json", "comparison.json", "evaluation", "figures/accuracy.png"),
     ),
-    "merge": Part(("05", "10", "11"), "training", ("merged",)),
+    "merge": Part(notebooks=("05", "10", "11"), made_from="training", files=("merged",)),
 }
 FILES = {file: section for section, part in PARTS.items() for file in part.files}
 # The notebooks that prepare data of their own and train on it; each has a run name of its own.
@@ -136,10 +136,10 @@ class Run:
         path = self.folder / relative
         if path.exists():
             return path
-        raise FileNotFoundError(f"{self.show(relative)} is not there. {self._make(relative)}")
+        raise FileNotFoundError(f"{self.show(relative)} is not there. {self._remedy(relative)}")
 
-    def _make(self, relative: str, when: str = "first, with the same run name") -> str:
-        """Say in a sentence how to make a file of this run."""
+    def _remedy(self, relative: str, when: str = "first, with the same run name") -> str:
+        """Return a sentence that says how to make a file of this run."""
         notebook = self.notebook_of(relative)
         command = f"python -m helpers run --run {self.name}"
         if notebook is None:
@@ -182,15 +182,6 @@ class Run:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.show(relative)} is no JSON object: {error}.") from None
 
-    def table(self, relative: str):
-        """Return a Parquet file of the run as a DataFrame.
-
-        Raise FileNotFoundError as `require` does.
-        """
-        import pandas as pd
-
-        return pd.read_parquet(self.require(relative))
-
     def made_by(self, notebook: str) -> "Run":
         """Return this run, for a notebook that writes its data or its training: 01, 03 or a lesson.
 
@@ -207,21 +198,23 @@ class Run:
         return self
 
     def outdated(self, relative: str) -> str | None:
-        """Say in a sentence why a file or folder is older than what it was made from; else None.
+        """Return a sentence that says why a file or folder is older than what it was made from;
+        None if it is not.
 
         relative: a key of FILES. If its section does not name what it was made from, as in runs of
         earlier versions, nothing is known.
         """
         section = FILES[relative]
         source = PARTS[section].made_from
-        made = self.manifest.get(section, {}).get(source)
-        now = self.manifest.get(source, {}).get("fingerprint" if source == "data" else "written")
-        if None in (made, now) or made == now or not (self.folder / relative).exists():
+        version = "fingerprint" if source == "data" else "written"
+        then = self.manifest.get(section, {}).get(source)
+        now = self.manifest.get(source, {}).get(version)
+        if None in (then, now) or then == now or not (self.folder / relative).exists():
             return None
         earlier = "earlier data" if source == "data" else "an earlier training"
         return (
             f"{self.show(relative)} is of {earlier} than the run now holds. "
-            f"{self._make(relative, 'again')}"
+            f"{self._remedy(relative, 'again')}"
         )
 
     def record(self, section: str, **values) -> None:
@@ -261,7 +254,7 @@ class Run:
         if name not in manifest:
             written = PARTS[name].files[0] if name in PARTS else name
             raise FileNotFoundError(
-                f"{self.show('manifest.json')} has no section {name!r}. {self._make(written)}"
+                f"{self.show('manifest.json')} has no section {name!r}. {self._remedy(written)}"
             )
         return manifest[name]
 
@@ -295,7 +288,7 @@ def written_by(relative: str, maker: str = "01") -> str | None:
 
 
 @contextlib.contextmanager
-def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
+def lock(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     """Keep other processes out of a folder, which is created, for the length of a block.
 
     The same process may hold it twice. Raise ValueError if another process has it, with its number,
@@ -306,9 +299,9 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
     from filelock import FileLock, Timeout  # missing before the install
 
     # one object per file in this process, whatever the thread: so it may be taken twice
-    lock = FileLock(folder / name, is_singleton=True, thread_local=False)
+    file_lock = FileLock(folder / name, is_singleton=True, thread_local=False)
     try:
-        lock.acquire(timeout=0.25)  # some take it for a moment, to see who has it
+        file_lock.acquire(timeout=0.25)  # some take it for a moment, to see who has it
     except Timeout:
         raise ValueError(
             f"{what} is being executed by {(folder / name).read_text() or 'another process'}. Wait "
@@ -316,11 +309,11 @@ def held(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
         ) from None
     try:
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        who = f"process {os.getpid()} on {platform.node()} since {since}"
-        (folder / name).write_text(who)
+        holder = f"process {os.getpid()} on {platform.node()} since {since}"
+        (folder / name).write_text(holder)
         yield
     finally:
-        lock.release()
+        file_lock.release()
 
 
 @contextlib.contextmanager
@@ -389,10 +382,10 @@ def git_revision() -> dict[str, object]:
     """Return the project's commit, and whether the working tree differs from it; nothing outside
     a git checkout.
     """
-    how = {"cwd": PROJECT, "capture_output": True, "text": True, "check": True, "timeout": 10}
+    options = {"cwd": PROJECT, "capture_output": True, "text": True, "check": True, "timeout": 10}
     try:
-        revision = subprocess.run(["git", "rev-parse", "HEAD"], **how).stdout.strip()
-        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], **how).stdout.strip()
+        revision = subprocess.run(["git", "rev-parse", "HEAD"], **options).stdout.strip()
+        changed = subprocess.run(["git", "status", "--porcelain", "-uno"], **options).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return {}
     return {"revision": revision, "dirty": bool(changed)}

@@ -16,7 +16,7 @@ from helpers.commands.run import NOTEBOOKS
 from helpers.data.tasks import load_task, save
 from helpers.presets import PRESETS
 from helpers.results import card
-from helpers.runs import LESSONS, TRAINING_LOCK, Run, held
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, lock
 from helpers.training import checkpoints
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -25,8 +25,8 @@ LATER = "2099-01-01T00:00:00+00:00"  # when notebook 03 has trained again
 # what another process does that trains the run
 TRAINS = """
 import sys
-from helpers.runs import TRAINING_LOCK, Run, held
-with held(Run("told").folder, "x", TRAINING_LOCK):
+from helpers.runs import TRAINING_LOCK, Run, lock
+with lock(Run("told").folder, "x", TRAINING_LOCK):
     print(1, flush=True)
     sys.stdin.read()
 """
@@ -125,7 +125,7 @@ def test_a_notebook_that_writes_data_or_a_training_asks_so_first(number):
 
 def test_a_run_that_names_no_notebook_is_the_pipelines_and_a_lesson_may_replace_its_own():
     run = finished_run()
-    with held(run.folder, "the training", TRAINING_LOCK):  # which this process may begin again
+    with lock(run.folder, "the training", TRAINING_LOCK):  # which this process may begin again
         assert run.made_by("01").made_by("03").notebook == "03"
     with pytest.raises(ValueError, match="another run name"):
         run.made_by("09")
@@ -136,9 +136,8 @@ def test_a_run_that_names_no_notebook_is_the_pipelines_and_a_lesson_may_replace_
 def test_without_a_name_a_lesson_takes_its_own_and_leaves_demo_alone(run, cli, executions):
     names = {"07": "your-own-task", "09": "code-that-runs", "10": "agents", "11": "vision"}
     names["06"] = "demo"
-    for only in names:
-        assert cli("run", "--only", only)[0] == 0
-    assert executions == [(only, {"run": name}) for only, name in names.items()]
+    assert cli("run", "--only", ",".join(names))[0] == 0
+    assert executions == [(only, {"run": names[only]}) for only in sorted(names)]
 
 
 # --- What is older than what it was made from -----------------------------------------------------

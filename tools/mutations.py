@@ -45,11 +45,28 @@ BUILD = PROJECT / "build"
 VERDICTS = BUILD / "mutations.jsonl"
 NOTICED, TIMED_OUT = "noticed", "timed out"
 MISSED, CUT_OFF, NOT_COVERED = "not noticed", "cut off", "not covered"
-_OPERATORS = """Lt:<:<=;LtE:<=:<;Gt:>:>=;GtE:>=:>;Eq:==:!=;NotEq:!=:==;In:in:not in;NotIn:not in:in
-;Is:is:is not;IsNot:is not:is;And:and:or;Or:or:and;Add:+:-;Sub:-:+;Mult:*:/;Div:/:*;FloorDiv://:*
-;Mod:%:*;Pow:**:*"""
-_EACH = [one.split(":") for one in _OPERATORS.replace("\n", "").split(";")]
-OPERATORS = {name: (before, after) for name, before, after in _EACH}
+# what stands in the source for a node of Python's grammar, and what is written in its place
+OPERATORS = {
+    "Lt": ("<", "<="),
+    "LtE": ("<=", "<"),
+    "Gt": (">", ">="),
+    "GtE": (">=", ">"),
+    "Eq": ("==", "!="),
+    "NotEq": ("!=", "=="),
+    "In": ("in", "not in"),
+    "NotIn": ("not in", "in"),
+    "Is": ("is", "is not"),
+    "IsNot": ("is not", "is"),
+    "And": ("and", "or"),
+    "Or": ("or", "and"),
+    "Add": ("+", "-"),
+    "Sub": ("-", "+"),
+    "Mult": ("*", "/"),
+    "Div": ("/", "*"),
+    "FloorDiv": ("//", "*"),
+    "Mod": ("%", "*"),
+    "Pow": ("**", "*"),
+}
 # Python 3.11 with a tracer goes round in circles while an exception waits for a sleeping thread.
 ASLEEP = "not sleeping"
 SETTINGS = """[run]
@@ -92,11 +109,11 @@ class Site(NamedTuple):
 
 
 def sites(file: str, source: bytes) -> list[Site]:
-    """All changes that may be drawn in a file."""
+    """Return all changes that may be drawn in a file."""
     starts = [0]
     for line in source.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
-    found = []
+    places = []
 
     def walk(node: ast.AST, where: tuple[int, int, bool]) -> None:
         if _explains(node, file):
@@ -107,7 +124,7 @@ def sites(file: str, source: bytes) -> list[Site]:
             where = (node.lineno, last, False)
         for start, end, after in _changes(node, source, starts):
             line = source.count(b"\n", 0, start) + 1
-            found.append(Site(file, start, end, line, source[start:end].decode(), after, *where))
+            places.append(Site(file, start, end, line, source[start:end].decode(), after, *where))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):  # its defaults are its body's
             where = (node.body[0].lineno, node.end_lineno, False)
         for name, value in ast.iter_fields(node):
@@ -118,11 +135,11 @@ def sites(file: str, source: bytes) -> list[Site]:
                         walk(child, where)
 
     walk(ast.parse(source), (1, len(starts), True))
-    return sorted(found)
+    return sorted(places)
 
 
 def _explains(node: ast.AST, file: str) -> bool:
-    """Does it only refuse, explain or declare? Then nothing in it is changed."""
+    """Return whether a node only refuses, explains or declares. Then nothing in it is changed."""
     if isinstance(node, ast.Call):
         return getattr(node.func, "id", getattr(node.func, "attr", "")) in ("print", "warn")
     if isinstance(node, ast.If):
@@ -137,19 +154,20 @@ def _only_raises(node: ast.AST) -> bool:
 
 
 def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[tuple[int, int, str]]:
-    """The changes of a node itself: (start, end, what stands there instead)."""
+    """Yield the changes of a node itself: (start, end, what stands there instead)."""
 
-    def span(one: ast.AST) -> tuple[int, int]:
-        start, end = starts[one.lineno - 1], starts[one.end_lineno - 1]
-        return start + one.col_offset, end + one.end_col_offset
+    def span(part: ast.AST) -> tuple[int, int]:
+        first = starts[part.lineno - 1] + part.col_offset
+        return first, starts[part.end_lineno - 1] + part.end_col_offset
 
-    tests, pairs = [], []
+    tests = []
+    pairs = []  # (left, operator, right)
     match node:
         case ast.Compare():
             pairs = zip([node.left, *node.comparators], node.ops, node.comparators, strict=False)
         case ast.BoolOp():
-            pairs = ((*two, node.op) for two in zip(node.values, node.values[1:], strict=False))
-            pairs = ((left, kind, right) for left, right, kind in pairs)
+            following = zip(node.values, node.values[1:], strict=False)
+            pairs = [(left, node.op, right) for left, right in following]
         case ast.BinOp() if not _is_text(node):
             pairs = [(node.left, node.op, node.right)]
         case ast.AugAssign() if not _is_text(node.value):
@@ -171,7 +189,8 @@ def _changes(node: ast.AST, source: bytes, starts: list[int]) -> Iterator[tuple[
     for left, kind, right in pairs:
         if type(kind).__name__ in OPERATORS:
             before, after = OPERATORS[type(kind).__name__]
-            start, end = span(left)[1], span(right)[0]  # brackets and comments stand there too
+            start = span(left)[1]
+            end = span(right)[0]  # brackets and comments stand between them, too
             between = re.sub(rb"#.*", lambda comment: b" " * len(comment[0]), source[start:end])
             at = re.search(rb"\s+".join(map(re.escape, before.encode().split())), between)
             yield start + at.start(), start + at.end(), after
@@ -189,16 +208,18 @@ def _is_text(node: ast.AST) -> bool:
     return text or any(map(_is_text, parts))
 
 
-def changed(source: bytes, site: Site) -> bytes:
-    """The file with the change. SyntaxError where that is no Python: a fault of this program."""
+def apply_change(source: bytes, site: Site) -> bytes:
+    """Return the file with the change. Raise SyntaxError if that is no Python: a fault of this
+    program.
+    """
     text = source[: site.start] + site.after.encode() + source[site.end :]
     ast.parse(text)
     return text
 
 
-def drawn(found: list[Site], seed: int, count: int) -> list[Site]:
-    """The changes to make. A larger count goes on where a smaller one ended."""
-    return random.Random(seed).sample(found, len(found))[:count]
+def draw(all_sites: list[Site], seed: int, count: int) -> list[Site]:
+    """Return the changes to make. A larger count goes on where a smaller one ended."""
+    return random.Random(seed).sample(all_sites, len(all_sites))[:count]
 
 
 # --- In pytest: `-p tools.mutations` -----------------------------------------------------------
@@ -287,7 +308,9 @@ def _listed(*arguments: str) -> list[str]:
 
 
 def private_copy(folder: Path) -> Path:
-    """The project as it is, committed or not, in folder/project: a repository of its own."""
+    """Copy the project as it is, committed or not, into folder/project, a repository of its own;
+    return that.
+    """
     copy = folder / "project"
     for name in _listed("--cached", "--others"):
         (copy / name).parent.mkdir(parents=True, exist_ok=True)
@@ -297,9 +320,9 @@ def private_copy(folder: Path) -> Path:
     program = [sys.executable, "-c", "import helpers; print(helpers.__file__)"]
     for place in (copy, folder):  # the installed project is the checkout, and must come second
         done = subprocess.run(program, cwd=place, env=_environment(copy), capture_output=True)
-        said = (done.stdout + done.stderr).decode().strip()
-        if said != str(copy / "helpers" / "__init__.py"):
-            raise SystemExit(f"a process of the copy imports another project: {said}")
+        output = (done.stdout + done.stderr).decode().strip()
+        if output != str(copy / "helpers" / "__init__.py"):
+            raise SystemExit(f"a process of the copy imports another project: {output}")
     return copy
 
 
@@ -314,13 +337,16 @@ def _pytest(copy: Path, *arguments: str) -> list[str]:
 
 
 def run_tests(copy: Path, tests: list[str], seconds: float | None = None, *more: str) -> tuple:
-    """Run tests in this order: (pytest's exit code, None when the time was over; what failed)."""
-    plan, failed = copy.parent / "plan.json", copy.parent / "failed.json"
+    """Run tests in this order; return pytest's exit code, None when the time was over, and what
+    failed.
+    """
+    plan = copy.parent / "plan.json"
+    failed = copy.parent / "failed.json"
     plan.write_text(json.dumps(tests), "utf-8")
     failed.write_text("[]", "utf-8")
     command = _pytest(copy, *more, *dict.fromkeys(test.split("::")[0] for test in tests))
     own = {"cwd": copy, "env": _environment(copy, MUTATIONS_PLAN=str(plan))}
-    with (copy.parent / "said.txt").open("wb") as out:
+    with (copy.parent / "output.txt").open("wb") as out:
         own |= {"stdout": out, "stderr": subprocess.STDOUT, "start_new_session": True}
         process = subprocess.Popen(command, **own)
         try:
@@ -340,8 +366,8 @@ def run_tests(copy: Path, tests: list[str], seconds: float | None = None, *more:
 # --- Which tests run a line ---------------------------------------------------------------------
 
 
-def key(paths: list[str]) -> str:
-    """Names what is measured: the commit, and the tests where they were chosen."""
+def name_of_measurement(paths: list[str]) -> str:
+    """Return the name of what is measured: the commit, and the tests where they were chosen."""
     if _git(PROJECT, "status", "--porcelain", "--", "helpers", "tests"):
         raise SystemExit("helpers/ or tests/ is not as committed: commit it first.")
     return "-".join([_git(PROJECT, "rev-parse", "--short=10", "HEAD").strip(), *paths]).replace(
@@ -350,16 +376,21 @@ def key(paths: list[str]) -> str:
 
 
 def collect(name: str, paths: list[str]) -> dict:
-    """The seconds of the tests, their wide fixtures, and the file of lines; once for a state."""
+    """Return the seconds of the tests, their wide fixtures, and the file of lines; they are
+    measured once for a state.
+    """
     import coverage
 
-    kept, lines = BUILD / f"mutations-{name}.json", BUILD / f"mutations-{name}.coverage"
+    kept = BUILD / f"mutations-{name}.json"
+    lines = BUILD / f"mutations-{name}.coverage"
     if kept.exists():
         return json.loads(kept.read_text("utf-8"))
     BUILD.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
         folder = Path(temporary).resolve()
-        copy, notes, data = private_copy(folder), folder / "notes", folder / "data"
+        copy = private_copy(folder)
+        notes = folder / "notes"
+        data = folder / "data"
         notes.mkdir()
         data.mkdir()
         settings = SETTINGS.format(source=copy / "helpers", data=data / ".coverage")
@@ -371,19 +402,23 @@ def collect(name: str, paths: list[str]) -> dict:
         code = subprocess.run(command, cwd=copy, env=_environment(copy, **own)).returncode
         if code not in (0, 1):
             raise SystemExit(f"the tests could not be run: pytest ended with {code}.")
-        each = [json.loads(path.read_text("utf-8")) for path in notes.iterdir()]
-        found = {"tests": {}, "uses": {}, "fixtures": {}}
-        for part in found:
-            found[part] = {key: value for one in each for key, value in one[part].items()}
-        failed = sorted({test for one in each for test in one["failed"]})
+        net = {"tests": {}, "uses": {}, "fixtures": {}}
+        failed = set()
+        for path in notes.iterdir():  # one for each process
+            note = json.loads(path.read_text("utf-8"))
+            failed |= {*note["failed"]}
+            for part, values in net.items():
+                values |= note[part]
         every = coverage.Coverage(data_file=lines, config_file=False)
         every.combine([str(path) for path in data.iterdir()])
         every.save()
-    print(f"{len(found['uses'])} tests are measured; left out, as they fail unchanged: {failed}")
-    found["uses"] = {test: uses for test, uses in found["uses"].items() if test not in failed}
-    found["lines"] = str(lines)
-    kept.write_text(json.dumps(found), "utf-8")
-    return found
+    print(
+        f"{len(net['uses'])} tests are measured; left out, as they fail unchanged: {sorted(failed)}"
+    )
+    net["uses"] = {test: uses for test, uses in net["uses"].items() if test not in failed}
+    net["lines"] = str(lines)
+    kept.write_text(json.dumps(net), "utf-8")
+    return net
 
 
 @functools.cache
@@ -397,7 +432,9 @@ def _by_line(lines: str, file: str) -> dict[int, list[str]]:
 
 
 def covering(site: Site, net: dict) -> set[str]:
-    """The tests that run the line; of a line that only imports run, all that run the module."""
+    """Return the tests that run the line; of a line that only imports run, all that run the
+    module.
+    """
     by_line = _by_line(net["lines"], site.file)
     names = set().union(*(by_line.get(line, ()) for line in range(site.first, site.last + 1)))
     if site.at_import or "" in names:
@@ -405,7 +442,7 @@ def covering(site: Site, net: dict) -> set[str]:
     return {test for test, uses in net["uses"].items() if not names.isdisjoint([test, *uses])}
 
 
-def planned(tests: set[str], net: dict, most: float, file: str = "") -> tuple[list[str], bool]:
+def plan_tests(tests: set[str], net: dict, most: float, file: str = "") -> tuple[list[str], bool]:
     """(the tests in their order, whether some are left out because they take more than `most`
     seconds): file by file, those of the changed file first, then those of its folder, then the
     fast ones.
@@ -424,7 +461,8 @@ def planned(tests: set[str], net: dict, most: float, file: str = "") -> tuple[li
     files = defaultdict(list)
     for test in sorted(tests, key=lambda test: (net["tests"][test], test)):
         files[Path(test.split("::")[0])].append(test)
-    order, cut = [], False
+    order = []
+    cut = False
     for path in sorted(files, key=lambda path: (distance(path), seconds(files[path]))):
         if order and seconds(order + files[path]) > most:
             cut = True
@@ -436,19 +474,19 @@ def planned(tests: set[str], net: dict, most: float, file: str = "") -> tuple[li
 # --- The measurement ----------------------------------------------------------------------------
 
 
-def stored(name: str) -> dict[Site, dict]:
-    """The verdicts so far."""
+def stored_verdicts(name: str) -> dict[Site, dict]:
+    """Return the verdicts so far."""
     lines = VERDICTS.read_text("utf-8").splitlines() if VERDICTS.exists() else []
     records = [json.loads(line) for line in lines]
     return {Site(*record["site"]): record for record in records if record["of"] == name}
 
 
 def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float) -> tuple[str, str]:
-    """(the verdict on a change, the test that noticed it)."""
+    """Return the verdict on a change, and the test that noticed it."""
     if not order:
         return MISSED, ""
     path = copy / site.file
-    path.write_bytes(changed(path.read_bytes(), site))
+    path.write_bytes(apply_change(path.read_bytes(), site))
     os.utime(path, (number, number))  # or bytecode of the same size and second would stand for it
     _git(copy, "commit", "-qam", "changed")  # for the tests that clone the project
     try:
@@ -461,25 +499,25 @@ def judge(site: Site, number: int, copy: Path, order: list[str], timeout: float)
     return (MISSED, "") if code in (0, 5) else (NOTICED, by)
 
 
-def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace) -> None:
+def measure(chosen: list[Site], net: dict, name: str, arguments: argparse.Namespace) -> None:
     """Give each change that has none its verdict."""
     temporary = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
     folder, copies = Path(temporary.name).resolve(), queue.SimpleQueue()
-    for at in range(given.jobs):
+    for at in range(arguments.jobs):
         copies.put(private_copy(folder / str(at)))
     first = folder / "0" / "project"
-    sample = random.Random(given.seed).sample(sorted(net["uses"]), min(200, len(net["uses"])))
-    code, failed = run_tests(first, planned(set(sample), net, 20)[0])  # 20 seconds of them
+    sample = random.Random(arguments.seed).sample(sorted(net["uses"]), min(200, len(net["uses"])))
+    code, failed = run_tests(first, plan_tests(set(sample), net, 20)[0])  # 20 seconds of them
     if code != 0:
         raise SystemExit(f"the control failed, tests of a copy without a change: {code}, {failed}")
 
-    def one(site: Site) -> None:
+    def give_verdict(site: Site) -> None:
         tests = covering(site, net)
-        order, cut = planned(tests, net, given.most_seconds, site.file)
+        order, cut = plan_tests(tests, net, arguments.most_seconds, site.file)
         copy, began = copies.get(), time.monotonic()
         text = (copy / site.file).read_text("utf-8").split("\n")[site.line - 1].strip()
         try:
-            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, given.timeout)
+            verdict, by = judge(site, 10**9 + chosen.index(site), copy, order, arguments.timeout)
         finally:
             copies.put(copy)
         if verdict == MISSED:
@@ -498,16 +536,16 @@ def measure(chosen: list[Site], net: dict, name: str, given: argparse.Namespace)
         what = f"{site.file}:{site.line} {site.before[:40]!r} → {site.after[:40]!r}"
         print(f"{chosen.index(site) + 1:4} {verdict} ({seconds} s) {what} {by}", flush=True)
 
-    done = stored(name)
-    pool = ThreadPoolExecutor(given.jobs)
+    done = stored_verdicts(name)
+    pool = ThreadPoolExecutor(arguments.jobs)
     try:
-        list(pool.map(one, [site for site in chosen if site not in done]))
+        list(pool.map(give_verdict, [site for site in chosen if site not in done]))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
 def table(done: dict[Site, dict]) -> str:
-    """The rows by folder, their sum, and the changes that were not noticed."""
+    """Return the rows by folder, their sum, and the changes that were not noticed."""
     from helpers.results.intervals import wilson_interval
 
     folders = defaultdict(Counter)
@@ -543,30 +581,30 @@ def main() -> int:
     parser.add_argument("--only", default="helpers/", metavar="PREFIX", help="change these files")
     parser.add_argument("--collect", action="store_true", help="only collect who runs a line")
     parser.add_argument("tests", nargs="*", help="paths after --, for a try, instead of all tests")
-    given = parser.parse_args()
-    name = key(given.tests)
-    net = collect(name, given.tests)
-    if given.collect:
+    arguments = parser.parse_args()
+    name = name_of_measurement(arguments.tests)
+    net = collect(name, arguments.tests)
+    if arguments.collect:
         return 0
-    files = _listed("--cached", "--others", "--", f"{given.only}*.py")
+    files = _listed("--cached", "--others", "--", f"{arguments.only}*.py")
     places = [site for file in files for site in sites(file, (PROJECT / file).read_bytes())]
-    chosen = drawn(places, given.seed, given.count)
-    measure(chosen, net, name, given)
-    verdicts = stored(name)
-    asked = f" --seed {given.seed} --count {given.count}"
-    if given.tests:
-        asked += f" --only {given.only} -- {' '.join(given.tests)}"
+    chosen = draw(places, arguments.seed, arguments.count)
+    measure(chosen, net, name, arguments)
+    verdicts = stored_verdicts(name)
+    asked = f" --seed {arguments.seed} --count {arguments.count}"
+    if arguments.tests:
+        asked += f" --only {arguments.only} -- {' '.join(arguments.tests)}"
     head = HEAD.format(
         given=asked,
         machine=f"{os.cpu_count()} cores, {platform.machine()}",
         commit=name,
         count=len(chosen),
         places=len(places),
-        timeout=given.timeout,
-        most=given.most_seconds,
+        timeout=arguments.timeout,
+        most=arguments.most_seconds,
     )
     text = head + table({site: verdicts[site] for site in chosen})
-    (BUILD / RESULTS.name if given.tests else RESULTS).write_text(text, "utf-8")
+    (BUILD / RESULTS.name if arguments.tests else RESULTS).write_text(text, "utf-8")
     print(text)
     return 0
 

@@ -1,6 +1,7 @@
 """The table of the settings in docs/settings.md: `python -m tools.settings` prints it."""
 
-from helpers.presets import SETTINGS, possible_values
+from helpers.presets import SETTINGS
+from helpers.setting_rules import possible_values
 
 
 def table() -> str:

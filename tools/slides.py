@@ -59,7 +59,7 @@ def main(typed: list[str] | None = None) -> None:
     parsed = parser.parse_args(typed)
     folder = Path(metadata.distribution(REVEAL).locate_file(f"{REVEAL}/revealjs/dist"))
     reveal = {name: (folder / f"reveal.{name}").read_text("utf-8") for name in ("js", "css")}
-    made = deck(parsed.route)
+    slides = deck(parsed.route)
     # The exporter's own style names colors of JupyterLab's pages.
     config = {
         "CSSHTMLHeaderPreprocessor": {"style": "default"},
@@ -68,12 +68,12 @@ def main(typed: list[str] | None = None) -> None:
     exporter = SlidesExporter(template_file=str(_TEMPLATE), config=Config(config))
     exporter.exclude_input_prompt = exporter.exclude_output_prompt = True
     exporter.exclude_anchor_links = True
-    page, _ = exporter.from_notebook_node(made, {"reveal": reveal})
+    page, _ = exporter.from_notebook_node(slides, {"reveal": reveal})
     # the names of columns are long, and may be broken
-    page = _COLUMN.sub(lambda found: found[0].replace("_", "_<wbr>"), page)
+    page = _COLUMN.sub(lambda match: match[0].replace("_", "_<wbr>"), page)
     with atomic_write(Path(parsed.to)) as temporary:
         temporary.write_text(page, encoding="utf-8")
-    number = sum(cell.metadata.slideshow.slide_type == "slide" for cell in made.cells)
+    number = sum(cell.metadata.slideshow.slide_type == "slide" for cell in slides.cells)
     print(
         f"{parsed.to}: {number} slides; arrows and space turn them, F shows them on the whole "
         "screen, ?print-pdf prints them"
@@ -89,10 +89,10 @@ def deck(route: str, source: Path = NOTEBOOKS) -> NotebookNode:
         heading = ""
         for cell in nbformat.read(path, as_version=4).cells:
             # a text may have several headings: it begins in the section of the first
-            found = _TITLE.findall(cell.source) if cell.cell_type == "markdown" else []
+            headings = _TITLE.findall(cell.source) if cell.cell_type == "markdown" else []
             if f"route-{route}" in cell.metadata.get("tags", []):
-                cells += _parts(cell, path.name[:2], (found or [heading])[0])
-            heading = found[-1] if found else heading
+                cells += _parts(cell, path.name[:2], (headings or [heading])[0])
+            heading = headings[-1] if headings else heading
     title = f"GRPO, {ROUTES[route]}"
     first = f"# {title}\n\nA language model, and rewards that a program can check."
     return v4.new_notebook(
@@ -126,17 +126,17 @@ def _parts(cell: NotebookNode, number: str, heading: str) -> list[NotebookNode]:
         source = _RELATIVE.sub(r"\1", _FOLDED.sub("", cell.source))
         parts = [part for part in re.split(r"\n\s*\n", source) if part.strip()]
         shown = parts if show is None else [parts[number] for number in show]
-        made = v4.new_markdown_cell("\n\n".join(shown))
+        shown_cell = v4.new_markdown_cell("\n\n".join(shown))
     else:
         outputs = [] if show == "input" else cell.outputs
         tags = [show] if show else []
-        made = v4.new_code_cell(cell.source, outputs=outputs, metadata={"tags": tags})
-    if kind != "slide" or (cell.cell_type == "markdown" and made.source.startswith("#")):
-        made.metadata |= _slideshow(kind, place, figure)
-        return [made]
-    made.metadata |= _slideshow("-", place)
+        shown_cell = v4.new_code_cell(cell.source, outputs=outputs, metadata={"tags": tags})
+    if kind != "slide" or (cell.cell_type == "markdown" and shown_cell.source.startswith("#")):
+        shown_cell.metadata |= _slideshow(kind, place, figure)
+        return [shown_cell]
+    shown_cell.metadata |= _slideshow("-", place)
     begin = _slideshow("slide", place, figure)
-    return [v4.new_markdown_cell(f"## {heading}", metadata=begin), made]
+    return [v4.new_markdown_cell(f"## {heading}", metadata=begin), shown_cell]
 
 
 if __name__ == "__main__":

@@ -85,19 +85,20 @@ def main(typed: list[str] | None = None) -> None:
             f"--only {parsed.only}: there is no notebook {missing[0]}. There are: "
             f"{', '.join(paths)}."
         )
-    made, total = {}, 0
+    editions = {}
+    total = 0
     for path in (paths[number] for number in wanted):
         notebook = nbformat.read(path, as_version=4)
         try:
-            worth = [exercise.points for exercise in exercises(notebook)]
-            made[path.name] = made_for(parsed.edition, notebook)
+            points = [exercise.points for exercise in exercises(notebook)]
+            editions[path.name] = edition_of(parsed.edition, notebook)
         except ValueError as error:
             raise ValueError(f"{path.name}, {error}") from None
-        print(f"{path.name:<32}{len(worth)} exercises, {sum(worth)} points")
-        total += sum(worth)
+        print(f"{path.name:<32}{len(points)} exercises, {sum(points)} points")
+        total += sum(points)
     # The notebooks link to the glossary; what they read, they find in the project.
     to.mkdir(parents=True, exist_ok=True)
-    for name, notebook in made.items():
+    for name, notebook in editions.items():
         nbformat.write(notebook, to / name)
     shutil.copy(NOTEBOOKS / "GLOSSARY.md", to)
     print(f"{parsed.to}: the {parsed.edition} edition, {total} points in all")
@@ -120,11 +121,11 @@ class Exercise:
 
 
 def exercises(notebook: NotebookNode) -> list[Exercise]:
-    """The exercises of a notebook, in its order.
+    """Return the exercises of a notebook, in its order.
 
-    ValueError, with the number of the cell from 1, for cells and marks that make no exercise.
+    Raise ValueError, with the number of the cell from 1, for cells and marks that make no exercise.
     """
-    found = []
+    listed = []
     tags = [cell.metadata.get("tags", []) for cell in notebook.cells] + [[]]
     for index, cell in enumerate(notebook.cells):
         if "exercise" not in tags[index]:
@@ -147,7 +148,7 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
             )
         # The task is the last text before the exercise; it names the level.
         level = _LEVEL.search(notebook.cells[_task(notebook.cells, index)].source)
-        found.append(
+        listed.append(
             Exercise(
                 parts["name"],
                 POINTS[level[1]] if level else 1,
@@ -158,16 +159,16 @@ def exercises(notebook: NotebookNode) -> list[Exercise]:
                 parts["check"],
             )
         )
-    return found
+    return listed
 
 
 def _task(cells: list[NotebookNode], index: int) -> int:
-    """The index of the last text before a cell."""
+    """Return the index of the last text before a cell."""
     return max(i for i, cell in enumerate(cells[:index]) if cell.cell_type == "markdown")
 
 
 def _check(file: str, name: str) -> str:
-    """The code that defines check_NAME: the imports and helpers of its file, and the function."""
+    """Return the code that defines check_NAME: its file's imports and helpers, and the function."""
     source = (NOTEBOOKS / "checks" / f"{file}.py").read_text(encoding="utf-8")
     functions = [node for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)]
     checks = [node for node in functions if node.name.startswith("check_")]
@@ -182,24 +183,24 @@ def _check(file: str, name: str) -> str:
 # --- From a notebook to a notebook ----------------------------------------------------------------
 
 
-def made_for(edition: str, notebook: NotebookNode) -> NotebookNode:
-    """A notebook as it is in an edition.
+def edition_of(edition: str, notebook: NotebookNode) -> NotebookNode:
+    """Return a notebook as it is in an edition.
 
-    ValueError as `exercises`, and for a mark that would leave a solution in the open.
+    Raise ValueError as `exercises`, and for a mark that would leave a solution in the open.
     """
-    made = deepcopy(notebook)
+    copy = deepcopy(notebook)
     # from behind, so that the indices before stay true
     for exercise in reversed(exercises(notebook)):
-        _rewrite(made.cells, exercise, edition)
+        _rewrite(copy.cells, exercise, edition)
     if edition == "instructor":
-        return made
-    for number, cell in enumerate(made.cells, start=1):
+        return copy
+    for number, cell in enumerate(copy.cells, start=1):
         if _MARK.search(cell.source):
             raise ValueError(
                 f"cell {number} of the edition has a mark outside of an exercise's cells, or one "
                 f"without its end, so students would read on: {cell.source[:200]!r}"
             )
-    return ClearOutputPreprocessor().preprocess(made, {})[0]
+    return ClearOutputPreprocessor().preprocess(copy, {})[0]
 
 
 def _rewrite(cells: list[NotebookNode], exercise: Exercise, edition: str) -> None:

@@ -31,13 +31,13 @@ def numbers(only: str) -> list[str]:
     return sorted({number.zfill(2) for number in named})
 
 
-def parameters(given: list[str]) -> dict:
+def parameters(texts: list[str]) -> dict:
     """Return KEY=VALUE texts as a dictionary; the last of a repeated key wins.
 
     Raise ValueError for any other text.
     """
     values = {}
-    for parameter in given:
+    for parameter in texts:
         key, equals, text = parameter.partition("=")
         key = key.strip()
         if not equals or not key.isidentifier():

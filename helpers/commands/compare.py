@@ -19,8 +19,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(parsed: argparse.Namespace) -> int:
     """Print the settings that differ and the accuracies, and draw the curves; return 0.
 
-    ValueError for fewer than two runs, or for one given twice; FileNotFoundError for one not
-    trained.
+    Raise ValueError for fewer than two runs, or for one given twice, and FileNotFoundError for one
+    that is not trained.
     """
     if len(parsed.runs) < 2 or len(set(parsed.runs)) < len(parsed.runs):
         raise ValueError(f"{', '.join(parsed.runs)}: name two or more different runs to compare.")
@@ -81,6 +81,7 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
             rows[run.name][model] = "not measured"
             if entry := evaluation.get(model):
                 low, high = entry["ci95"]
-                how = ", greedy" if entry.get("temperature") == 0 else ""
-                rows[run.name][model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%}){how}"
+                greedy = ", greedy" if entry.get("temperature") == 0 else ""
+                interval = f"{low:.1%} to {high:.1%}"
+                rows[run.name][model] = f"{entry['accuracy']:.1%} ({interval}){greedy}"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")

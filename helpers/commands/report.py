@@ -56,7 +56,9 @@ def main(parsed: argparse.Namespace) -> int:
         copy = nbformat.read(path, as_version=4)
         ended = copy.metadata.get("papermill", {}).get("end_time") or ""
         failed = any(
-            one.output_type == "error" for cell in copy.cells for one in cell.get("outputs", [])
+            output.output_type == "error"
+            for cell in copy.cells
+            for output in cell.get("outputs", [])
         )
         current = ended[:19] >= facts.manifest["training"]["written"][:19] and not failed
         if path.name[:2] in _RESULTS and current:

@@ -14,18 +14,16 @@ from pathlib import Path
 
 import papermill
 from nbclient.exceptions import DeadKernelError
-from papermill.clientwrap import PapermillNotebookClient
-from papermill.engines import NBClientEngine, papermill_engines
 from papermill.exceptions import PapermillExecutionError
-from tqdm import tqdm
 
 from helpers import PROJECT, commands, presets
+from helpers.commands import engine  # noqa: F401  # which papermill finds by its name
 from helpers.data.sources import check_columns, check_model, check_source
 from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, held
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory, warm
 from helpers.training.run_settings import check_early_stopping, check_sampling_seconds, settings_for
@@ -67,10 +65,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def main(parsed: argparse.Namespace) -> int:
     """Execute the notebooks, or go on with them; return the exit code."""
-    asked = (parsed.preset, parsed.only, parsed.parameters, parsed.once)
+    typed = (parsed.preset, parsed.only, parsed.parameters, parsed.once)
     if not parsed.resume:
-        return run_notebooks(parsed.run, *asked)
-    if any(asked):
+        return run_notebooks(parsed.run, *typed)
+    if any(typed):
         raise ValueError(
             "--resume takes up what was asked for last time; give nothing beside it but --run NAME."
         )
@@ -84,21 +82,29 @@ def run_notebooks(
     parameters: list[str],
     once: bool = False,
 ) -> int:
-    """Execute the notebooks that were asked for on the command line; return the exit code, as
-    `execute`.
+    """Execute the notebooks that the command line names; return the exit code, as `execute`.
 
-    name: None is the first notebook's own run. once: if the same was asked for last time, what is
-    done of it is not done again, as with `resume`.
+    name: None is each notebook's own run, and a lesson has another than the pipeline. once: if the
+    same was asked for last time, what is done of it is not done again, as with `resume`.
     """
     numbers = list(PIPELINE) if only is None else commands.numbers(only)
-    given = commands.parameters(parameters)
-    if name is None:
-        name = defaults(numbers[:1])["run"]
+    values = commands.parameters(parameters)
     if preset is not None:
-        given["preset"] = preset
-    if once and is_last_call(name, numbers, given):
-        return resume(name)
-    return execute(name, numbers, given)
+        values["preset"] = preset
+    check_names(numbers, values)
+
+    # each run gets the parameters that its notebooks take
+    runs = {}
+    for number in numbers:
+        runs.setdefault(name or defaults([number])["run"], []).append(number)
+    calls = [(run, part, parameters_of(part, values)) for run, part in runs.items()]
+    for call in calls[1:]:  # before the first starts, which checks itself
+        check(*call)
+    for call in calls:
+        code = resume(call[0]) if once and is_last_call(*call) else execute(*call)
+        if code:
+            return code
+    return 0
 
 
 def resume(name: str) -> int:
@@ -107,28 +113,27 @@ def resume(name: str) -> int:
 
     Raise ValueError if there is nothing to go on with.
     """
-    folder = Run(name)
-    call = last_call(folder)
+    run = Run(name)
+    call = last_call(run)
     if not call["notebooks"]:
         raise ValueError(
-            f"there is nothing to resume in {folder.show()}: no `python -m helpers run --run "
+            f"there is nothing to resume in {run.show()}: no `python -m helpers run --run "
             f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
             "checkpoint, too."
         )
-    left = notebooks_left(call)
-    if not left:
+    numbers = notebooks_left(call)
+    if not numbers:
         print(
             f"run {name!r} is finished: {', '.join(call['done'])} are done. A call without "
             "--resume and --once starts it anew."
         )
-        _print_result(folder, call["done"])
+        _print_result(run, call["done"])
         return 0
-
     # what is done took parameters that these need not know
-    return execute(name, left, taken(call["parameters"], left), resumed=True)
+    return execute(name, numbers, parameters_of(numbers, call["parameters"]), resumed=True)
 
 
-def execute(name: str, numbers: list[str], given: dict, resumed: bool = False) -> int:
+def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = False) -> int:
     """Execute notebooks in order into runs/<name>/notebooks/ and print what came out; return the
     exit code.
 
@@ -136,31 +141,34 @@ def execute(name: str, numbers: list[str], given: dict, resumed: bool = False) -
     is written: what `check` refuses, and a run that another process holds. resumed: these notebooks
     are what is left of the last call.
     """
-    folder = Run(name)
-    check(name, numbers, given)
+    run = Run(name)
+    check(name, numbers, parameters)
     end_like_ctrl_c()
-    with held(folder.folder, f"run {name!r}"):
+    with lock(run.folder, f"run {name!r}"):
         # a kernel in Jupyter may be training it
         if set(numbers) & set(_MAKERS):
-            with held(folder.folder, f"the training of run {name!r}", TRAINING_LOCK):
+            with lock(run.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
 
-        # the call, for --resume, before the first notebook starts
-        call = last_call(folder)
+        # record the call, for --resume, before the first notebook starts
+        call = last_call(run)
         if resumed:
-            print(f"resuming run {name!r} with {', '.join(numbers)}, {given or 'no parameters'}")
+            print(
+                f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
+            )
         else:
-            call |= {"parameters": given, "notebooks": numbers, "done": []}
-        folder.record("call", **call)
+            call |= {"parameters": parameters, "notebooks": numbers, "done": []}
+        run.record("call", **call)
 
-        # so that a kernel, which runs in notebooks/, finds modules where the command was typed
+        # a kernel runs in notebooks/, and finds modules where the command was typed
         paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
+
         began = time.monotonic()
         for number in numbers:
-            values = taken(given, [number])
+            values = parameters_of([number], parameters)
             try:
-                succeeded = _execute(notebook_paths()[number], folder, {"run": name} | values)
+                succeeded = _execute(notebook_paths()[number], run, {"run": name} | values)
             except KeyboardInterrupt:
                 # asyncio would print what a task of the ended kernel still raises
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -171,10 +179,10 @@ def execute(name: str, numbers: list[str], given: dict, resumed: bool = False) -
                 return 1
             call["done"].append(number)
             call["given"][number] = values
-            folder.record("call", **call)
+            run.record("call", **call)
         several = "s" * (len(numbers) > 1)
         print(f"\n{len(numbers)} notebook{several} in {time.monotonic() - began:.0f} s")
-        _print_result(folder, numbers)
+        _print_result(run, numbers)
     return 0
 
 
@@ -198,13 +206,13 @@ def notebooks_left(call: dict) -> list[str]:
     return [number for number in call["notebooks"] if number not in call["done"]]
 
 
-def is_last_call(name: str, numbers: list[str], given: dict) -> bool:
+def is_last_call(name: str, numbers: list[str], parameters: dict) -> bool:
     """Return whether these notebooks and parameters are what a run was last asked for; compared as
     JSON, in which True is not 1.
     """
     call = last_call(Run(name))
-    before = [call["notebooks"], call["parameters"]]
-    return json.dumps(before, sort_keys=True) == json.dumps([numbers, given], sort_keys=True)
+    before = json.dumps([call["notebooks"], call["parameters"]], sort_keys=True)
+    return before == json.dumps([numbers, parameters], sort_keys=True)
 
 
 # --- The notebooks --------------------------------------------------------------------------------
@@ -215,27 +223,27 @@ def notebook_paths() -> dict[str, Path]:
     return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
 
-_inspected = lru_cache(papermill.inspect_notebook)
+_inspect = lru_cache(papermill.inspect_notebook)
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
     """Return the parameters that these notebooks take, by name, each with the value it has if none
     is given. Raise ValueError for a number that no notebook has.
     """
-    known = notebook_paths()
-    if missing := [number for number in numbers if number not in known]:
-        raise ValueError(f"there is no notebook {missing[0]}. There are: {', '.join(known)}.")
-    return {
-        name: commands.value(about["default"])
-        for number in numbers
-        for name, about in _inspected(str(known[number])).items()
-    }
+    paths = notebook_paths()
+    values = {}
+    for number in numbers:
+        if number not in paths:
+            raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
+        for name, parameter in _inspect(str(paths[number])).items():
+            values[name] = commands.value(parameter["default"])
+    return values
 
 
-def taken(given: dict, numbers: list[str]) -> dict:
+def parameters_of(numbers: list[str], parameters: dict) -> dict:
     """Return those of the parameters that these notebooks take."""
     known = defaults(numbers)
-    return {name: value for name, value in given.items() if name in known}
+    return {name: value for name, value in parameters.items() if name in known}
 
 
 def end_like_ctrl_c() -> None:
@@ -254,65 +262,85 @@ def end_like_ctrl_c() -> None:
 # --- What is refused ------------------------------------------------------------------------------
 
 
-def check(name: str, numbers: list[str], given: dict, elsewhere: bool = False) -> None:
+def check_names(numbers: list[str], parameters: dict) -> None:
+    """Raise ValueError for a parameter that none of these notebooks takes, with the notebooks that
+    take it, or with the name that was probably meant.
+    """
+    known = defaults(numbers)
+    unknown = [name for name in parameters if name not in known]
+    if not unknown:
+        return
+    name = unknown[0]
+    takers = [number for number in notebook_paths() if name in defaults([number])]
+    if name == "preset":
+        raise ValueError(
+            f"--preset is for notebooks {', '.join(takers)}. The others go on with the settings "
+            "that the run has, so leave it out."
+        )
+    hint = f"It is a parameter of {', '.join(takers)}. " if takers else ""
+    hint = hint or presets.hint(name, defaults(list(notebook_paths())))
+    raise ValueError(
+        f"no chosen notebook has a parameter {name!r}. {hint}They take: "
+        f"{', '.join(sorted(known.keys() - {'run'}))}."
+    )
+
+
+def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = False) -> None:
     """Raise ValueError for what no notebook could run with, and do nothing else.
 
     Settings are checked with the preset, or with those of the run as it was prepared; all other
     parameters by the rule of the notebook that takes them. elsewhere: it will run on another
     machine, so what this one lacks is no reason.
     """
-    # each parameter is one of a chosen notebook
-    known = defaults(numbers)
-    for parameter in given:
-        if parameter in known:
-            continue
-        hint = presets.hint(parameter, known)
-        takers = [number for number in notebook_paths() if parameter in defaults([number])]
-        if takers:
-            hint = f"It is a parameter of {', '.join(takers)}. "
-        raise ValueError(
-            f"no chosen notebook has a parameter {parameter!r}. {hint}They take: "
-            f"{', '.join(sorted(known.keys() - {'run'}))}."
-        )
+    check_names(numbers, parameters)
 
     # a run is one training
-    folder = Run(name)
-    data = folder.manifest.get("data", {})
+    run = Run(name)
+    data = run.manifest.get("data", {})
     makers = [number for number in numbers if number in _MAKERS]
     if len(makers) > 1 and makers != ["01", "03"]:
         raise ValueError(
             f"notebooks {', '.join(numbers)} would write one run over one another. Give each "
-            "lesson its own --run."
+            "lesson its own --run, or none."
         )
     if makers:
-        folder.made_by(makers[0])
+        run.made_by(makers[0])
     if "05" in numbers and data.get("notebook") == "11":
         raise ValueError(
             f"run {name!r} is notebook 11's, which measures and merges its policy itself: notebook "
             "05 reads no pictures."
         )
 
-    # The settings that the notebooks will have, as far as they are known here: of the lessons' own
-    # small models only the quickstart's is, and 07 chooses its preset by its source.
+    # Where the settings start, as far as that is known here: of the lessons' own small models only
+    # the quickstart's is, and 07 chooses its preset by its source.
     lessons = set(LESSONS) & set(numbers)
-    loading = {"00", "03", "05"} if "completions" in given else {"00", "02", "03", "05"}
-    loads = not elsewhere and bool((loading | lessons) & set(numbers))
+    start = parameters.get("preset", defaults(numbers).get("preset"))
+    if start is None and not lessons:
+        start = data.get("settings")
+
+    # only what loads a model needs the machine for it: 02 reads completions if it is given some
+    loading = {"00", "02", "03", "05"} & set(numbers)
+    if "completions" in parameters:
+        loading.discard("02")
+    loads = bool(loading | lessons) and not elsewhere
+
+    # the settings that the notebooks will have
     machine = this_machine()
-    start = given.get("preset", known.get("preset")) or (not lessons and data.get("settings"))
-    settings = None
+    backend = "unsloth"
     if start:
         settings = settings_for(
             start,
             machine,
-            {key: value for key, value in given.items() if key in presets.SETTINGS},
+            {key: value for key, value in parameters.items() if key in presets.SETTINGS},
             small={"model": "pocket"} if "00" in numbers else None,
             sees="11" in numbers,
             trains="03" in numbers,
             loads=loads,
         )
-    check_parameters(given, settings.backend if settings else "unsloth")
-    if settings and loads and loading & set(numbers):
-        memory.check(settings, machine)
+        backend = settings.backend
+        if loads and loading:
+            memory.check(settings, machine)
+    check_parameters(parameters, backend)
 
 
 # What a parameter's value alone shows, and its notebook would refuse, perhaps after hours.
@@ -332,26 +360,26 @@ _RULES = {
 _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
 
 
-def check_parameters(given: dict, backend: str = "unsloth") -> None:
+def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
     """Raise ValueError or OSError for a parameter that its notebook would refuse, so that a run of
     hours does not end in its last notebook over a misspelt word; no model is loaded for it.
 
-    given: parameters by name, as `run -p` takes them; None leaves one out. Settings of a preset are
+    parameters: by name, as `run -p` takes them; None leaves one out. Settings of a preset are
     `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
     02's `cases` and 10's `environment`, is that notebook's. backend: what it trains with.
     """
-    given = {name: value for name, value in given.items() if value is not None}
-    for name in _RULES.keys() & given:
-        _RULES[name](given[name])
-    for name in _COUNTS & given.keys():
-        if type(given[name]) is not int or given[name] < 1:
+    parameters = {name: value for name, value in parameters.items() if value is not None}
+    for name, value in parameters.items():
+        if name in _RULES:
+            _RULES[name](value)
+        if name in _COUNTS and (type(value) is not int or value < 1):
             raise ValueError(
-                f"{name}={given[name]!r} is not a number of completions or questions: give an "
-                "integer of at least 1."
+                f"{name}={value!r} is not a number of completions or questions: give an integer of "
+                "at least 1."
             )
-    if "source" in given:
-        check_source(given["source"], given.get("columns"))
-    wishes = {name: given[name] for name in ("merge", "gguf", "push_to_hub") if name in given}
+    if "source" in parameters:
+        check_source(parameters["source"], parameters.get("columns"))
+    wishes = {key: parameters[key] for key in ("merge", "gguf", "push_to_hub") if key in parameters}
     if wishes:
         from helpers.results.merging import check_merge  # takes seconds
 
@@ -359,39 +387,6 @@ def check_parameters(given: dict, backend: str = "unsloth") -> None:
 
 
 # --- One notebook, by papermill -------------------------------------------------------------------
-
-
-# Echo output lines with these prefixes; NOT begins what 03 says of untested rewards.
-_ECHOED = ("step ", "data: ", "note: ", "NOT ")
-
-
-class _Client(PapermillNotebookClient):
-    """papermill's own client, which also prints the lines of `_ECHOED`."""
-
-    def process_message(self, msg, cell, cell_index):
-        """See nbclient's NotebookClient."""
-        content = msg["content"]
-        if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
-            text = content.get("text") or content.get("data", {}).get("text/plain", "")
-            for line in text.splitlines():
-                if line.startswith(_ECHOED):
-                    tqdm.write(f"    {line}")
-                    sys.stdout.flush()
-        return super().process_message(msg, cell, cell_index)
-
-
-class _Engine(NBClientEngine):
-    """papermill's own engine with our client."""
-
-    @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, **kwargs):
-        """See papermill's Engine."""
-        quiet = ["--IPKernelApp.log_level=50"]  # its notices would land among the progress
-        log = logging.getLogger("papermill")
-        _Client(nb_man, kernel_name=kernel_name, log=log, extra_arguments=quiet).execute()
-
-
-papermill_engines.register("helpers", _Engine)
 
 
 def _execute(path: Path, run: Run, parameters: dict) -> bool:

@@ -49,8 +49,8 @@ class Grid(BaseModel, extra="forbid"):
 class Task:
     """One run of a sweep: a point with one seed.
 
-    row: what the table says of it: point, the value of each knob, given or not, and seed.
-    parameters: what `run` is given.
+    row: what the table says of it: point, the value of each knob, and seed. parameters: what `run`
+    gets.
     """
 
     run: str
@@ -58,10 +58,25 @@ class Task:
     parameters: dict
     notebooks: list[str]
 
+    @property
+    def texts(self) -> list[str]:
+        """The parameters as `run -p` takes them."""
+        return [f"{key}={json.dumps(value)}" for key, value in self.parameters.items()]
+
+    @property
+    def command(self) -> str:
+        """The line that a shell would run."""
+        words = ["python", "-m", "helpers", "run", "--once", "--run", self.run]
+        words += ["--only", ",".join(self.notebooks)]
+        for text in self.texts:
+            words += ["-p", text]
+        return shlex.join(words)
+
     def is_done(self) -> bool:
         """Return whether the run has finished as the grid asks for it now."""
-        asked = is_last_call(self.run, self.notebooks, self.parameters)
-        return asked and not notebooks_left(last_call(Run(self.run)))
+        if not is_last_call(self.run, self.notebooks, self.parameters):
+            return False
+        return not notebooks_left(last_call(Run(self.run)))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -90,8 +105,8 @@ def main(parsed: argparse.Namespace) -> int:
     return the exit code.
 
     A run that failed makes the code 1, and is tried again by the next sweep; one that was asked for
-    with other parameters than the grid now has is run anew. Before anything runs, ValueError, which
-    begins with the file's name, or OSError for all that can be refused.
+    with other parameters than the grid now has is run anew. Raise ValueError, which begins with the
+    file's name, or OSError for all that can be refused, before anything runs.
     """
     path = Path(parsed.grid)
     try:
@@ -100,42 +115,37 @@ def main(parsed: argparse.Namespace) -> int:
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path.name}: {error}") from None
 
-    # run what is left, and measure what is done
-    rows = []
-    unfinished = []
+    if parsed.emit:
+        for task in tasks:
+            print(task.command)
+        return 0
+
+    # run what is left
     for number, task in enumerate(tasks, start=1):
-        only = ",".join(task.notebooks)
-        texts = [f"{key}={json.dumps(value)}" for key, value in task.parameters.items()]
-        if parsed.emit:
-            command = ["python", "-m", "helpers", "run", "--once", "--run", task.run]
-            command += ["--only", only, *(word for text in texts for word in ("-p", text))]
-            print(shlex.join(command))
-            continue
         if not parsed.collect and not task.is_done():
             print(f"\n{number}/{len(tasks)}  {task.run}", flush=True)
             try:
-                run_notebooks(task.run, None, only, texts, once=True)
+                run_notebooks(task.run, None, ",".join(task.notebooks), task.texts, once=True)
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
-        if task.is_done():
-            rows.append(task.row | measured(Run(task.run), task.notebooks))
-        else:
-            unfinished.append(task.run)
-    if parsed.emit:
-        return 0
 
-    # the tables
-    if rows:
+    # measure what is done, and write the tables
+    done = [task for task in tasks if task.is_done()]
+    if done:
+        runs = pd.DataFrame(
+            [task.row | measures_of(Run(task.run), task.notebooks) for task in done]
+        )
+        points = means(runs)
         folder = runs_folder() / SWEEPS / grid.name
         folder.mkdir(parents=True, exist_ok=True)
-        pd.DataFrame(rows).to_csv(folder / "runs.csv", index=False)
-        points = means(pd.DataFrame(rows))
+        runs.to_csv(folder / "runs.csv", index=False)
         points.to_csv(folder / "table.csv", index=False)
         table = points.dropna(axis="columns", how="all")
         print(f"\n{table.to_string(index=False, float_format='{:.4g}'.format)}")
         print(
             f"\nmeans over the seeds, with 95 % intervals: {show_in_runs(f'{SWEEPS}/{grid.name}')}"
         )
+    unfinished = [task.run for task in tasks if task not in done]
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}")
     return int(bool(unfinished) and not parsed.collect)
@@ -145,8 +155,8 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     """Return the runs of a grid, point by point, each with every seed. All that can be checked
     before anything runs is checked: the parameters, and every point's settings.
 
-    elsewhere: it may run on other machines, so this one need not be able to. ValueError for what no
-    notebook could run with.
+    elsewhere: it may run on other machines, so this one need not be able to. Raise ValueError for
+    what no notebook could run with.
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
@@ -155,13 +165,13 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     tasks = {}
     for point in grid.points:
         # values as `run -p` takes them: 1e-3, in which YAML sees a text, is a number
-        given = {
+        parameters = {
             name: commands.value(value) if isinstance(value, str) else value
             for name, value in (grid.fixed | point).items()
         }
-        label = "-".join(f"{knob}-{given[knob]}" for knob in point) or "base"
+        label = "-".join(f"{knob}-{parameters[knob]}" for knob in point) or "base"
         try:
-            check("sweep", numbers, given, elsewhere=elsewhere)
+            check("sweep", numbers, parameters, elsewhere=elsewhere)
         except (ValueError, OSError) as error:
             raise ValueError(f"point {label}: {error}") from None
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", label)
@@ -171,13 +181,13 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
             name = Run(f"{grid.name}-{slug}-seed-{seed}").name
             if name in tasks:
                 raise ValueError(f"two runs are called {name}.")
-            row = {"point": label} | {knob: (base | given).get(knob) for knob in knobs}
+            row = {"point": label} | {knob: (base | parameters).get(knob) for knob in knobs}
             row["seed"] = seed
-            tasks[name] = Task(name, row, given | {"seed": seed}, numbers)
+            tasks[name] = Task(name, row, parameters | {"seed": seed}, numbers)
     return list(tasks.values())
 
 
-def measured(run: Run, numbers: list[str]) -> dict[str, float | None]:
+def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
     """Return each of MEASURES of a finished run; None for what was not measured.
 
     accuracy: of the trained policy on the holdout, sampled; where notebook 05 has run.
@@ -196,7 +206,7 @@ def measured(run: Run, numbers: list[str]) -> dict[str, float | None]:
 
 def means(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each point: point, each knob's value, seeds (finished), and each of MEASURES
-    with its bounds `_low` and `_high`. runs: a row for each run, see `Task` and `measured`.
+    with its bounds `_low` and `_high`. runs: a row for each run, see `Task` and `measures_of`.
 
     A measure is the mean over the finished seeds. With two or more its interval is Student's t over
     the seeds: where the mean over many more seeds would lie, if seeds spread like a normal
@@ -205,11 +215,11 @@ def means(runs: pd.DataFrame) -> pd.DataFrame:
     interval of its accuracy over the questions is in the run's evaluation.json.
     """
     rows = []
-    for _, own in runs.groupby("point", sort=False):
-        row = own.iloc[0].drop(["seed", *MEASURES]).to_dict() | {"seeds": len(own)}
+    for _, seeds in runs.groupby("point", sort=False):
+        row = seeds.iloc[0].drop(["seed", *MEASURES]).to_dict() | {"seeds": len(seeds)}
         for measure in MEASURES:
-            row[measure] = own[measure].astype(float).mean()
-            low, high = student_interval(own[measure].dropna().tolist())
+            row[measure] = seeds[measure].astype(float).mean()
+            low, high = student_interval(seeds[measure].dropna().tolist())
             row |= {f"{measure}_low": low, f"{measure}_high": high}
         rows.append(row)
     return pd.DataFrame(rows)

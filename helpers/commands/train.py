@@ -23,7 +23,7 @@ _NOT_TRAINING = {"check", "exercise", "solution"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `train` takes; the name has no `--run`, which torchrun would take for its own."""
+    """Add what `train` takes; the name has no `--run`, which torchrun would take for its own."""
     parser.add_argument(
         "name",
         nargs="?",
@@ -45,17 +45,17 @@ def main(parsed: argparse.Namespace) -> int:
     """
     processes.join()
     run = Run(parsed.name)
-    given = commands.parameters(parsed.parameters)
+    parameters = commands.parameters(parsed.parameters)
     # of several processes only the first prints
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     print(f"processes: {processes.count()}")
-    check(run.name, ["03"], given)
+    check(run.name, ["03"], parameters)
     run.section("data")  # FileNotFoundError if 01 has not prepared the run
 
     # export the notebook, in place of an earlier copy, which shows another training
     notebook = notebook_paths()["03"]
-    whole = parameterize_notebook(load_notebook_node(str(notebook)), {"run": run.name} | given)
+    whole = parameterize_notebook(load_notebook_node(str(notebook)), {"run": run.name} | parameters)
     cells = [
         cell.source
         for cell in whole.cells

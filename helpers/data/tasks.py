@@ -22,7 +22,7 @@ from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_row
 from helpers.data.shapes import ANY_TEXT, MARKS
 from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
-from helpers.runs import TRAINING_LOCK, Run, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _LONG = 30  # words of an answer, about which a note is made
@@ -222,7 +222,7 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
     ValueError, before anything is written, while another process trains this run.
     """
-    with held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
+    with lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
         for name, table in (("train", task.train), ("holdout", task.holdout)):
             with atomic_write(run.path(f"data/{name}.parquet")) as temporary:
                 table.to_parquet(temporary, index=False)

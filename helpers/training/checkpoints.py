@@ -22,7 +22,7 @@ from transformers import TrainerCallback
 
 from helpers.presets import Preset
 from helpers.rewards.common import reward_name, source_hash
-from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, held, write_json
+from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, lock, write_json
 from helpers.tags import completion_text, transcript
 from helpers.training import processes
 from helpers.training.base import base_record
@@ -168,7 +168,7 @@ def _prepare(
 ) -> str | None:
     """Do what `begin` says, and return the name of the checkpoint."""
     # keep other trainings out, which would write the same folder
-    _locks.enter_context(held(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
+    _locks.enter_context(lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     wanted["data"] = run.section("data")["fingerprint"]
     wanted["from_adapter"] = run.section("training")["written"] if from_adapter else None

@@ -8,6 +8,7 @@ from dataclasses import replace
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
+from helpers.setting_rules import for_machine
 from helpers.training import processes
 from helpers.training.families import family_of
 from helpers.training.memory import config_of
@@ -64,7 +65,7 @@ def settings_for(
         settings = presets.resolve(name, machine, **parameters)
     if not loads:
         return settings
-    return for_model(presets.check_machine(settings, machine), machine, sees=sees)
+    return for_model(for_machine(settings, machine), machine, sees=sees)
 
 
 def share(settings: Preset, number: int) -> Preset:

@@ -134,7 +134,12 @@ def test_a_column_that_cannot_be_stored_is_left_out_by_name(load, capsys, machin
     assert "column left out: odd" in capsys.readouterr().out
     run = Run("odd")
     tasks.save(run, task, PRESETS["pocket"])
-    assert list(run.table("data/train.parquet")) == ["prompt", "question", "answer", "kept"]
+    assert list(pd.read_parquet(run.require("data/train.parquet"))) == [
+        "prompt",
+        "question",
+        "answer",
+        "kept",
+    ]
     assert run.section("data")["fingerprint"] == run.read_object("data_report.json")["fingerprint"]
 
 

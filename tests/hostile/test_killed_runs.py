@@ -58,7 +58,7 @@ def test_killed_in_training_and_after_a_random_line_a_run_ends_as_if_it_had_not_
     assert list(ours["step"]) == list(theirs["step"]), how
     columns = ["reward", "kl", "learning_rate", "rewards/correctness_reward/mean"]
     pd.testing.assert_frame_equal(ours[columns], theirs[columns], rtol=1e-3)
-    ours, theirs = (one.table("completions.parquet") for one in (run, executed))
+    ours, theirs = (pd.read_parquet(one.require("completions.parquet")) for one in (run, executed))
     assert list(ours["completion"]) == list(theirs["completion"]) and len(ours) == 12 * 64, how
     for model, entry in executed.evaluation.items():
         ours = run.evaluation[model]["accuracy"]

@@ -8,6 +8,7 @@ import subprocess
 import tarfile
 from dataclasses import asdict
 
+import pandas as pd
 import pytest
 
 from helpers import PROJECT
@@ -86,7 +87,7 @@ def test_it_is_a_run_like_any_other_and_names_the_model_of_this_checkout(install
     named = PROJECT / "notebooks" / json.loads(written)["base_model_name_or_path"]
     settings = PRESETS["pocket"]
     assert named.resolve().samefile(base_of(installed, settings).name)
-    assert len(installed.table("completions.parquet")) > 1000
+    assert len(pd.read_parquet(installed.require("completions.parquet"))) > 1000
     check("demo", ["03", "04", "05", "06", "08"], {})
     assert cli("report", "--run", "demo")[0] == 0
 

@@ -52,7 +52,7 @@ def graded(course):
     from nbgrader.api import Gradebook
 
     notebook = nbformat.read(teach.NOTEBOOKS / NAME, as_version=4)
-    solved = teach.made_for("solutions", notebook).cells
+    solved = teach.edition_of("solutions", notebook).cells
     answers = [cell.source for cell in solved if "exercise" in cell.metadata.get("tags", [])]
     right = dict(zip(POINTS, answers, strict=True))
     release = course.folder / "release" / "grpo"

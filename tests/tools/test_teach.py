@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 from helpers import PROJECT
 from tools import teach
-from tools.teach import NOTEBOOKS, STUB, exercises, made_for
+from tools.teach import NOTEBOOKS, STUB, edition_of, exercises
 
 COMMITTED = {
     path.name: nbformat.read(path, as_version=4) for path in sorted(NOTEBOOKS.glob("*.ipynb"))
@@ -55,7 +55,7 @@ def test_an_edition_is_written_with_what_the_notebooks_link_to(capsys, tmp_path,
     for name in chosen:
         made = nbformat.read(folder / name, as_version=4)
         nbformat.validate(made)
-        assert made == made_for(edition, COMMITTED[name])
+        assert made == edition_of(edition, COMMITTED[name])
     found = [exercise for name in chosen for exercise in exercises(COMMITTED[name])]
     points = sum(exercise.points for exercise in found)
     said = capsys.readouterr().out
@@ -64,7 +64,7 @@ def test_an_edition_is_written_with_what_the_notebooks_link_to(capsys, tmp_path,
 
 @each_notebook
 def test_a_student_gets_a_cell_to_answer_in_and_a_check_and_nothing_of_the_answer(name):
-    committed, made = COMMITTED[name], made_for("student", COMMITTED[name])
+    committed, made = COMMITTED[name], edition_of("student", COMMITTED[name])
     found = exercises(committed)
     assert len(found) == len(tagged(committed, "solution")) >= (0 if name.startswith("00") else 2)
     assert [*graded(made)] == [exercise.name for exercise in found]
@@ -148,7 +148,7 @@ def notebook_of(exercise=EXERCISE, solution=SOLUTION, text="### Exercise\n\nNo l
     ],
 )
 def test_an_answer_is_taken_as_far_as_the_editions_check_knows(source, edition, answer, taken):
-    made, names = made_for(edition, notebook_of()), {}
+    made, names = edition_of(edition, notebook_of()), {}
     (given,), (check,) = tagged(made, "exercise"), tagged(made, "check")
     with contextlib.suppress(NotImplementedError):
         exec(answer or given.source, names)

@@ -264,8 +264,8 @@ def trls_completions(run: Run, step: int, questions: list[str]) -> None:
 
 # what another process does to train the run
 TRAINS = """
-from helpers.runs import TRAINING_LOCK, Run, held
-with held(Run("a").folder, "the training", TRAINING_LOCK):
+from helpers.runs import TRAINING_LOCK, Run, lock
+with lock(Run("a").folder, "the training", TRAINING_LOCK):
     pass
 """
 

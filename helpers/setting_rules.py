@@ -1,0 +1,218 @@
+"""What settings a run may have: the values of each, which go together, and what a machine can run.
+
+Settings are a `presets.Preset`. Each rule is a condition and the sentence that is said if it holds.
+"""
+
+import math
+from dataclasses import Field, fields, replace
+from typing import Any, get_args
+
+from helpers.environment import OLDEST_CAPABILITY, Machine, vllm_obstacle
+
+
+def possible_values(setting: Field) -> str:
+    """Return the values that a setting may have, in words."""
+    least, most, choices = (setting.metadata[key] for key in ("least", "most", "choices"))
+    if choices:
+        return f"one of: {', '.join(choices)}"
+    if least is None:
+        if bool in get_args(setting.type):
+            return "True, False or None"
+        return "True or False" if setting.type is bool else "a text"
+    return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
+
+
+def problems(preset: Any) -> list[str]:
+    """Return what makes settings impossible, one sentence each: types first, then values, then what
+    does not go together, because each rule depends on those before it.
+    """
+    return _wrong_types(preset) or _wrong_values(preset) or _misfits(preset)
+
+
+def _wrong_types(preset: Any) -> list[str]:
+    sentences = []
+    for setting in fields(preset):
+        value = getattr(preset, setting.name)
+        wanted = int | float if setting.type is float else setting.type
+        if isinstance(value, bool):  # which Python takes for an int
+            fits = bool in (setting.type, *get_args(setting.type))
+        else:
+            fits = isinstance(value, wanted)
+        if value == "":
+            sentences.append(f"{setting.name}='' is empty.")
+        elif not fits:
+            named = getattr(setting.type, "__name__", setting.type)
+            sentences.append(f"{setting.name}={value!r} is not of type {named}.")
+    return sentences
+
+
+def _wrong_values(preset: Any) -> list[str]:
+    sentences = []
+    for setting in fields(preset):
+        rule = setting.metadata
+        value = getattr(preset, setting.name)
+        if not rule or value is None:
+            continue
+        fits = value in rule["choices"] or not rule["choices"]
+        if rule["least"] is not None:
+            fits = rule["least"] <= value <= rule["most"]  # false for nan, too
+        if not fits:
+            sentences.append(f"{setting.name}={value!r} must be {possible_values(setting)}.")
+    return sentences
+
+
+def _misfits(preset: Any) -> list[str]:
+    """Return what is valid alone but not together, one sentence each."""
+    loss = preset.loss_type
+    of_loss = f"loss_type={loss!r}"
+    by_sequence = preset.importance_sampling_level == "sequence"
+    processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
+    rounds = (
+        "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+    )
+    needed = preset.max_prompt_length + preset.max_completion_length
+    gdpo = "multi_objective_aggregation='normalize_then_sum'"
+
+    # What a loss ignores, as GRPOTrainer._compute_loss of TRL 1.15 has it, which does not warn.
+    defaults = {setting.name: setting.default for setting in fields(preset)}
+    rules = []
+    for name, ignored, by in (
+        ("epsilon", loss in ("cispo", "sapo", "vespo"), of_loss),
+        ("epsilon_high", loss in ("sapo", "vespo"), of_loss),
+        ("scale_rewards", preset.multi_objective_aggregation == "normalize_then_sum", gdpo),
+    ):
+        value = getattr(preset, name)
+        sentence = f"{name}={value!r} would be ignored by {by}; leave it at {defaults[name]!r}."
+        rules.append((ignored and value != defaults[name], sentence))
+
+    rules += [
+        (
+            loss == "cispo" and preset.epsilon_high < 1,
+            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
+            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example.",
+        ),
+        (
+            loss == "dr_grpo" and preset.scale_rewards == "group",
+            f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
+            "GPU only; set scale_rewards='none'.",
+        ),
+        (
+            loss == "luspo" and not by_sequence,
+            f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
+            "'sequence'.",
+        ),
+        (
+            loss == "vespo" and by_sequence,
+            f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
+            "already, and only the KL would change; leave it at 'token'.",
+        ),
+        (
+            loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
+            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
+            "its length; GSPO is loss_type='grpo'.",
+        ),
+        (
+            loss == "vespo"
+            and preset.vllm_importance_sampling_correction is not False
+            and preset.vllm_importance_sampling_mode.startswith("sequence"),
+            f"vllm_importance_sampling_mode={preset.vllm_importance_sampling_mode!r}: {of_loss} "
+            "takes a ratio of each token; leave it at 'token_truncate'.",
+        ),
+        (
+            preset.completions_per_round % preset.num_generations > 0,
+            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
+            f"completions are not whole groups of num_generations={preset.num_generations}; "
+            "make the product a multiple of it.",
+        ),
+        (
+            preset.context < needed,
+            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
+            f"max_completion_length = {needed}; raise it, or leave it out.",
+        ),
+        (
+            preset.warmup_steps >= max(2, preset.max_steps),
+            f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
+            "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
+        ),
+        (  # vllm/sampling_params.py, vLLM 0.31: below it takes 0.01 without a word
+            preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
+            f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
+            "engine='transformers' for another.",
+        ),
+        (
+            preset.engine == "vllm" and preset.backend != "unsloth",
+            "engine='vllm' goes with backend='unsloth', which builds the engine; with "
+            "backend='transformers' leave it out.",
+        ),
+    ]
+    return [sentence for refused, sentence in rules if refused]
+
+
+def refusal(preset: Any, machine: Machine) -> str | None:
+    """Return why the preset cannot train on this machine, in a sentence; None if it can."""
+    rules = [
+        (
+            machine.gpu is None and preset.needs_gb > 0,
+            f"preset {preset.name!r} needs an NVIDIA GPU with {preset.needs_gb:.0f} GB and none "
+            "is visible. Without one, take `--preset pocket`, which runs on a CPU.",
+        ),
+        (
+            preset.needs_gb > 0 and machine.compute_capability < OLDEST_CAPABILITY,
+            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
+            f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset "
+            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment.",
+        ),
+        (
+            preset.needs_gb > machine.gpu_memory_gb,
+            f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "
+            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. `--preset auto` takes one that "
+            "fits.",
+        ),
+        (
+            machine.gpu is not None
+            and not machine.bf16
+            and preset.backend == "transformers"
+            and preset.load_in_4bit,
+            "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
+            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False.",
+        ),
+    ]
+    return next((sentence for refused, sentence in rules if refused), None)
+
+
+def for_machine(preset: Any, machine: Machine) -> Any:
+    """Return the settings as they will run on this machine: the engine is then "vllm" or
+    "transformers", and whether the sampler's probabilities are corrected is known.
+
+    "auto" becomes vLLM on a GPU that it serves; otherwise what is in its way is printed. Raise
+    ValueError, before anything is loaded or downloaded, if the preset, or the engine that was asked
+    for, cannot run here.
+    """
+    if sentence := refusal(preset, machine):
+        raise ValueError(sentence)
+
+    engine = preset.engine
+    if engine == "auto":
+        engine = "vllm" if machine.gpu else "transformers"
+    obstacle = vllm_obstacle(machine) if engine == "vllm" else None
+    if obstacle and preset.engine == "vllm":
+        way = "helpers install" if machine.gpu else "tools.optional"
+        install = f", or install it: python -m {way}" if obstacle == "vLLM is not installed" else ""
+        raise ValueError(f"engine='vllm': {obstacle}. Take engine='transformers'{install}.")
+    if obstacle:
+        print(
+            f"{obstacle}: sampling goes through Transformers, which is slower "
+            "(engine='transformers')."
+        )
+        engine = "transformers"
+
+    # vLLM's probabilities are corrected on a GPU alone, and by default in a long run on 4 bits
+    possible = engine == "vllm" and machine.gpu is not None
+    corrects = preset.vllm_importance_sampling_correction
+    if corrects and not possible:
+        raise ValueError(
+            "vllm_importance_sampling_correction=True needs vLLM on a GPU; leave it out here."
+        )
+    if corrects is None and possible and preset.load_in_4bit and preset.max_steps >= 100:
+        corrects = True
+    return replace(preset, engine=engine, vllm_importance_sampling_correction=corrects)
