@@ -28,7 +28,6 @@ from functools import lru_cache
 # a moment of its own; those that need longer share what the batch has left.
 _ROW_SECONDS = 0.02
 _BATCH_SECONDS = 0.7
-_MOST_SECONDS = 0.8
 _GRACE = 0.1  # seconds more, then the kernel ends the child, also inside one long operation
 # Seconds on the clock, for a process that sleeps or does not come up; many, because a machine may
 # be busy with something else.
@@ -101,10 +100,9 @@ class Worker:
             while waiting and budget > 0:
                 slow = []
                 for position, row in enumerate(waiting):
-                    share = budget / (len(waiting) - position)
-                    seconds = min(_MOST_SECONDS, max(_ROW_SECONDS, share))
-                    if waiting is rows:
-                        seconds = _ROW_SECONDS
+                    seconds = _ROW_SECONDS
+                    if waiting is not rows:
+                        seconds = max(seconds, budget / (len(waiting) - position))
                     with suppress(OSError):  # it has just ended, and answers nothing
                         self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                         self.process.stdin.flush()
