@@ -178,8 +178,10 @@ class OutOfTime(BaseException):
 
 def serve(kind: str) -> None:
     """Judge a row a line, [seconds, row] as JSON, until standard input ends."""
-    # What a verifier prints must not end up among the replies.
+    # What a verifier prints must not end up among the replies, and `exit()` closes standard input.
+    requests = os.fdopen(os.dup(0))
     replies = os.fdopen(os.dup(1), "w")
+    sys.stdin = None
     sys.stdout = sys.stderr
     os.dup2(2, 1)
 
@@ -206,7 +208,7 @@ def serve(kind: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         signal.signal(signal.SIGPROF, raise_out_of_time)  # the other signals end the process
     sys.addaudithook(refuse)
-    for line in sys.stdin:
+    for line in requests:
         seconds, row = json.loads(line)
         began = time.process_time()
         try:
