@@ -70,9 +70,10 @@ def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
 @needs_gym
 def test_a_verifier_that_fails_hangs_or_leaves_gives_nothing_and_ends_no_worker():
     entry = entry_of("spiral_matrix")  # whose verifier evaluates the answer
-    assert verdict("spiral_matrix", entry["answer"], entry) == 1.0
+    answers = ["exec('exit()')", entry["answer"]]
+    rows = [("spiral_matrix", answer, json.dumps(entry)) for answer in answers]
+    assert workers.scores_in_time("task", rows) == [0.0, 1.0]
     before = workers._workers["task"][0].process.pid
-    assert verdict("spiral_matrix", "exec('exit()')", entry) == 0.0
     assert (verdict("countdown", "9**9**9**9", entry_of("countdown")) or 0.0) < 0.1
     for row in (("gcd", "1", "{}"), ("gcd", "1", "no JSON"), ("no_such_family", "1", "{}")):
         assert verdict(*row) == 0.0

@@ -207,10 +207,11 @@ def is_literal(text: str) -> bool:
     [True, True, False, False, False]
     """
     text = _SHORT_FRACTION.sub(r"\1\2/\3\4", _AND_OR.sub(",", text)).replace(r"\infty", "0")
-    pieces = [piece.strip() for piece in _SEPARATOR.split(text)]
-    return all(
-        not one or parse_number(one) or re.fullmatch("-?[a-df-hj-zA-Z]", one) for one in pieces
-    )
+    for piece in map(str.strip, _SEPARATOR.split(text)):
+        # e and i are numbers
+        if piece and not parse_number(piece) and not re.fullmatch("-?[a-df-hj-zA-Z]", piece):
+            return False
+    return True
 
 
 def without_names(given: str, gold: str) -> tuple[str, str] | None:

@@ -92,19 +92,28 @@ def strip_boxes(text: str) -> str:
     for _ in range(_DEEPEST):
         if not text.startswith(("\\", "$", "*", "`")):
             break
-        boxed = text.removesuffix(".")
-        inside = ""
-        for opening, closing in _BOXES:
-            if boxed.startswith(opening) and boxed.endswith(closing):
-                content = boxed[len(opening) : -len(closing)]
-                levels = depths(content, "{", "}")
-                # one box around all of it, and not the first and the last of several
-                if min(levels) == levels[-1] == 0 if closing == "}" else opening not in content:
-                    inside = inside or content.strip()
+        inside = _inside_box(text.removesuffix("."))
         if not inside:
             break
         text = inside
     return text
+
+
+def _inside_box(text: str) -> str:
+    """Return what is in the one box around all of a text; "" if there is none, or if the first and
+    the last of several boxes only begin and end it.
+    """
+    for opening, closing in _BOXES:
+        if text.startswith(opening) and text.endswith(closing):
+            content = text[len(opening) : -len(closing)]
+            if closing == "}":
+                levels = depths(content, "{", "}")
+                is_one_box = min(levels) == levels[-1] == 0
+            else:
+                is_one_box = opening not in content
+            if is_one_box and content.strip():
+                return content.strip()
+    return ""
 
 
 def depths(text: str, opening: str = "{[(", closing: str = "}])") -> list[int]:

@@ -28,7 +28,6 @@ from functools import lru_cache
 # a moment of its own; those that need longer share what the batch has left.
 _ROW_SECONDS = 0.02
 _BATCH_SECONDS = 0.7
-_MOST_SECONDS = 0.8
 _GRACE = 0.1  # seconds more, then the kernel ends the child, also inside one long operation
 # Seconds on the clock, for a process that sleeps or does not come up; many, because a machine may
 # be busy with something else.
@@ -101,10 +100,9 @@ class Worker:
             while waiting and budget > 0:
                 slow = []
                 for position, row in enumerate(waiting):
-                    share = budget / (len(waiting) - position)
-                    seconds = min(_MOST_SECONDS, max(_ROW_SECONDS, share))
-                    if waiting is rows:
-                        seconds = _ROW_SECONDS
+                    seconds = _ROW_SECONDS
+                    if waiting is not rows:
+                        seconds = max(seconds, budget / (len(waiting) - position))
                     with suppress(OSError):  # it has just ended, and answers nothing
                         self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                         self.process.stdin.flush()
@@ -180,8 +178,10 @@ class OutOfTime(BaseException):
 
 def serve(kind: str) -> None:
     """Judge a row a line, [seconds, row] as JSON, until standard input ends."""
-    # What a verifier prints must not end up among the replies.
+    # What a verifier prints must not end up among the replies, and `exit()` closes standard input.
+    requests = os.fdopen(os.dup(0))
     replies = os.fdopen(os.dup(1), "w")
+    sys.stdin = None
     sys.stdout = sys.stderr
     os.dup2(2, 1)
 
@@ -208,7 +208,7 @@ def serve(kind: str) -> None:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
         signal.signal(signal.SIGPROF, raise_out_of_time)  # the other signals end the process
     sys.addaudithook(refuse)
-    for line in sys.stdin:
+    for line in requests:
         seconds, row = json.loads(line)
         began = time.process_time()
         try:
