@@ -56,7 +56,7 @@ def without_source(monkeypatch):
 
 
 def of_block(rule, *names):
-    """A reward that applies a rule to the last answer block, the row's answer and its columns with
+    """A reward that applies a rule to the one answer block, the row's answer and its columns with
     these names; 0.0 where the rule cannot.
     """
 
@@ -64,9 +64,8 @@ def of_block(rule, *names):
         scores = []
         rows = zip(completions, answer, *(columns[name] for name in names), strict=True)
         for completion, *row in rows:
-            block = (THINK_ANSWER.answer_blocks(completion_text(completion)) or [""])[-1]
             try:
-                scores.append(float(rule(block.strip(), *row)))
+                scores.append(float(rule(answer_of(completion) or "", *row)))
             except (ValueError, KeyError, TypeError, AttributeError):
                 scores.append(0.0)
         return scores

@@ -411,7 +411,7 @@ _FROM_A_PATTERN = (
     (r"(?<!\\)\\d", "1"),
     (r"(?<!\\)\\s", " "),
     (r"(?<!\\)\\[wS1-9]", "a"),
-    (r"(?<!\\)\[\\?([^\]^])[^\]]*\]", r"\1"),  # a set: its first character
+    (r"(?<!\\)\[\\?([^\]^])[^\]]*\]", r"\\\1"),  # a set: its first character
     (r"\|[^|)]*", ""),  # of several the first
     (
         r"(?:\(([^()]*)\)|(\\?.))\{(\d+),?\d*\}",  # so many times
@@ -448,7 +448,7 @@ def _texts_in(functions: list[Callable]) -> list[str]:
         for pattern, instead in _FROM_A_PATTERN:
             matching = re.sub(pattern, instead, matching)
         texts.append(matching)
-        texts += re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[a-zA-Z]", " ", constant[:60]))
+        texts += re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[a-zA-Z]", " ", constant[:200]))
     return [text for text in dict.fromkeys(texts) if 0 < len(text) <= 200][:200]
 
 
