@@ -84,11 +84,11 @@ def both_precisions(folder: str, max_seq_length: int = 512) -> list[tuple]:
     return [(full, tokenizer, "fp32"), (quantised, its_tokenizer, "4-bit")]
 
 
-def write_card(folder: str, card: str, model, measured: list[str], **values) -> None:
+def write_card(folder: str, card: str, network, measured: list[str], **values) -> None:
     """Fill in a model's card, write it beside the weights, and print it."""
     text = card.format(
-        parameters=model.num_parameters(),
-        megabytes=2 * model.num_parameters() / 1e6,
+        parameters=network.num_parameters(),
+        megabytes=2 * network.num_parameters() / 1e6,
         seed=build.SEED,
         rows="\n".join(measured),
         **values,
