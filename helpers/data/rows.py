@@ -121,13 +121,14 @@ class Account:
             return
         advice = MORE_ROWS
         example = ""
-        for most_frequent, count in self.reasons().most_common(1):
+        if self.dropped:
+            [(most_frequent, count)] = self.reasons().most_common(1)
             rows = [entry for entry in self.dropped if entry[0] == most_frequent]
-            reason, its_advice, row = rows[0]
+            reason, advice_for_it, row = rows[0]
             example = f". For example, {reason}: {row}"
             # the dropped rows would be enough, or are most of the source
             if count >= lacking or count > self.usable:
-                advice = its_advice
+                advice = advice_for_it
         if self.prompt_lengths:
             low, half, high = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
             advice += f" The prompts have {low} to {high} tokens, half of them over {half}."
