@@ -54,8 +54,8 @@ class TagFormat:
 
     @classmethod
     def parse(cls, spec: str) -> "TagFormat":
-        """A format from its short spelling, `reasoning/answer`, as notebooks and the command line
-        pass it; `/open` behind it says that the prompt opens the reasoning.
+        """Return a format from its short spelling, `reasoning/answer`, as notebooks and the command
+        line pass it; `/open` behind it says that the prompt opens the reasoning.
 
         >>> TagFormat.parse("think/answer") == TagFormat()
         True
@@ -71,12 +71,12 @@ class TagFormat:
 
     @property
     def spec(self) -> str:
-        """The short spelling that `parse` reads."""
+        """Return the short spelling that `parse` reads."""
         return f"{self.reasoning}/{self.answer}" + "/open" * self.opened
 
     @cached_property
     def tags(self) -> tuple[str, str, str, str]:
-        """The four tags in the order that prompt and completion have them."""
+        """Return the four tags in the order that prompt and completion have them."""
         return (
             f"<{self.reasoning}>",
             f"</{self.reasoning}>",
@@ -86,12 +86,12 @@ class TagFormat:
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """The tags of a well-formed completion, in order: all but what the prompt has opened."""
+        """Return the tags of a well-formed completion, in order, but for what the prompt opened."""
         return self.tags[1:] if self.opened else self.tags
 
     @property
     def system_prompt(self) -> str:
-        """What the model is told about the format."""
+        """Return what the model is told about the format."""
         opening, closing, answer_opening, answer_closing = self.tags
         return (
             f"Think step by step inside {opening} and {closing}. "
@@ -99,7 +99,7 @@ class TagFormat:
         )
 
     def render(self, reasoning: str, answer: str) -> str:
-        """A well-formed completion with this reasoning and this answer."""
+        """Return a well-formed completion with this reasoning and this answer."""
         opening, closing, answer_opening, answer_closing = self.tags
         begun = "" if self.opened else opening
         return f"{begun}{reasoning}{closing}{answer_opening}{answer}{answer_closing}"
@@ -109,12 +109,12 @@ class TagFormat:
         return re.compile("|".join(map(re.escape, self.tags)))
 
     def found_tags(self, text: str) -> list[tuple[str, int, int]]:
-        """Every occurrence of the four tags in the text, in order: (tag, start, end)."""
+        """Return every occurrence of the four tags in the text, in order: (tag, start, end)."""
         return [(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
 
     def outer_tags(self, text: str) -> list[tuple[str, int, int]]:
-        """`found_tags` without the answer tags that the reasoning only names: thinking about the
-        format costs nothing.
+        """Return `found_tags` without the answer tags that the reasoning only names: thinking about
+        the format costs nothing.
 
         That is certain only where the reasoning is opened once, by the prompt or here, and closed
         once, and has no answer block in it ("in <answer> and </answer>" is none). Otherwise every
@@ -135,8 +135,8 @@ class TagFormat:
         return found[:begin] + found[end:]
 
     def matches(self, text: str) -> bool:
-        """Whether the whole text is one reasoning block and one answer block; only whitespace may
-        stand around them. A block that the prompt has opened begins with the text.
+        """Return whether the whole text is one reasoning block and one answer block; only
+        whitespace may stand around them. A block that the prompt has opened begins with the text.
         """
         found = self.outer_tags(text)
         if tuple(tag for tag, _, _ in found) != self.expected:
@@ -146,7 +146,7 @@ class TagFormat:
         return not (before.strip() or between.strip() or text[found[-1][2] :].strip())
 
     def contents(self, text: str) -> tuple[str, str]:
-        """The reasoning and the answer of a text that `matches`; without the tags that the
+        """Return the reasoning and the answer of a text that `matches`; without the tags that the
         reasoning names, because these are no thought.
         """
         found = self.outer_tags(text)
@@ -154,7 +154,8 @@ class TagFormat:
         return self._any_tag.sub("", reasoning), text[found[-2][2] : found[-1][1]]
 
     def answer_blocks(self, text: str) -> list[str]:
-        """The content of every complete answer block outside the reasoning, in order, stripped.
+        """Return the stripped content of every complete answer block outside the reasoning, in
+        order.
 
         A reasoning block that is never closed reaches to the end. A completion that closes the
         reasoning without opening it, or whose reasoning the prompt opened, starts inside it.
@@ -169,10 +170,12 @@ class TagFormat:
         found = self.found_tags(text)
         reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
         in_reasoning = self.opened or reasoning_tags[:1] == [closing]
-        blocks, start = [], None
+        blocks = []
+        start = None
         for tag, tag_start, tag_end in found:
             if tag in (opening, closing):
-                in_reasoning, start = tag == opening, None
+                in_reasoning = tag == opening
+                start = None
             elif in_reasoning:
                 continue
             elif tag == answer_opening:
@@ -183,7 +186,7 @@ class TagFormat:
         return blocks
 
     def extract_answer(self, text: str) -> str | None:
-        """The last complete answer block outside the reasoning, or None where there is none."""
+        """Return the last complete answer block outside the reasoning, or None if there is none."""
         blocks = self.answer_blocks(text)
         return blocks[-1] if blocks else None
 
@@ -192,7 +195,8 @@ THINK_ANSWER = TagFormat()
 
 
 def completion_text(completion: object) -> str:
-    """The text of one completion as TRL hands it to a reward: a string, or a list of chat messages.
+    """Return the text of one completion as TRL hands it to a reward: a string, or a list of chat
+    messages.
 
     Only what the assistant wrote counts. Whatever has no text is the empty string: a reward never
     raises on a completion.
@@ -225,10 +229,10 @@ def escaped(text: str) -> str:
     red\\x1b[31m, a mark\\u200b
     """
     return "".join(
-        one
-        if one.isprintable() or one in "\n\t" or unicodedata.category(one) == "Zs"
-        else one.encode("unicode_escape").decode()
-        for one in text
+        character
+        if character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
+        else character.encode("unicode_escape").decode()
+        for character in text
     )
 
 
@@ -241,7 +245,7 @@ def on_one_line(text: str) -> str:
     return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
-def transcript(said: list[dict]) -> str:
+def transcript(messages: list[dict]) -> str:
     """Return a completion for people: what the policy said, its calls, and what came back, with the
     speaker before every line, so that nobody can speak as another.
 
@@ -253,13 +257,13 @@ def transcript(said: list[dict]) -> str:
     call:   guess(number=5)
     tool:   Higher than 5.
     """
-    spoken = []
-    for message in said:
+    entries = []
+    for message in messages:
         content = message.get("content") or ""
         if message["role"] == "tool":
-            spoken.append(("tool:   ", content))
+            entries.append(("tool:   ", content))
         elif content:
-            spoken.append(("policy: ", content))
+            entries.append(("policy: ", content))
         calls = message.get("tool_calls")
         # a message read from a Parquet file has an array of them, or None
         for call in () if calls is None else calls:
@@ -271,7 +275,7 @@ def transcript(said: list[dict]) -> str:
             shown = repr(arguments)
             if isinstance(arguments, dict):
                 shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-            spoken.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
+            entries.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
     return "\n".join(
-        f"{who}{line}" for who, text in spoken for line in escaped(str(text)).split("\n")
+        f"{speaker}{line}" for speaker, text in entries for line in escaped(str(text)).split("\n")
     )

@@ -17,8 +17,8 @@ _OPENED = re.compile(r"<([A-Za-z][\w-]*)>\s*\Z")  # a prompt that ends so has op
 
 
 def template_options(thinking: bool | None) -> dict[str, bool]:
-    """The keywords that `apply_chat_template` gets for the setting `thinking`; none for None, the
-    model's own default.
+    """Return the keywords that `apply_chat_template` gets for the setting `thinking`; none for
+    None, the model's own default.
 
     >>> template_options(False)
     {'enable_thinking': False}
@@ -32,7 +32,7 @@ def set_thinking(tokenizer, thinking: bool | None) -> None:
 
 
 def options_of(tokenizer) -> dict[str, bool]:
-    """The keywords that a tokenizer carries since `set_thinking`."""
+    """Return the keywords that a tokenizer carries since `set_thinking`."""
     return getattr(tokenizer, "template_options", {})
 
 
@@ -54,18 +54,16 @@ def render(
     A template that leaves out the reasoning of earlier turns, as Qwen3's does with what is between
     `<think>` and `</think>`, spoils worked examples; that is printed once.
     """
-    given = {"tools": list(tools)} if tools else {}
+    options = options or options_of(tokenizer)
+    if tools:
+        options = options | {"tools": list(tools)}
     text = tokenizer.apply_chat_template(
-        messages,
-        add_generation_prompt=answering,
-        tokenize=False,
-        **given,
-        **(options or options_of(tokenizer)),
+        messages, add_generation_prompt=answering, tokenize=False, **options
     )
-    said = [one.get("content") for one in messages if one["role"] == "assistant"]
-    lost = [one for one in said if isinstance(one, str) and one.strip() not in text]
-    if lost and not getattr(tokenizer, "lost_turns_were_told", False):
-        tokenizer.lost_turns_were_told = True
+    replies = [message.get("content") for message in messages if message["role"] == "assistant"]
+    is_cut = any(isinstance(reply, str) and reply.strip() not in text for reply in replies)
+    if is_cut and not getattr(tokenizer, "has_warned_of_cut_turns", False):
+        tokenizer.has_warned_of_cut_turns = True
         print(
             "note: the chat template leaves out a part of the worked examples, as many do with "
             "reasoning between <think> and </think>. Other tags, such as tags=reasoning/answer, "
@@ -74,9 +72,11 @@ def render(
     return text
 
 
-def encode(tokenizer, messages: list[dict] | str, **how) -> list[int]:
-    """Return the tokens of chat messages, rendered by `render`, or of a text without a template."""
-    text = messages if isinstance(messages, str) else render(tokenizer, messages, **how)
+def encode(tokenizer, messages: list[dict] | str, **arguments) -> list[int]:
+    """Return the tokens of chat messages, rendered by `render` with these arguments, or of a text
+    without a template.
+    """
+    text = messages if isinstance(messages, str) else render(tokenizer, messages, **arguments)
     # verbose: it would warn of a text that is longer than the model's context
     return tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
@@ -92,17 +92,17 @@ def as_prompted(tags, tokenizer):
 
     An empty block that the template has closed again is the prompt's, and changes nothing.
     """
-    found = _OPENED.search(render(tokenizer, _PROBE))
-    opened = found is not None and found[1] == tags.reasoning
+    opening = _OPENED.search(render(tokenizer, _PROBE))
+    opened = opening is not None and opening[1] == tags.reasoning
     if opened:
         print(
             f"note: the chat template opens <{tags.reasoning}> in the prompt: a completion begins "
             "with its reasoning, and to open it again is no longer the format"
         )
-    elif found:
+    elif opening:
         print(
-            f"note: the chat template opens <{found[1]}> in the prompt, and the format has "
-            f"<{tags.reasoning}>: take tags={found[1]}/{tags.answer}, or no completion is in it"
+            f"note: the chat template opens <{opening[1]}> in the prompt, and the format has "
+            f"<{tags.reasoning}>: take tags={opening[1]}/{tags.answer}, or no completion is in it"
         )
     return replace(tags, opened=opened)
 

@@ -1,5 +1,6 @@
-"""Small pictures with questions about them, drawn by a seeded generator: coloured shapes on a grid
-of two by two.
+"""Pictures: small ones with questions about them, drawn by a seeded generator, and people's own.
+
+The generator draws coloured shapes on a grid of two by two.
 
 Three kinds of question. `left` (which shape is left of the blue one?) and `color` (which color is
 the circle?) have four equally frequent answers. `count` (how many red ones are there?) is

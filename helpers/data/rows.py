@@ -63,20 +63,21 @@ class Row:
 class Account:
     """What happened to the rows of a source.
 
-    dropped: why each row that is not used was dropped, and a text that shows the row.
+    dropped: of each row that is not used the reason, what to do about many such rows, and a text
+        that shows it.
     shapes: in which shapes questions and answers were found, and how many pictures were too large.
     unmarked: the answers that were not marked as the result of a working.
     prompt_lengths: in tokens, of the rows that were measured.
     """
 
     read: int = 0
-    dropped: list[tuple[Dropped | Broken, str]] = field(default_factory=list)
+    dropped: list[tuple[str, str, str]] = field(default_factory=list)
     shapes: Counter = field(default_factory=Counter)
     unmarked: list[str] = field(default_factory=list)
     prompt_lengths: list[int] = field(default_factory=list)
 
     def drop(self, cause: Dropped | Broken, row: Row | str) -> None:
-        self.dropped.append((cause, str(row)[:200]))
+        self.dropped.append((cause.reason, cause.advice, str(row)[:200]))
 
     @property
     def usable(self) -> int:
@@ -84,13 +85,13 @@ class Account:
 
     def reasons(self) -> Counter:
         """Return how many rows were dropped for each reason."""
-        return Counter(cause.reason for cause, _ in self.dropped)
+        return Counter(reason for reason, _, _ in self.dropped)
 
     def report(self, train: list[Row], holdout: list[Row]) -> dict:
         """Return what was read and dropped, and how many rows the two sides have."""
         examples = {}
-        for cause, row in self.dropped:
-            examples.setdefault(cause.reason, []).append(row)
+        for reason, _, row in self.dropped:
+            examples.setdefault(reason, []).append(row)
         report = {
             "rows_read": self.read,
             "dropped": dict(self.reasons()),
@@ -120,12 +121,14 @@ class Account:
             return
         advice = MORE_ROWS
         example = ""
-        for reason, count in self.reasons().most_common(1):
-            cause, row = next(pair for pair in self.dropped if pair[0].reason == reason)
+        if self.dropped:
+            [(most_frequent, count)] = self.reasons().most_common(1)
+            rows = [entry for entry in self.dropped if entry[0] == most_frequent]
+            reason, advice_for_it, row = rows[0]
             example = f". For example, {reason}: {row}"
             # the dropped rows would be enough, or are most of the source
             if count >= lacking or count > self.usable:
-                advice = cause.advice
+                advice = advice_for_it
         if self.prompt_lengths:
             low, half, high = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
             advice += f" The prompts have {low} to {high} tokens, half of them over {half}."
@@ -251,9 +254,7 @@ def _normal_form(question: str) -> str:
 
 
 def _distinct(rows: list[Row], account: Account) -> list[Row]:
-    """Return the first row of each question, or of each question about a picture, that has one
-    answer.
-    """
+    """Return one row of each question, or of each question about a picture, that has one answer."""
     alike: dict[tuple, list[Row]] = {}
     for row in rows:
         alike.setdefault((_normal_form(row.columns["question"]), row.pixels), []).append(row)

@@ -99,7 +99,7 @@ def load_task(
     kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
         `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
         text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
-    max_pixels: a picture with more is made smaller, in its proportions; the report counts these.
+    max_pixels: a picture with more is made smaller, in its proportions; a note counts these.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
     """

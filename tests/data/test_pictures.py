@@ -25,18 +25,18 @@ def seen(picture, cell) -> set:
 def test_the_answer_is_in_the_picture(kind):
     rng = random.Random(5)
     for _ in range(200):
-        found = pictures.problem(rng, kind)
-        scene, asked, named = found["scene"], found["asked"], found["named"]
-        assert named in found["question"]
+        problem = pictures.problem(rng, kind)
+        scene, asked, named = problem["scene"], problem["asked"], problem["named"]
+        assert named in problem["question"]
         thing = [cell for cell, (color, shape) in scene.items() if named in (color, shape)]
         assert sorted(thing) == sorted(asked), "the question is about these cells and no others"
         if kind == "left":
             ((row, column),) = asked
-            assert scene[row, column - 1][1] == found["answer"]
+            assert scene[row, column - 1][1] == problem["answer"]
         elif kind == "color":
-            assert scene[asked[0]][0] == found["answer"]
+            assert scene[asked[0]][0] == problem["answer"]
         else:
-            assert str(len(asked)) == found["answer"]
+            assert str(len(asked)) == problem["answer"]
         picture = pictures.draw(scene)
         assert picture.size == (32, 32)
         for cell in itertools.product(range(pictures.GRID), repeat=2):
