@@ -42,8 +42,9 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
             names[column] = name
     history = history.rename(columns=names)
     if "global_step/max_steps" in names:
-        # ms-swift counts "5/60"
-        history["step"] = history["step"].str.partition("/")[0].astype(int)
+        # ms-swift counts "5/60"; the summary at its end has no step
+        steps = history["step"].astype(str).str.partition("/")[0]
+        history["step"] = pd.to_numeric(steps, errors="coerce")
     return history
 
 

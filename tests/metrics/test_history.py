@@ -11,6 +11,7 @@ from helpers.metrics.history import (
     reward_names,
     smooth,
 )
+from helpers.metrics.signals import Signals
 
 # --- Reading --------------------------------------------------------------------------------------
 
@@ -25,10 +26,10 @@ def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(tmp_path):
 
 
 def test_ms_swifts_step_is_read_without_the_number_of_steps():
-    history = in_trl_names(
-        pd.DataFrame({"global_step/max_steps": ["5/60", "10/60"], "reward": 0.5})
-    )
-    assert list(history["step"]) == [5, 10] and list(history["reward"]) == [0.5, 0.5]
+    logged = {"global_step/max_steps": ["5/60", "10/60", None], "reward": [0.5, 0.6, np.nan]}
+    history = in_trl_names(pd.DataFrame(logged))
+    assert list(history["step"][:2]) == [5, 10] and np.isnan(history["step"][2])
+    assert len(Signals(history).rows) == 2, "the summary is no step"
 
 
 # --- Shorter --------------------------------------------------------------------------------------
