@@ -66,6 +66,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             "models. Restart the kernel."
         )
 
+    # its loader, which quantises and starts the engine as well
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
@@ -84,6 +85,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             **({} if sees else text_only(name)),
             **(vllm_options if unsloths_engine else {}),
         )
+    # or Transformers, in the card's 16 bits
     else:
         from transformers import AutoProcessor, AutoTokenizer
 
@@ -103,6 +105,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
                 module.support_avx512bf16_for_cpu = False
         tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
 
+    # what is the same either way
     vllm_cpu.attach(model, settings)
     if base:
         base.check(model)
@@ -241,6 +244,7 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
             **lora,
         )
 
+    # through PEFT alone
     from peft import LoraConfig, get_peft_model
 
     targets = lora_targets(model)
