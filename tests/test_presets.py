@@ -7,8 +7,9 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from helpers import PROJECT, presets, setting_rules
+from helpers import PROJECT, machine_rules, presets
 from helpers.environment import Machine
+from helpers.machine_rules import for_machine, refusal
 from helpers.presets import (
     PRESETS,
     SETTINGS,
@@ -18,7 +19,6 @@ from helpers.presets import (
     pick,
     resolve,
 )
-from helpers.setting_rules import for_machine, refusal
 from helpers.templates import template_options
 from tools.settings import table
 
@@ -165,7 +165,7 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
     name, given, here, vllm, outcome, monkeypatch, capsys
 ):
     obstacle = None if vllm else "vLLM is not installed"
-    monkeypatch.setattr(setting_rules, "vllm_obstacle", lambda machine: obstacle)
+    monkeypatch.setattr(machine_rules, "vllm_obstacle", lambda machine: obstacle)
     preset = override(PRESETS[name], **given)
     if outcome in ("vllm", "transformers"):
         found = for_machine(preset, here)
@@ -188,7 +188,7 @@ def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepar
     assert refusal(PRESETS["l4"], machine(24.2)) is None
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("setting_rules.refusal(") < source.index("tokenizer_of(")
+    assert source.index("machine_rules.refusal(") < source.index("tokenizer_of(")
 
 
 # --- Overrides ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers import commands, environment, presets, setting_rules
+from helpers import commands, environment, machine_rules, presets
 from helpers.training import memory
 
 
@@ -65,7 +65,7 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         if environment.installed_version("torch"):
             estimate = memory.check(preset, card)
-        setting_rules.for_machine(preset, machine)
+        machine_rules.for_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
     print("\n".join(["", *estimate, ""]))

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from helpers import presets
 from helpers.environment import Machine
+from helpers.machine_rules import for_machine
 from helpers.presets import Preset
-from helpers.setting_rules import for_machine
 from helpers.training import processes
 from helpers.training.families import family_of
 from helpers.training.memory import config_of
