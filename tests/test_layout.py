@@ -2,13 +2,25 @@
 show.
 """
 
+import json
 import re
+import subprocess
 import sys
-from collections.abc import Callable
 
-import pytest
+from helpers import PROJECT
 
-import unsloth  # isort: skip  # noqa: F401  # before trl
+HELPERS = PROJECT / "helpers"
+PAGE = (PROJECT / "docs" / "layout.md").read_text(encoding="utf-8")
+ROW, COMPLETION = (
+    re.findall(r"^[ \d]+([\w/]+\.py)", drawing, re.MULTILINE)
+    for drawing in re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+)
+# A process of its own: CPython 3.11 can loop without end where a profile function meets code that
+# has run often.
+ENTERED = """
+import json, sys
+
+import unsloth  # before trl
 
 from helpers import PROJECT
 from helpers.data.tasks import load_task, prompt_token_counter
@@ -17,47 +29,59 @@ from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
 from helpers.training.reward_guard import GuardedRewards
 
-HELPERS = PROJECT / "helpers"
-PAGE = (PROJECT / "docs" / "layout.md").read_text(encoding="utf-8")
-ROW, COMPLETION = (
-    re.findall(r"^[ \d]+([\w/]+\.py)", drawing, re.MULTILINE)
-    for drawing in re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
-)
+HELPERS = f"{PROJECT}/helpers/"
 
-
-def entered(call: Callable, *given, **named) -> list[str]:
-    """The modules of `helpers` whose functions a call runs, in order."""
-    found = {}
+def entered(call, *arguments, **keywords):
+    modules = {}
 
     def note(frame, event, argument):
         path = frame.f_code.co_filename
-        if event == "call" and path.startswith(f"{HELPERS}/"):
-            found[path.removeprefix(f"{HELPERS}/")] = None
+        if event == "call" and path.startswith(HELPERS):
+            modules[path.removeprefix(HELPERS)] = None
 
     sys.setprofile(note)
     try:
-        call(*given, **named)
+        call(*arguments, **keywords)
     finally:
         sys.setprofile(None)
-    return list(found)
+    return list(modules)
 
-
-@pytest.mark.parametrize(("gold", "given"), [("4177", "4178"), ("4179", "4,179.0"), ("-4180", "4")])
-def test_a_number_takes_the_six_modules_that_are_drawn(gold, given):
-    (reward,) = GuardedRewards(Run("a"), [correctness_reward]).functions
-    text = f"<think>so</think><answer>{given}</answer>"
+"""
+NUMBER = """
+(reward,) = GuardedRewards(Run("a"), [correctness_reward]).functions
+for gold, answer in (("4177", "4178"), ("4179", "4,179.0"), ("-4180", "4")):
+    text = f"<think>so</think><answer>{answer}</answer>"
     completion = [{"role": "assistant", "content": text}]
-    taken = entered(reward, [completion], answer=[gold], question=["How many?"])
-    assert taken == COMPLETION and len(taken) <= 6
+    print(json.dumps(entered(reward, [completion], answer=[gold], question=["How many?"])))
+"""
+CSV = """
+count = prompt_token_counter(PRESETS["pocket"].model_path)
+limits = {"max_prompt_tokens": 64, "max_completion_tokens": 72}
+print(json.dumps(entered(load_task, sys.argv[1], holdout_size=4, count_tokens=count, **limits)))
+"""
+
+
+def modules_entered(script: str, *arguments: str) -> list[list[str]]:
+    """Return the modules of `helpers` whose functions each call of a script runs, in order."""
+    done = subprocess.run(
+        [sys.executable, "-c", ENTERED + script, *arguments],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[")]
+
+
+def test_a_number_takes_the_six_modules_that_are_drawn():
+    calls = modules_entered(NUMBER)
+    assert calls == [COMPLETION] * 3 and len(COMPLETION) <= 6
 
 
 def test_a_row_takes_the_modules_that_are_drawn(tmp_path):
     lines = [f"What is {n} + 1?,{n + 1}" for n in range(20)]
     (tmp_path / "mine.csv").write_text("\n".join(["question,answer", *lines]), encoding="utf-8")
-    count = prompt_token_counter(PRESETS["pocket"].model_path)
-    limits = {"max_prompt_tokens": 64, "max_completion_tokens": 72}
-    source = str(tmp_path / "mine.csv")
-    taken = entered(load_task, source, holdout_size=4, count_tokens=count, **limits)
+    (modules,) = modules_entered(CSV, str(tmp_path / "mine.csv"))
     in_01 = ROW[: ROW.index("rewards/lab/attacks.py")]
-    assert sorted(taken) == sorted(in_01)
+    assert sorted(modules) == sorted(in_01)
     assert [name for name in ROW if not (HELPERS / name).is_file()] == []
