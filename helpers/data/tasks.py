@@ -17,9 +17,9 @@ from pathlib import Path
 import pandas as pd
 
 from helpers import templates
+from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
 from helpers.data.files import Dropped, file_rows, hub_failure, shorten
 from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_rows
-from helpers.data.shapes import ANY_TEXT, MARKS
 from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
@@ -185,7 +185,7 @@ def _notes(account: Account, rows: list[dict], worked: list[dict], tags: TagForm
     notes = []
     if account.shapes:
         notes.append(f"found in the data: {counted(account.shapes)}")
-    marked = sum(count for shape, count in account.shapes.items() if shape in MARKS)
+    marked = sum(count for shape, count in account.shapes.items() if shape in MARK_NAMES)
     if marked > len(account.unmarked) > 0:
         longest = max(account.unmarked, key=len)
         notes.append(
@@ -198,7 +198,7 @@ def _notes(account: Account, rows: list[dict], worked: list[dict], tags: TagForm
             f"most answers have more than {_LONG} words, which no completion repeats: mark the "
             r"result in each of them, by #### or \boxed{}, or name another column."
         )
-    answers = [row["answer"] for row in rows if row.get("kind") not in ANY_TEXT]
+    answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
     calculations = [answer for answer in answers if _CALCULATION.fullmatch(answer)]
     if calculations:
         notes.append(
