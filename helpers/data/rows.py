@@ -170,7 +170,7 @@ def usable_rows(
         if kind:
             columns["kind"] = kind
         try:
-            _read(columns, as_it_is, account)
+            columns |= _read(columns, kind, as_it_is, account)
             if _normal_form(columns["question"]) in worked:
                 raise Dropped(
                     "question is a worked example",
@@ -187,10 +187,12 @@ def usable_rows(
     return _distinct(rows, account)
 
 
-def _read(columns: dict, as_it_is: bool, account: Account) -> None:
-    """Put the question and the answer that are found in a row's columns in their place.
+def _read(columns: dict, declared: str | None, as_it_is: bool, account: Account) -> dict:
+    """Return the `question` and the `answer` that are found in a row's columns, as texts; of an
+    answer that is a letter, also the `kind`, which is choice unless another is declared: a column
+    of that name in the data may be about something else.
 
-    Dropped says why there are none; the columns are then still as they were.
+    The account counts in which shapes they were. Dropped says why there are none.
     """
     kind = columns.get("kind")
     question, question_shape = question_in(columns["question"])
@@ -202,12 +204,13 @@ def _read(columns: dict, as_it_is: bool, account: Account) -> None:
         shapes.append(option_shape)
     question = _clean_text("question", question, kind)
     answer = _clean_text("answer", answer, kind)
-    columns |= {"question": question, "answer": answer}
-    if options or answer_shape == LETTER_IN_BOX:
-        columns["kind"] = kind or "choice"
     account.shapes.update(filter(None, shapes))
     if answer_shape not in MARK_NAMES:
         account.unmarked.append(answer)
+    texts = {"question": question, "answer": answer}
+    if options or answer_shape == LETTER_IN_BOX:
+        texts["kind"] = declared or "choice"
+    return texts
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:

@@ -62,7 +62,7 @@ def read_source(
         return _generated(lambda: arithmetic.problem(family, *draw(rng)), size, holdout_size)
     if source == "pictures/shapes":
         rng = random.Random(seed)
-        return _generated(lambda: pictures.row(rng), size, holdout_size)
+        return _generated(lambda: pictures.picture_row(rng), size, holdout_size)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):

@@ -426,6 +426,12 @@ def test_notes_say_how_rows_were_read(load, make, note):
     assert f"note: {note}" in line if note else "note:" not in line
 
 
+@pytest.mark.parametrize(("declared", "kind"), [(None, "choice"), ("exact", "exact")])
+def test_an_answer_to_options_is_a_choice_whatever_the_datas_own_kind_is(load, declared, kind):
+    make = lambda n: plain(n, options=["0", n + 1], answer="B", kind="physics")  # noqa: E731
+    assert set(load(make, kind=declared).train["kind"]) == {kind}
+
+
 def test_a_letter_in_a_box_is_a_choice(load):
     task = load(lambda n: {"question": f"{n}?", "answer": rf"\boxed{{\textbf{{(C)}}\ {n}}}"})
     assert set(task.train["kind"]) == {"choice"} and set(task.train["answer"].str[:4]) == {"(C) "}
