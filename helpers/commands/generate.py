@@ -9,7 +9,8 @@ from pathlib import Path
 
 from helpers import commands, environment
 from helpers.data.files import Broken, file_rows, shorten
-from helpers.data.shapes import options_in, question_in, with_options
+from helpers.data.options import options_in, with_options
+from helpers.data.questions import question_in
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
 from helpers.presets import Preset, for_sampling

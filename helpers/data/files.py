@@ -7,10 +7,12 @@ a file whose quote is never closed.
 Imports the standard library only: `doctor`, before the install, imports this.
 """
 
+import ast
 import csv
 import io
 import json
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -50,6 +52,17 @@ def hub_failure(what: str, error: Exception) -> str:
         f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
         "is gated or private, HF_TOKEN; or name a folder that holds it."
     )
+
+
+def parse_literal(value: object) -> object:
+    """Return the list or dictionary that a text writes out, as in a cell of a CSV file; else the
+    value.
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return read(value)
+    return value
 
 
 def file_rows(

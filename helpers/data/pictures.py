@@ -32,7 +32,7 @@ COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
 GREY = (128, 128, 128)  # what a blind policy sees
 
 
-def problem(rng: random.Random, kind: str) -> dict:
+def picture_problem(rng: random.Random, kind: str) -> dict:
     """Return a picture, a question of this kind and its answer.
 
     Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
@@ -77,7 +77,7 @@ def problem(rng: random.Random, kind: str) -> dict:
     }
 
 
-def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
+def draw_scene(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
     """Return the picture of a scene, 32 pixels wide and high."""
     picture = Image.new("RGB", (GRID * CELL, GRID * CELL), "white")
     pen = ImageDraw.Draw(picture)
@@ -100,20 +100,20 @@ def draw(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
     return picture
 
 
-def row(rng: random.Random) -> dict:
+def picture_row(rng: random.Random) -> dict:
     """Return a random picture with a question: `question`, `answer`, `family` (the kind of
     question), `image` (a PNG file's bytes) and `split`.
 
     A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
     """
-    asked = problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
-    picture = draw(asked["scene"])
+    problem = picture_problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+    picture = draw_scene(problem["scene"])
     file = io.BytesIO()
     picture.save(file, "PNG")
     return {
-        "question": asked["question"],
-        "answer": asked["answer"],
-        "family": asked["kind"],
+        "question": problem["question"],
+        "answer": problem["answer"],
+        "family": problem["kind"],
         "image": file.getvalue(),
         "split": "holdout" if is_reserved(picture) else "train",
     }

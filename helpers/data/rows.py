@@ -1,9 +1,9 @@
 """Which rows of a source are usable, and the two sides that they are split into.
 
-Question and answer of a row are found (`shapes.py`), cleaned, and compared with those of all other
-rows. What cannot be used is dropped, and the `Account` counts it by its reason. No question is ever
-on both sides of the split, and no picture. All usable rows are in memory while they are split, with
-their pictures.
+Question and answer of a row are found (`questions.py`, `answer_marks.py`, `options.py`), cleaned,
+and compared with those of all other rows. What cannot be used is dropped, and the `Account` counts
+it by its reason. No question is ever on both sides of the split, and no picture. All usable rows
+are in memory while they are split, with their pictures.
 """
 
 import hashlib
@@ -17,17 +17,11 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from helpers.data.answer_marks import LETTER_IN_BOX, MARK_NAMES, TEXT_KINDS, answer_in
 from helpers.data.files import Broken, Dropped
+from helpers.data.options import options_in, with_options
 from helpers.data.pictures import prepare_picture
-from helpers.data.shapes import (
-    ANY_TEXT,
-    LETTER_IN_BOX,
-    MARKS,
-    answer_in,
-    options_in,
-    question_in,
-    with_options,
-)
+from helpers.data.questions import question_in
 
 # Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
 # memory that any machine has.
@@ -176,7 +170,7 @@ def usable_rows(
         if kind:
             columns["kind"] = kind
         try:
-            _read(columns, as_it_is, account)
+            columns |= _read(columns, kind, as_it_is, account)
             if _normal_form(columns["question"]) in worked:
                 raise Dropped(
                     "question is a worked example",
@@ -193,10 +187,12 @@ def usable_rows(
     return _distinct(rows, account)
 
 
-def _read(columns: dict, as_it_is: bool, account: Account) -> None:
-    """Put the question and the answer that are found in a row's columns in their place.
+def _read(columns: dict, declared: str | None, as_it_is: bool, account: Account) -> dict:
+    """Return the `question` and the `answer` that are found in a row's columns, as texts; of an
+    answer that is a letter, also the `kind`, which is choice unless another is declared: a column
+    of that name in the data may be about something else.
 
-    Dropped says why there are none; the columns are then still as they were.
+    The account counts in which shapes they were. Dropped says why there are none.
     """
     kind = columns.get("kind")
     question, question_shape = question_in(columns["question"])
@@ -208,12 +204,13 @@ def _read(columns: dict, as_it_is: bool, account: Account) -> None:
         shapes.append(option_shape)
     question = _clean_text("question", question, kind)
     answer = _clean_text("answer", answer, kind)
-    columns |= {"question": question, "answer": answer}
-    if options or answer_shape == LETTER_IN_BOX:
-        columns["kind"] = kind or "choice"
     account.shapes.update(filter(None, shapes))
-    if answer_shape not in MARKS:
+    if answer_shape not in MARK_NAMES:
         account.unmarked.append(answer)
+    texts = {"question": question, "answer": answer}
+    if options or answer_shape == LETTER_IN_BOX:
+        texts["kind"] = declared or "choice"
+    return texts
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:
@@ -236,7 +233,7 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
         )
     if re.search("[\ud800-\udfff]", text):  # from a JSON file; no tokenizer takes it
         raise Dropped(f"{name} has a lone surrogate, which is no text", MORE_ROWS)
-    if text.casefold() in _MISSING and kind not in ANY_TEXT:
+    if text.casefold() in _MISSING and kind not in TEXT_KINDS:
         raise Dropped(
             f"{name} is a missing value",
             "If that is an answer, declare kind='text' or kind='exact'.",

@@ -2,7 +2,7 @@
 
 `read_source` yields one dict per row, with at least `question` and `answer` (`image` if asked for,
 `split` if the source has its own), or a `Broken` in place of a row that could not be read. It does
-not judge the values: `tasks.py` does.
+not judge the values: `rows.py` does.
 """
 
 import itertools
@@ -17,8 +17,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from helpers import presets
 from helpers.data import arithmetic, pictures
-from helpers.data.files import FILE_TYPES, Broken, file_rows, hub_failure, shorten
-from helpers.data.shapes import LETTERS, options_in, parse_literal
+from helpers.data.files import (
+    FILE_TYPES,
+    Broken,
+    file_rows,
+    hub_failure,
+    parse_literal,
+    shorten,
+)
+from helpers.data.options import LETTERS, options_in
 
 _GENERATED_ROWS = 1_000  # to train on, without a train_size
 _USUAL = {  # where people have a question and its answer, for a hint
@@ -55,7 +62,7 @@ def read_source(
         return _generated(lambda: arithmetic.problem(family, *draw(rng)), size, holdout_size)
     if source == "pictures/shapes":
         rng = random.Random(seed)
-        return _generated(lambda: pictures.row(rng), size, holdout_size)
+        return _generated(lambda: pictures.picture_row(rng), size, holdout_size)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
     if source.lower().endswith(FILE_TYPES):

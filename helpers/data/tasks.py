@@ -17,9 +17,9 @@ from pathlib import Path
 import pandas as pd
 
 from helpers import templates
+from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
 from helpers.data.files import Dropped, file_rows, hub_failure, shorten
 from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_rows
-from helpers.data.shapes import ANY_TEXT, MARKS
 from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
@@ -96,9 +96,9 @@ def load_task(
         truncate them; so are answers that, rendered in `tags` without any reasoning, are over
         max_completion_tokens, because no completion could give them. Only rows that may be used
         are measured.
-    kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
-        `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
-        text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
+    kind: how all answers are judged, one of `rewards.answers.kinds.DECLARED_KINDS`; written to a
+        column `kind`, which correctness_reward reads. Without it an answer is a number, mathematics
+        or text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
     max_pixels: a picture with more is made smaller, in its proportions; a note counts these.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
@@ -185,7 +185,7 @@ def _notes(account: Account, rows: list[dict], worked: list[dict], tags: TagForm
     notes = []
     if account.shapes:
         notes.append(f"found in the data: {counted(account.shapes)}")
-    marked = sum(count for shape, count in account.shapes.items() if shape in MARKS)
+    marked = sum(count for shape, count in account.shapes.items() if shape in MARK_NAMES)
     if marked > len(account.unmarked) > 0:
         longest = max(account.unmarked, key=len)
         notes.append(
@@ -198,7 +198,7 @@ def _notes(account: Account, rows: list[dict], worked: list[dict], tags: TagForm
             f"most answers have more than {_LONG} words, which no completion repeats: mark the "
             r"result in each of them, by #### or \boxed{}, or name another column."
         )
-    answers = [row["answer"] for row in rows if row.get("kind") not in ANY_TEXT]
+    answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
     calculations = [answer for answer in answers if _CALCULATION.fullmatch(answer)]
     if calculations:
         notes.append(

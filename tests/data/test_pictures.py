@@ -25,7 +25,7 @@ def seen(picture, cell) -> set:
 def test_the_answer_is_in_the_picture(kind):
     rng = random.Random(5)
     for _ in range(200):
-        problem = pictures.problem(rng, kind)
+        problem = pictures.picture_problem(rng, kind)
         scene, asked, named = problem["scene"], problem["asked"], problem["named"]
         assert named in problem["question"]
         thing = [cell for cell, (color, shape) in scene.items() if named in (color, shape)]
@@ -37,7 +37,7 @@ def test_the_answer_is_in_the_picture(kind):
             assert scene[asked[0]][0] == problem["answer"]
         else:
             assert str(len(asked)) == problem["answer"]
-        picture = pictures.draw(scene)
+        picture = pictures.draw_scene(scene)
         assert picture.size == (32, 32)
         for cell in itertools.product(range(pictures.GRID), repeat=2):
             assert seen(picture, cell) == ({scene[cell][0]} if cell in scene else set())
@@ -45,7 +45,7 @@ def test_the_answer_is_in_the_picture(kind):
 
 def test_shapes_look_different_in_every_color():
     drawn = {
-        (color, shape): pictures.draw({(0, 0): (color, shape)}).tobytes()
+        (color, shape): pictures.draw_scene({(0, 0): (color, shape)}).tobytes()
         for color in pictures.COLORS
         for shape in pictures.SHAPES
     }
@@ -54,7 +54,7 @@ def test_shapes_look_different_in_every_color():
 
 def test_counts_are_unbalanced_and_the_other_answers_are_not():
     rng = random.Random(1)
-    found = [pictures.problem(rng, kind) for kind in pictures.KINDS for _ in range(1000)]
+    found = [pictures.picture_problem(rng, kind) for kind in pictures.KINDS for _ in range(1000)]
     for kind, low, high in (("count", 0.65, 0.75), ("left", 0.22, 0.3), ("color", 0.22, 0.3)):
         answers = Counter(one["answer"] for one in found if one["kind"] == kind)
         (_, most), *_ = answers.most_common()

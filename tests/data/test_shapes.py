@@ -8,7 +8,9 @@ import pytest
 from trl.rewards import accuracy_reward
 
 from helpers.data import tasks
-from helpers.data.shapes import NUMBERED, answer_in, options_in, question_in, with_options
+from helpers.data.answer_marks import MARKS, answer_in
+from helpers.data.options import NUMBERED, options_in, with_options
+from helpers.data.questions import question_in
 from helpers.data.tasks import load_task
 
 ASKED = "What is 1 + 5?\nThink."
@@ -107,9 +109,17 @@ def test_what_holds_no_question_is_named(value, reason):
 
 
 @pytest.mark.parametrize(
+    ("mark", "working", "answer"),
+    [(mark, *example) for mark in MARKS for example in mark.examples.items()],
+)
+def test_the_examples_of_each_mark_hold(mark, working, answer):
+    assert len(mark.examples) == 2 and answer_in(working) == (answer, mark.name)
+    assert (answer_in(working, "text")[0] != working) == mark.also_in_texts
+
+
+@pytest.mark.parametrize(
     ("value", "answer", "place"),
     [
-        ("He pays 1,234. #### 1,234", "1234", "####"),
         ("#### -1,234,567.50", "-1234567.50", "####"),
         ("a #### 1\nb ####  2 ", "2", "####"),
         ("#### 12,34", "12,34", "####"),
@@ -128,9 +138,7 @@ def test_what_holds_no_question_is_named(value, reason):
         ("<think>1 + 5</think>\n<answer> 6 </answer>", "6", "answer tags"),
         (r"<answer>so \boxed{6}</answer>", "6", r"\boxed{}"),
         ("We add.\n#### 6\nThe answer is: 6", "6", "####"),
-        ("We add.\n#### 6\nDone.\n", "6", "####"),
         ("####\n6", "6", "####"),
-        ("#### B.\nBecause.", "B", "####"),
         (
             r"#### Step 1\nAdd.\n#### Step 2\nIt is \boxed{6}.".replace(r"\n", "\n"),
             "6",
@@ -152,7 +160,6 @@ def test_what_holds_no_question_is_named(value, reason):
         ),
         (r"\boxed{\textbf{(C)}\ 6}", "(C) 6", "a letter in a box"),
         (r"So \boxed{\text{(C) }6}.", "(C) 6", "a letter in a box"),
-        (r"\boxed{\mathrm{(C)}}", "(C)", "a letter in a box"),
         ("1 + 5 = 6. The final answer is 6.", "6", "the last sentence"),
         ("We subtract.\n\n**Answer:** -6", "-6", "the last sentence"),
         ({"ground_truth": "6", "style": "rule"}, "6", "the field ground_truth"),
@@ -417,6 +424,12 @@ def test_rows_are_read_as_they_are_meant(load, make, columns, question, answer):
 def test_notes_say_how_rows_were_read(load, make, note):
     line = load(make).line
     assert f"note: {note}" in line if note else "note:" not in line
+
+
+@pytest.mark.parametrize(("declared", "kind"), [(None, "choice"), ("exact", "exact")])
+def test_an_answer_to_options_is_a_choice_whatever_the_datas_own_kind_is(load, declared, kind):
+    make = lambda n: plain(n, options=["0", n + 1], answer="B", kind="physics")  # noqa: E731
+    assert set(load(make, kind=declared).train["kind"]) == {kind}
 
 
 def test_a_letter_in_a_box_is_a_choice(load):

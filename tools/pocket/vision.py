@@ -132,7 +132,7 @@ def build_processor() -> LlavaProcessor:
     rng, corpus = random.Random(SEED), [THINK_ANSWER.system_prompt, "What is there?"]
     corpus += ["system\n", "user\n", "assistant\n", "\n"]
     for _ in range(400):
-        problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+        problem = pictures.picture_problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
         corpus += [problem["question"], looked(problem), guessed(problem, rng)]
         corpus.append(caption(problem, rng))
     trainer = trainers.BpeTrainer(
@@ -209,8 +209,8 @@ def drawn(processor, rng: random.Random) -> tuple[list[dict], torch.Tensor]:
     """A batch of problems, none of them of a reserved picture, and their pictures as pixels."""
     problems, found = [], []
     while len(problems) < BATCH_SIZE:
-        problem = pictures.problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
-        picture = pictures.draw(problem["scene"])
+        problem = pictures.picture_problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
+        picture = pictures.draw_scene(problem["scene"])
         if not pictures.is_reserved(picture):
             problems.append(problem)
             found.append(picture)
