@@ -96,9 +96,9 @@ def load_task(
         truncate them; so are answers that, rendered in `tags` without any reasoning, are over
         max_completion_tokens, because no completion could give them. Only rows that may be used
         are measured.
-    kind: how all answers are judged, one of `rewards.answers.kinds.KINDS`; written to a column
-        `kind`, which correctness_reward reads. Without it an answer is a number, mathematics or
-        text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
+    kind: how all answers are judged, one of `rewards.answers.kinds.DECLARED_KINDS`; written to a
+        column `kind`, which correctness_reward reads. Without it an answer is a number, mathematics
+        or text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
     max_pixels: a picture with more is made smaller, in its proportions; a note counts these.
 
     ValueError if the source cannot give these rows; it names the value and the way out.
