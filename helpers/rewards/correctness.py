@@ -34,7 +34,7 @@ def correctness_reward(
     strings or chat messages; `answer`, and `question` where there is one, hold a text per
     completion.
 
-    kind: how answers are judged, one of number, mathematics, choice, exact, text, set; or a column
+    kind: how answers are judged, one of number, mathematics, set, choice, exact, text; or a column
         with a kind for each row. Without one, a row's answer is a number where it parses as one,
         mathematics where it clearly is, and otherwise text. ValueError for another name; what a
         data set's own column of that name says is passed over, with one warning.

@@ -2,20 +2,19 @@
 exception.
 """
 
-import asyncio
 import functools
 import inspect
 import math
 import re
-import signal
-import threading
 import traceback
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from helpers.rewards.common import defining_function, reward_name
+from helpers.rewards.time_limit import OutOfTime, time_limit, wait_for
 from helpers.tags import completion_text, on_one_line
 
 _SHOWN = 200  # characters of a completion in a message
@@ -25,9 +24,8 @@ _SHOWN = 200  # characters of a completion in a message
 _SECONDS_EACH = 3.0
 _SECONDS = 15.0
 _SECONDS_MOST = 300.0
-# what TRL passes beside the columns of the data
-_FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
 
+# Advice that the laboratory looks for, or gives itself.
 LATE = (
     "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "
     "server, write it as `async def` and ask for all completions at once."
@@ -35,27 +33,6 @@ LATE = (
 MESSAGES = (
     "Each argument is a list with an entry per completion, and a completion is a list of messages: "
     "`completion_text(completion)` gives its text."
-)
-_NUMBER = "Return one finite number per completion, or None for a row that it cannot judge."
-# What an error says, whether only the call itself raises it, and the way out.
-_CAUSES = (
-    (
-        "unexpected keyword argument",
-        True,
-        "Add `**columns` to its parameters: TRL passes every column of the data.",
-    ),
-    (
-        r"missing \d+ required [\w -]+: (.*)",
-        True,
-        "TRL passes `prompts`, `completions` and the data's columns by name; {0} is not among "
-        "them. The columns here: {columns}.",
-    ),
-    (
-        "event loop",
-        False,
-        "Write it as `async def` and use `await`: async rewards run on a loop already.",
-    ),
-    (r"'list' object has no attribute|got 'list'", False, MESSAGES),
 )
 
 
@@ -76,8 +53,17 @@ class Fault:
         return f"{self.reward} {self.what} for the completion {text!r}"
 
 
-class _OutOfTime(BaseException):
-    """A call takes too long. No Exception, which a reward's own `except` would swallow."""
+class Outcome(NamedTuple):
+    """What a call gave for one completion.
+
+    score: None where there is none. what: what is wrong with it, or with the whole call, "" if
+    nothing is: a score of None alone says that the row cannot be judged. advice: the way out where
+    the cause is known.
+    """
+
+    score: float | None
+    what: str = ""
+    advice: str = ""
 
 
 def checked_scores(
@@ -98,8 +84,10 @@ def checked_scores(
     """
     rows = len(completions)
     outcomes = _outcomes(reward, completions, columns, own)
-    # the whole call failed: one completion at a time
-    if rows > 1 and all(what and advice != LATE for _, what, advice in outcomes):
+
+    # The whole call failed: one completion at a time. What came too late would come later still.
+    failed = all(outcome.what and outcome.advice != LATE for outcome in outcomes)
+    if failed and rows > 1:
         alone = []
         for at, completion in enumerate(completions):
             row = {
@@ -112,16 +100,15 @@ def checked_scores(
             row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
             alone += _outcomes(reward, [completion], row, own)
         # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
-        if any(what for _, what, _ in alone):
+        if any(outcome.what for outcome in alone):
             outcomes = alone
-    faults = [
-        Fault(reward_name(reward), position, completion_text(completion), what, advice)
-        for position, (completion, (_, what, advice)) in enumerate(
-            zip(completions, outcomes, strict=True)
-        )
-        if what
-    ]
-    return [score for score, _, _ in outcomes], faults
+
+    faults = []
+    for at, outcome in enumerate(outcomes):
+        if outcome.what:
+            text = completion_text(completions[at])
+            faults.append(Fault(reward_name(reward), at, text, outcome.what, outcome.advice))
+    return [outcome.score for outcome in outcomes], faults
 
 
 def is_async(reward: Callable) -> bool:
@@ -131,33 +118,26 @@ def is_async(reward: Callable) -> bool:
     return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(reward.__call__)
 
 
-def _outcomes(
-    reward: Callable, completions: list, columns: dict, own: bool
-) -> list[tuple[float | None, str, str]]:
-    """Return for each completion its score, or None, what is wrong with it or the whole call, and
-    the way out.
-    """
+def _outcomes(reward: Callable, completions: list, columns: dict, own: bool) -> list[Outcome]:
+    """Return what one call gives for each completion; the same for all where the call fails."""
     rows = len(completions)
-    seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST) if own else None
+    seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST)
     try:
-        with _alarm(seconds) as rung:
+        with time_limit(seconds) if own else nullcontext():
             returned = reward(completions=completions, **columns)
             if inspect.isawaitable(returned):
-                work = asyncio.run_coroutine_threadsafe(_result_of(returned), _lasting_loop())
-                returned = work.result()
+                returned = wait_for(returned)
             # a model's scores may be a column
             if getattr(returned, "ndim", 1) == 2:
                 returned = returned.reshape(-1)
             several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
             is_text = isinstance(returned, (str, bytes, dict))
             values = list(returned) if several and not is_text else []
-        if rung:  # a bare `except:` of the reward has swallowed the alarm
-            raise _OutOfTime
         if len(values) == rows:
-            return list(map(_number, values))
+            return [_outcome_of(value) for value in values]
         what = f"returned {returned!r:.100}, not one number for each of {rows},"
         advice = "Return a list with one number per completion."
-    except _OutOfTime:
+    except OutOfTime:
         what = f"did not return within {seconds:g} s"
         advice = LATE
     except KeyboardInterrupt:
@@ -167,50 +147,22 @@ def _outcomes(
         message = on_one_line(str(error)[:_SHOWN])
         what = f"raised {type(error).__name__}{_place(error, reward)}: {message}"
         advice = _advice_on(error, columns)
-    return [(None, what, advice)] * rows
+    return [Outcome(None, what, advice)] * rows
 
 
-@contextmanager
-def _alarm(seconds: float | None) -> Iterator[list]:
-    """Raise _OutOfTime in the block after so many seconds, and ten times a second from then on; the
-    list that the block gets is then no longer empty.
-
-    Does nothing without a limit, outside the main thread, which alone gets signals, and on Windows.
-    """
-    in_main = threading.current_thread() is threading.main_thread()
-    rung = []
-    if seconds is None or not in_main or not hasattr(signal, "SIGALRM"):
-        yield rung
-        return
-
-    def ring(*_):
-        rung.append(True)
-        raise _OutOfTime
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+def _outcome_of(value: object) -> Outcome:
+    """Return the outcome of one value that a reward returned."""
+    if value is None:
+        return Outcome(None)
     try:
-        yield rung
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
-async def _result_of(returned: Awaitable) -> object:
-    try:
-        return await returned
-    except SystemExit as error:  # it would end the loop of all async rewards
-        raise RuntimeError(f"the process was to end: exit({error})") from None
-
-
-@functools.cache
-def _lasting_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of all async rewards, in a thread of its own: a notebook's has one already,
-    and a client or a semaphore belongs to the loop that first used it.
-    """
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, daemon=True).start()
-    return loop
+        score = math.nan if isinstance(value, (str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        score = math.nan
+    if not math.isfinite(score):
+        what = f"returned {value!r:.100}, which is no finite number,"
+        advice = "Return one finite number per completion, or None for a row that it cannot judge."
+        return Outcome(None, what, advice)
+    return Outcome(score)
 
 
 def _place(error: BaseException, reward: Callable) -> str:
@@ -223,6 +175,30 @@ def _place(error: BaseException, reward: Callable) -> str:
     return ""
 
 
+# What an error says, whether only the call itself raises it, and the way out.
+_CAUSES = (
+    (
+        "unexpected keyword argument",
+        True,
+        "Add `**columns` to its parameters: TRL passes every column of the data.",
+    ),
+    (
+        r"missing \d+ required [\w -]+: (.*)",
+        True,
+        "TRL passes `prompts`, `completions` and the data's columns by name; {0} is not among "
+        "them. The columns here: {columns}.",
+    ),
+    (
+        "event loop",
+        False,
+        "Write it as `async def` and use `await`: async rewards run on a loop already.",
+    ),
+    (r"'list' object has no attribute|got 'list'", False, MESSAGES),
+)
+# what TRL passes beside the columns of the data
+_FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+
+
 def _advice_on(error: BaseException, columns: dict) -> str:
     """Return the way out for a known cause, "" for any other."""
     names = ", ".join(sorted(columns.keys() - _FROM_TRL))
@@ -232,16 +208,3 @@ def _advice_on(error: BaseException, columns: dict) -> str:
         if match and of_the_call in (is_the_call, False):
             return advice.format(*match.groups(), columns=names)
     return ""
-
-
-def _number(value: object) -> tuple[float | None, str, str]:
-    """Return the score, or None, what is wrong with the value, and the way out."""
-    if value is None:
-        return None, "", ""
-    try:
-        score = math.nan if isinstance(value, (str, bytes)) else float(value)
-    except (TypeError, ValueError, OverflowError):
-        score = math.nan
-    if not math.isfinite(score):
-        return None, f"returned {value!r:.100}, which is no finite number,", _NUMBER
-    return score, "", ""

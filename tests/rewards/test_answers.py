@@ -11,6 +11,7 @@ import pytest
 
 from helpers.rewards.answers import kinds, labels, mathematics, numbers, texts
 from helpers.rewards.answers.kinds import are_right, compare_answers, kind_of, vote_of
+from helpers.rewards.answers.survey import kind_of_row, looks_like, survey
 from helpers.rewards.correctness import correctness_reward
 from helpers.tags import THINK_ANSWER
 
@@ -328,13 +329,13 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
     ],
 )
 def test_what_a_row_is_judged_as_and_what_it_looks_like(row, judged, looks):
-    assert kinds.kind_of_row(row) == judged
-    assert kinds.looks_like(row) == looks
+    assert kind_of_row(row) == judged
+    assert looks_like(row) == looks
 
 
 def test_a_survey_says_how_many_answers_of_each_kind_there_are():
     answers = [*map(str, range(15)), "Paris", "5 km", "2024-01-02", "12,0", "3, 4", "4"]
-    found = kinds.survey({"answer": answer} for answer in answers)
+    found = survey({"answer": answer} for answer in answers)
     assert {kind: entry["rows"] for kind, entry in found["answer_kinds"].items()} == {
         "number": 16,
         "text": 3,

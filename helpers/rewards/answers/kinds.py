@@ -1,50 +1,43 @@
 """Whether a short answer means what the row's answer means, by the kind of the row's answer.
 
-The kind is said, by a reward's `kind=` or by a column `kind`; where it is not, an answer is a
-number where it parses as one, mathematics where it is clearly LaTeX or an expression, and otherwise
-text. Each kind's file begins with examples of what is the same and what is not.
+The kind is said, by a reward's `kind=` or by a column `kind`: number, mathematics, set, choice,
+exact or text. Where it is not, `kind_of` takes an answer for a number where it parses as one, for
+mathematics where it is clearly LaTeX or an expression, and otherwise for a text. Each kind's file
+begins with examples of what is the same and what is not.
 """
 
 import re
-from collections.abc import Iterable
 from functools import lru_cache
 
 from helpers.rewards.answers import Comparison, labels, mathematics, numbers, texts, workers
+from helpers.rewards.answers.handed_back import refuse_handed_back
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text, to_keyboard
+from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
 DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
-_MATHS_SIGN = re.compile(
-    r"\\[a-zA-Z]{2,}|[_^]\{|\d_\d|[=<>≤≥≠^√π∞∪∩±∈]|\$\S(?:[^$]*\S)?\$|\bsqrt\b|\bpi\b|[\d)]!"
-    r"|(?i:^no (?:real )?solutions?\W*$)"
-)
-_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
-_CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
+# What leads to an answer: `So the final answer is: 12`, `**Answer:** 12`; `#### 12`, `= 12`.
 _LEAD = re.compile(
-    r"\*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?"
-    r"(?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)|(?:####|≈|\\approx\b|=)\s*(?=[^\s=])",
-    re.IGNORECASE,
+    r"""
+    \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
+    (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
+    | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
+    """,
+    re.IGNORECASE | re.VERBOSE,
 )
-# A question that asks for solutions, whose order is free.
+# A question whose solutions have no order: `Find all real values of x`, `What are the roots?`
 _SOLUTIONS = re.compile(
     r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
 )
-# What is between the expressions of a question: words that are no functions, units and marks.
-_WORDS = re.compile(
-    r"(?<![\\a-zA-Z])(?!(?:sqrt|sin|cos|tan|log|ln|exp|pi|dozen|[a-z]{1,8}illion)\b)"
-    r"(?:[a-zA-Z]{3,}|is|of|to|as|in|on|at|by|an|if|it|or|be|do|we|he|me)(?![a-zA-Z])"
-    r"|[?;:$]|\\[()\[\]]|[.,](?!\d)"
-)
-_MOST_EXPRESSIONS = 4  # of a question, that math-verify compares with the row's answer
 
 
 def compare_answers(
     given: str, gold: str, question: str = "", kind: str | None = None
 ) -> Comparison:
-    """Return whether an answer means what the row's answer means, judged by a kind of `KINDS`, or
-    by the one that the row's answer shows; `are_right` decides what math-verify has to judge.
+    """Return whether an answer means what the row's answer means, judged by a kind of
+    `DECLARED_KINDS`, or by the one that the row's answer shows; `are_right` decides what
+    math-verify has to judge.
 
     An expression of the `question`, respelt, is no answer.
 
@@ -55,10 +48,13 @@ def compare_answers(
     >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
     True
     """
+    # 1. The same text is right, but for an empty one; a long text has to be the same.
     if given == gold:
         return Comparison(given.strip() != "")
     if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
+
+    # 2. Without the words that lead to the answer, by the rules of the kind.
     kind = kind or kind_of(gold)
     lead = _LEAD.match(given)
     if lead:
@@ -74,7 +70,9 @@ def compare_answers(
     else:
         in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
-    if comparison.right is False or not question:
+
+    # 3. What is equal in another form than the row's may be the question itself.
+    if comparison.right is False or not question or numbers.same_form(given, gold):
         return comparison
     return refuse_handed_back(comparison, given, gold, question)
 
@@ -111,108 +109,6 @@ def vote_of(given: str) -> str:
     return words if texts.case_counts(words) else words.casefold()
 
 
-def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: str) -> Comparison:
-    """Return the comparison of an answer; wrong if the answer hands the question back.
-
-    Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
-    decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
-    digits, or the terms and factors, of the row's, in any order.
-    """
-    # 1. An answer in the row's form, or a question that holds that form: nothing to change.
-    given_form = form_of(given)
-    gold_form = form_of(gold)
-    if given_form == gold_form:
-        return comparison
-    expressions = {form_of(text): text for text in expressions_of(question)}
-    if gold_form in expressions:
-        return comparison
-
-    # 2. A copy of an expression of the question, or a division that comes out even.
-    number = parse_number(given)
-    divides = number is not None and "/" in number.form
-    if given_form in expressions or (divides and number.value.denominator == 1):
-        return Comparison(False)
-
-    # 3. An expression of the question that is equal to the row's answer, at once or for math-verify
-    # to say. But an equation with one unknown is a task to solve.
-    unless = []
-    for text in list(expressions.values())[:_MOST_EXPRESSIONS]:
-        if "=" in text and len(mathematics.variables(gold)) <= 1:
-            continue
-        change_of_form = mathematics.compare_expressions(text, gold)
-        if change_of_form.right:
-            return Comparison(False)
-        if change_of_form.pair:
-            unless.append(change_of_form.pair)
-    return comparison._replace(unless=tuple(unless))
-
-
-def form_of(text: str) -> str:
-    """Return what two spellings of one form share: a number's value and how it is written, or the
-    characters of an expression without their order.
-
-    >>> form_of("$0.50") == form_of(".5") != form_of("1/2"), form_of("b+a") == form_of("a + b")
-    (True, True)
-    """
-    number = parse_number(text)
-    if number is not None:
-        return f"{number.value} {number.form}"
-    spelt = mathematics.to_latex(plain_text(text))
-    return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", spelt)))
-
-
-@lru_cache(maxsize=1 << 12)
-def expressions_of(question: str) -> list[str]:
-    """Return what is between the words of a question.
-
-    >>> expressions_of("Write 7/20 as a decimal, and factor $x^2 + 5x$.")
-    ['7/20', 'x^2 + 5x']
-    """
-    pieces = (piece.strip() for piece in _WORDS.split(to_keyboard(question)))
-    return [piece for piece in pieces if len(piece) > 1 or piece.isdigit()]
-
-
-@lru_cache(maxsize=1 << 16)
-def kind_of(gold: str) -> str:
-    """Return the kind that an answer is judged by where none is said.
-
-    >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
-    ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
-    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
-    {'text'}
-    """
-    # 1. A number; with a unit, as a fraction such as 50/50 or as a postcode it is a text.
-    number = parse_number(gold)
-    if number is not None and "=" not in gold:
-        bare = number.unit in numbers.CURRENCY_SIGNS + "°" or "\\" in gold
-        even_fraction = number.places is None and number.value.denominator == 1
-        postcode = re.match(r"0\d{4}", gold)
-        return "number" if bare and not even_fraction and not postcode else "text"
-
-    # 2. Code, prose, and whatever else math-verify could not read.
-    text = plain_text(gold)
-    spelt = mathematics.to_latex(text)
-    if _CODE.search(text) or not mathematics.is_readable(spelt):
-        return "text"
-
-    # 3. A list, a tuple or an interval of numbers; an expression by its signs.
-    names = mathematics.variables(spelt)
-    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
-    if is_list and not names and mathematics.is_literal(spelt):
-        return "mathematics"
-    # digits with a dash or a slash are dates, scores and ranges; capitals alone are names
-    computes = any(map(str.islower, names)) or re.search(r"\d\s*[+*]|[+*]\s*\d", text)
-    operation = computes and _OPERATION.search(text)
-    return "mathematics" if _MATHS_SIGN.search(gold) or operation else "text"
-
-
-def kind_of_row(row: dict) -> str:
-    """Return the kind that a row of data is judged by: its own `kind` where that is one, else that
-    of its `answer`.
-    """
-    return row["kind"] if row.get("kind") in DECLARED_KINDS else kind_of(row["answer"])
-
-
 def check_kind(kind: str) -> str:
     """Return the kind; ValueError where there is none of this name."""
     if kind not in DECLARED_KINDS:
@@ -223,48 +119,72 @@ def check_kind(kind: str) -> str:
     return kind
 
 
-def looks_like(row: dict) -> str | None:
-    """Return the kind that a row's answer, judged as text, might better be declared as, or that it
-    is a number with a decimal comma: a guess, for a report alone.
+# Code: `x == 1`, `a->b`, `std::sort`, `a && b`, `</p>`, `os.path`, `get_name`.
+_CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
+_MATHS_SIGN = re.compile(
+    r"""
+    \\[a-zA-Z]{2,}                            # \frac{x}{2}
+    | [_^]\{                                  # a_{n}
+    | \d_\d                                   # 52_8
+    | [=<>≤≥≠^√π∞∪∩±∈]                        # y = 3
+    | \$\S(?:[^$]*\S)?\$                      # $AB$
+    | \bsqrt\b | \bpi\b                       # sqrt(2)
+    | [\d)]!                                  # 5!
+    | (?i:^no[ ](?:real[ ])?solutions?\W*$)   # No real solution.
+    """,
+    re.VERBOSE,
+)
+_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")  # n-1
+_SUM_OR_PRODUCT = re.compile(r"\d\s*[+*]|[+*]\s*\d")  # 2*N, N + 1
 
-    >>> [looks_like({"answer": text}) for text in ("5 km", "(B)", "10-5", "12,0", "Paris")]
-    ['number', 'choice', 'exact', 'decimal comma', None]
+
+@lru_cache(maxsize=1 << 16)
+def kind_of(gold: str) -> str:
+    """Return the kind that an answer is judged by where none is said: number, mathematics or text.
+
+    >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
+    ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
+    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
+    {'text'}
     """
-    gold = row["answer"]
-    kind = kind_of(gold)
+    # 1. What parses as a number is one: `1,000`, `$5`, `90°`, `1/3`, `5\text{ km}`. But these are
+    # texts, and `x = 7` is an equation.
     number = parse_number(gold)
-    if isinstance(row.get("kind"), str):
-        return None
-    if kind != "number" and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
-        return "decimal comma"
-    if kind == "text" and labels.split_option(gold)[0]:
-        return "choice"
-    if kind == "text" and number is not None and number.unit:
-        return "number"
-    if kind == "text" and re.fullmatch(r"\S*\d\S*", gold):
-        return "exact"
-    return None
+    if number is not None and "=" not in gold:
+        # a unit outside LaTeX, whose words may count: `5 km`
+        if number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold:
+            return "text"
+        # a fraction that comes out even, which nobody leaves so: the shares `50/50`
+        if number.places is None and number.value.denominator == 1:
+            return "text"
+        # a postcode: `02134`
+        return "text" if re.match(r"0\d{4}", gold) else "number"
 
+    # 2. Code is a text: `get_name`.
+    text = plain_text(gold)
+    if _CODE.search(text):
+        return "text"
 
-def survey(rows: Iterable[dict]) -> dict[str, dict]:
-    """Return what a data report says of the answers: how many of these rows are judged by each
-    kind, and how many look like another one, most frequent first, each with ten different examples.
+    # 3. What math-verify could not read is a text: `the sum of 2 + 3`.
+    spelt = mathematics.to_latex(text)
+    if not mathematics.is_readable(spelt):
+        return "text"
 
-    >>> rows = [{"answer": answer} for answer in ("4", "5", "(B)", "12,0")]
-    >>> survey(rows)["answer_hints"]["decimal comma"]
-    {'rows': 1, 'examples': ['12,0']}
-    """
-    rows = list(rows)
-    report = {}
-    for name, kind_for in (("answer_kinds", kind_of_row), ("answer_hints", looks_like)):
-        answers: dict[str, list[str]] = {}
-        for row in rows:
-            kind = kind_for(row)
-            if kind is not None:
-                answers.setdefault(kind, []).append(row["answer"][:200])
-        by_frequency = sorted(answers.items(), key=lambda item: -len(item[1]))
-        report[name] = {
-            kind: {"rows": len(texts_of_kind), "examples": list(dict.fromkeys(texts_of_kind))[:10]}
-            for kind, texts_of_kind in by_frequency
-        }
-    return report
+    # 4. A sign that only mathematics has: `y = 3`, `\sqrt{2}`.
+    if _MATHS_SIGN.search(gold):
+        return "mathematics"
+
+    # 5. A list, a tuple or an interval of numbers: `3, -3`, `2 and 5`, `[0,1)`.
+    names = mathematics.variables(spelt)
+    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
+    if is_list and not names and mathematics.is_literal(spelt):
+        return "mathematics"
+
+    # 6. An operation with a small letter or with + or * at a digit: `n-1`, `3 + N`. Digits with a
+    # dash or a slash alone are dates, scores and ranges, `10-5`; capitals alone are names, `AC/DC`.
+    small_letter = any(name.islower() for name in names)
+    if _OPERATION.search(text) and (small_letter or _SUM_OR_PRODUCT.search(text)):
+        return "mathematics"
+
+    # 7. All else is a text: `Paris`.
+    return "text"

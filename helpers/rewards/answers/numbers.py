@@ -266,6 +266,19 @@ def same_number(given: str, gold: str) -> bool:
     return _is_rounded(answer, wanted.value) or _is_rounded(wanted, answer.value)
 
 
+def same_form(given: str, gold: str) -> bool:
+    """Return whether both texts are one number in one form, as digits, a fraction or per cent.
+
+    >>> same_form("$0.50", ".5"), same_form("1/2", ".5")
+    (True, False)
+    """
+    answer = parse_number(given)
+    wanted = parse_number(gold)
+    if answer is None or wanted is None:
+        return False
+    return (answer.value, answer.form) == (wanted.value, wanted.form)
+
+
 def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     """Return whether a decimal of six digits or more is a value that no decimal spells, rounded."""
     places = decimal.places
