@@ -160,7 +160,7 @@ def runs_of(grid: Grid, elsewhere: bool) -> list[SweepRun]:
     for point in grid.points:
         # values as `run -p` takes them: 1e-3, in which YAML sees a text, is a number
         parameters = {
-            name: commands.value(value) if isinstance(value, str) else value
+            name: commands.read_value(value) if isinstance(value, str) else value
             for name, value in (grid.fixed | point).items()
         }
         label = "-".join(f"{knob}-{parameters[knob]}" for knob in point) or "base"
