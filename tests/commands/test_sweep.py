@@ -68,7 +68,7 @@ def test_what_a_point_does_not_say_is_what_its_own_preset_or_the_notebook_says()
     expected = [PRESETS["small"].max_steps, 50, PRESETS["pocket"].max_steps]
     assert [each.row["max_steps"] for each in found] == expected
     found = runs_of(Grid(**grid | {"notebooks": [0]}), elsewhere=True)
-    assert [each.row["max_steps"] for each in found] == [20, 50, None]
+    assert [each.row["max_steps"] for each in found] == [20, 50, PRESETS["pocket"].max_steps]
 
 
 def test_a_grid_is_checked_against_the_folders_of_its_own_runs_alone():
