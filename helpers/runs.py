@@ -197,6 +197,17 @@ class Run:
         self.notebook = notebook
         return self
 
+    def check_evaluable(self) -> None:
+        """Raise ValueError if notebook 05 cannot evaluate this run: a lesson made it that writes
+        the evaluation itself, of episodes or of pictures.
+        """
+        maker = self._maker()
+        if maker in PARTS["evaluation"].notebooks:
+            raise ValueError(
+                f"run {self.name!r} is notebook {maker}'s, which measures and merges its policy "
+                "itself: notebook 05 measures answers to questions of text."
+            )
+
     def outdated(self, relative: str) -> str | None:
         """Return a sentence that says why a file or folder is older than what it was made from;
         None if it is not.
@@ -266,6 +277,30 @@ class Run:
         write_json(self.path("evaluation.json"), evaluation)
         write_json(self.path("comparison.json"), comparison)
         self.record("evaluation", training=training["written"])
+
+    @property
+    def last_call(self) -> dict:
+        """What `python -m helpers run` was last asked for in this folder; all empty if nothing was.
+
+        `parameters`, `notebooks` and, of these, `done`: the last call, which `--resume` goes on
+        with. `given`: for each notebook that has gone through, in this call or an earlier one, the
+        parameters it had then.
+        """
+        nothing = {"parameters": {}, "notebooks": [], "done": [], "given": {}}
+        return nothing | self.manifest.get("call", {})
+
+    def notebooks_left(self) -> list[str]:
+        """Return the notebooks of the last call that `--resume` would execute."""
+        call = self.last_call
+        return [number for number in call["notebooks"] if number not in call["done"]]
+
+    def is_last_call(self, notebooks: list[str], parameters: dict) -> bool:
+        """Return whether these notebooks and parameters are those of the last call; compared as
+        JSON, in which True is not 1.
+        """
+        call = self.last_call
+        before = json.dumps([call["notebooks"], call["parameters"]], sort_keys=True)
+        return before == json.dumps([notebooks, parameters], sort_keys=True)
 
     def save_figure(self, figure, name: str) -> str:
         """Save a Matplotlib figure as figures/<name>.png; return how to print its path."""

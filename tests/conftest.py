@@ -154,8 +154,8 @@ def executions(monkeypatch):
 
     from helpers.commands import run
 
-    monkeypatch.setattr(run, "_execute", Executions())
-    return run._execute
+    monkeypatch.setattr(run, "run_notebook", Executions())
+    return run.run_notebook
 
 
 @pytest.fixture(scope="module")

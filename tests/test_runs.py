@@ -102,6 +102,19 @@ def test_what_is_absent_names_the_notebook_and_the_command(ask, name, notebook):
     assert f"--run mine --only {notebook[:2]}`" in message
 
 
+@pytest.mark.parametrize("maker", ["01", "07", "09", "10", "11"])
+def test_notebook_05_asks_first_whether_it_can_read_the_run_of_a_lesson(maker):
+    run = Run("a")
+    run.record("data", notebook=maker)
+    if maker in ("10", "11"):
+        with pytest.raises(ValueError, match=rf"run 'a' is notebook {maker}'s"):
+            run.check_evaluable()
+    else:
+        run.check_evaluable()
+    notebook = PROJECT / "notebooks" / "05_merge_and_inference.ipynb"
+    assert "folder.check_evaluable()" in notebook.read_text(encoding="utf-8")
+
+
 # --- Locks ----------------------------------------------------------------------------------------
 
 HOLD = """

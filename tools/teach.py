@@ -33,7 +33,7 @@ from nbconvert.preprocessors import ClearOutputPreprocessor
 from nbformat import NotebookNode
 
 from helpers import PROJECT
-from helpers.commands import numbers
+from helpers.commands import notebook_numbers
 
 NOTEBOOKS = PROJECT / "notebooks"
 EDITIONS = ("workshop", "student", "solutions", "instructor")
@@ -79,7 +79,7 @@ def main(typed: list[str] | None = None) -> None:
     if to.is_relative_to(NOTEBOOKS.resolve()) or (to.exists() and any(to.iterdir())):
         raise ValueError(f"--to {to}: name a new or an empty folder, outside of {NOTEBOOKS}.")
     paths = {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("*.ipynb"))}
-    wanted = list(paths) if parsed.only is None else numbers(parsed.only)
+    wanted = list(paths) if parsed.only is None else notebook_numbers(parsed.only)
     if missing := [number for number in wanted if number not in paths]:
         raise ValueError(
             f"--only {parsed.only}: there is no notebook {missing[0]}. There are: "

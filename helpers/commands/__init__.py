@@ -18,11 +18,11 @@ def add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
     )
 
 
-def numbers(only: str) -> list[str]:
+def notebook_numbers(only: str) -> list[str]:
     """Return the notebooks that `--only` names: two digits each, in order, once. Whether there are
     such notebooks is not known here. Raise ValueError if a number is blank.
 
-    >>> numbers("4, 03,4")
+    >>> notebook_numbers("4, 03,4")
     ['03', '04']
     """
     named = [number.strip() for number in only.split(",")]
@@ -44,11 +44,11 @@ def parameters(texts: list[str]) -> dict:
             raise ValueError(f"-p {parameter}: write it as KEY=VALUE, for example -p max_steps=20.")
         if key == "run":
             raise ValueError("-p run=…: name the run with --run NAME.")
-        values[key] = value(text.strip())
+        values[key] = read_value(text.strip())
     return values
 
 
-def value(text: str) -> object:
+def read_value(text: str) -> object:
     """Return the Python or JSON literal if the text is one (20, 1e-3, True, null,
     {"question": "q"}), otherwise the text itself, a path of it made absolute: the notebooks run in
     another folder than the command.

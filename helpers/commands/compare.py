@@ -7,7 +7,7 @@ import argparse
 import pandas as pd
 
 from helpers.metrics import plots
-from helpers.metrics.history import read_metrics
+from helpers.metrics.history import final_reward, read_metrics
 from helpers.runs import Run
 
 
@@ -63,8 +63,8 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
 
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:
-    """Return a row for each run: steps, the reward over the last ten, and the holdout accuracies
-    with their 95 % intervals as text.
+    """Return a row for each run: steps, `final_reward`, and the holdout accuracies with their
+    95 % intervals as text.
 
     An evaluation of an earlier training than the run's present one counts as none; see
     `Run.outdated`.
@@ -75,7 +75,7 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
         evaluation = {} if run.outdated("evaluation.json") else run.evaluation
         rows[run.name] = {
             "steps": int(history["step"].max()),
-            "reward, last 10": round(history["reward"].tail(10).mean(), 3),
+            "final reward": round(final_reward(history), 3),
         }
         for model in ("baseline", "trained", "merged"):
             rows[run.name][model] = "not measured"

@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--columns",
-        type=commands.value,
+        type=commands.read_value,
         metavar="JSON",
         help='where the column has another name: \'{"question": "problem"}\'',
     )

@@ -3,7 +3,6 @@ refusing what papermill would only warn about.
 """
 
 import argparse
-import json
 import logging
 import os
 import signal
@@ -18,19 +17,22 @@ from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, commands, presets
 from helpers.commands import engine  # noqa: F401  # which papermill finds by its name
-from helpers.data.sources import check_columns, check_model, check_source
-from helpers.data.tasks import example_turns
+from helpers.commands.checks import check_parameters
 from helpers.environment import this_machine
-from helpers.rewards import own
-from helpers.rewards.answers import kinds
-from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
-from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.training import memory, warm
-from helpers.training.run_settings import check_early_stopping, check_sampling_seconds, settings_for
+from helpers.runs import LESSONS, TRAINING_LOCK, Run, lock
+from helpers.training import memory
+from helpers.training.run_settings import settings_for
 
 PIPELINE = ("01", "02", "03", "04", "05")
 NOTEBOOKS = PROJECT / "notebooks"
 _MAKERS = ("01", "03", *LESSONS)  # they write the data or the training of a run
+_LOADERS = ("00", "02", "03", "05")  # they load a model, as each lesson does
+# the notebooks that have a rule of their own below
+_QUICKSTART = "00"
+_REWARDS = "02"
+_TRAINING = "03"
+_EVALUATION = "05"
+_VISION = "11"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -87,7 +89,7 @@ def run_notebooks(
     name: None is each notebook's own run, and a lesson has another than the pipeline. once: if the
     same was asked for last time, what is done of it is not done again, as with `resume`.
     """
-    numbers = list(PIPELINE) if only is None else commands.numbers(only)
+    numbers = list(PIPELINE) if only is None else commands.notebook_numbers(only)
     values = commands.parameters(parameters)
     if preset is not None:
         values["preset"] = preset
@@ -99,9 +101,10 @@ def run_notebooks(
         runs.setdefault(name or defaults([number])["run"], []).append(number)
     calls = [(run, part, parameters_of(part, values)) for run, part in runs.items()]
     for call in calls[1:]:  # before the first starts, which checks itself
-        check(*call)
-    for call in calls:
-        code = resume(call[0]) if once and is_last_call(*call) else execute(*call)
+        check_call(*call)
+    for run, part, parameters_of_part in calls:
+        asked_before = once and Run(run).is_last_call(part, parameters_of_part)
+        code = resume(run) if asked_before else execute(run, part, parameters_of_part)
         if code:
             return code
     return 0
@@ -114,14 +117,14 @@ def resume(name: str) -> int:
     Raise ValueError if there is nothing to go on with.
     """
     run = Run(name)
-    call = last_call(run)
+    call = run.last_call
     if not call["notebooks"]:
         raise ValueError(
             f"there is nothing to resume in {run.show()}: no `python -m helpers run --run "
             f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
             "checkpoint, too."
         )
-    numbers = notebooks_left(call)
+    numbers = run.notebooks_left()
     if not numbers:
         print(
             f"run {name!r} is finished: {', '.join(call['done'])} are done. A call without "
@@ -138,11 +141,11 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     exit code.
 
     Everything that can be refused is refused before the first notebook starts and before anything
-    is written: what `check` refuses, and a run that another process holds. resumed: these notebooks
-    are what is left of the last call.
+    is written: what `check_call` refuses, and a run that another process holds. resumed: these
+    notebooks are what is left of the last call.
     """
     run = Run(name)
-    check(name, numbers, parameters)
+    check_call(name, numbers, parameters)
     end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
         # a kernel in Jupyter may be training it
@@ -151,7 +154,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 pass
 
         # record the call, for --resume, before the first notebook starts
-        call = last_call(run)
+        call = run.last_call
         if resumed:
             print(
                 f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
@@ -168,7 +171,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         for number in numbers:
             values = parameters_of([number], parameters)
             try:
-                succeeded = _execute(notebook_paths()[number], run, {"run": name} | values)
+                succeeded = run_notebook(notebook_paths()[number], run, {"run": name} | values)
             except KeyboardInterrupt:
                 # asyncio would print what a task of the ended kernel still raises
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
@@ -184,35 +187,6 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         print(f"\n{len(numbers)} notebook{several} in {time.monotonic() - began:.0f} s")
         _print_result(run, numbers)
     return 0
-
-
-# --- The last call --------------------------------------------------------------------------------
-
-
-def last_call(run: Run) -> dict:
-    """Return what `run` was last asked for in a folder, the section `call` of its manifest; all
-    empty if nothing was.
-
-    `parameters`, `notebooks` and, of these, `done`: the last call, which `--resume` goes on with.
-    `given`: for each notebook that has gone through, in this call or an earlier one, the parameters
-    it had then.
-    """
-    nothing = {"parameters": {}, "notebooks": [], "done": [], "given": {}}
-    return nothing | run.manifest.get("call", {})
-
-
-def notebooks_left(call: dict) -> list[str]:
-    """Return the notebooks that `--resume` would execute."""
-    return [number for number in call["notebooks"] if number not in call["done"]]
-
-
-def is_last_call(name: str, numbers: list[str], parameters: dict) -> bool:
-    """Return whether these notebooks and parameters are what a run was last asked for; compared as
-    JSON, in which True is not 1.
-    """
-    call = last_call(Run(name))
-    before = json.dumps([call["notebooks"], call["parameters"]], sort_keys=True)
-    return before == json.dumps([numbers, parameters], sort_keys=True)
 
 
 # --- The notebooks --------------------------------------------------------------------------------
@@ -236,7 +210,7 @@ def defaults(numbers: list[str]) -> dict[str, object]:
         if number not in paths:
             raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
         for name, parameter in _inspect(str(paths[number])).items():
-            values[name] = commands.value(parameter["default"])
+            values[name] = commands.read_value(parameter["default"])
     return values
 
 
@@ -285,7 +259,7 @@ def check_names(numbers: list[str], parameters: dict) -> None:
     )
 
 
-def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = False) -> None:
+def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool = False) -> None:
     """Raise ValueError for what no notebook could run with, and do nothing else.
 
     Settings are checked with the preset, or with those of the run as it was prepared; all other
@@ -296,7 +270,6 @@ def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = Fal
 
     # a run is one training
     run = Run(name)
-    data = run.manifest.get("data", {})
     makers = [number for number in numbers if number in _MAKERS]
     if len(makers) > 1 and makers != ["01", "03"]:
         raise ValueError(
@@ -305,23 +278,20 @@ def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = Fal
         )
     if makers:
         run.made_by(makers[0])
-    if "05" in numbers and data.get("notebook") == "11":
-        raise ValueError(
-            f"run {name!r} is notebook 11's, which measures and merges its policy itself: notebook "
-            "05 reads no pictures."
-        )
+    if _EVALUATION in numbers:
+        run.check_evaluable()
 
     # Where the settings start, as far as that is known here: of the lessons' own small models only
     # the quickstart's is, and 07 chooses its preset by its source.
     lessons = set(LESSONS) & set(numbers)
     start = parameters.get("preset", defaults(numbers).get("preset"))
     if start is None and not lessons:
-        start = data.get("settings")
+        start = run.manifest.get("data", {}).get("settings")
 
     # only what loads a model needs the machine for it: 02 reads completions if it is given some
-    loading = {"00", "02", "03", "05"} & set(numbers)
+    loading = set(_LOADERS) & set(numbers)
     if "completions" in parameters:
-        loading.discard("02")
+        loading.discard(_REWARDS)
     loads = bool(loading | lessons) and not elsewhere
 
     # the settings that the notebooks will have
@@ -332,64 +302,24 @@ def check(name: str, numbers: list[str], parameters: dict, elsewhere: bool = Fal
             start,
             machine,
             {key: value for key, value in parameters.items() if key in presets.SETTINGS},
-            small={"model": "pocket"} if "00" in numbers else None,
-            sees="11" in numbers,
-            trains="03" in numbers,
+            small={"model": "pocket"} if _QUICKSTART in numbers else None,
+            sees=_VISION in numbers,
+            trains=_TRAINING in numbers,
             loads=loads,
         )
         backend = settings.backend
         if loads and loading:
             memory.check(settings, machine)
-    check_parameters(parameters, backend)
 
-
-# What a parameter's value alone shows, and its notebook would refuse, perhaps after hours.
-_RULES = {
-    "seed": check_seed,
-    "sampling_seconds": check_sampling_seconds,
-    "early_stopping": check_early_stopping,
-    "tags": TagFormat.parse,
-    "kind": kinds.check_kind,
-    "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
-    "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
-    "columns": check_columns,
-    "examples": example_turns,
-    "warm_start": warm.check,
-    "model": check_model,
-}
-_COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
-
-
-def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
-    """Raise ValueError or OSError for a parameter that its notebook would refuse, so that a run of
-    hours does not end in its last notebook over a misspelt word; no model is loaded for it.
-
-    parameters: by name, as `run -p` takes them; None leaves one out. Settings of a preset are
-    `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
-    02's `cases` and 10's `environment`, is that notebook's. backend: what it trains with.
-    """
-    parameters = {name: value for name, value in parameters.items() if value is not None}
-    for name, value in parameters.items():
-        if name in _RULES:
-            _RULES[name](value)
-        if name in _COUNTS and (type(value) is not int or value < 1):
-            raise ValueError(
-                f"{name}={value!r} is not a number of completions or questions: give an integer of "
-                "at least 1."
-            )
-    if "source" in parameters:
-        check_source(parameters["source"], parameters.get("columns"))
-    wishes = {key: parameters[key] for key in ("merge", "gguf", "push_to_hub") if key in parameters}
-    if wishes:
-        from helpers.results.merging import check_merge  # takes seconds
-
-        check_merge(backend, this_machine(), **wishes)
+    # all other parameters, each by its own rule
+    others = {name: value for name, value in parameters.items() if name not in presets.OF_TRAINING}
+    check_parameters(others, backend)
 
 
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
-def _execute(path: Path, run: Run, parameters: dict) -> bool:
+def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
     """Execute one notebook; return whether it went through. The executed copy is saved cell by
     cell.
     """
@@ -430,7 +360,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
     """Print where everything is, and what of it is older than what it was made from; the accuracies
     if one of these notebooks has measured them now.
     """
-    if run.evaluation and {"05", *LESSONS} & set(numbers):
+    if run.evaluation and {_EVALUATION, *LESSONS} & set(numbers):
         from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))

@@ -19,16 +19,9 @@ import yaml
 from pydantic import BaseModel
 
 from helpers import commands, presets
-from helpers.commands.run import (
-    check,
-    defaults,
-    is_last_call,
-    last_call,
-    notebooks_left,
-    run_notebooks,
-)
+from helpers.commands.run import check_call, defaults, run_notebooks
 from helpers.environment import this_machine
-from helpers.metrics.history import read_metrics
+from helpers.metrics.history import final_reward, read_metrics
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, runs_folder, show_in_runs
 
@@ -46,7 +39,7 @@ class Grid(BaseModel, extra="forbid"):
 
 
 @dataclass(frozen=True)
-class Task:
+class SweepRun:
     """One run of a sweep: a point with one seed.
 
     row: what the table says of it: point, the value of each knob, and seed. parameters: what `run`
@@ -74,9 +67,8 @@ class Task:
 
     def is_done(self) -> bool:
         """Return whether the run has finished as the grid asks for it now."""
-        if not is_last_call(self.run, self.notebooks, self.parameters):
-            return False
-        return not notebooks_left(last_call(Run(self.run)))
+        run = Run(self.run)
+        return run.is_last_call(self.notebooks, self.parameters) and not run.notebooks_left()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -111,30 +103,34 @@ def main(parsed: argparse.Namespace) -> int:
     path = Path(parsed.grid)
     try:
         grid = Grid.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        tasks = tasks_of(grid, elsewhere=bool(parsed.emit or parsed.collect))
+        sweep_runs = runs_of(grid, elsewhere=bool(parsed.emit or parsed.collect))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path.name}: {error}") from None
 
     if parsed.emit:
-        for task in tasks:
-            print(task.command)
+        for sweep_run in sweep_runs:
+            print(sweep_run.command)
         return 0
 
     # run what is left
-    for number, task in enumerate(tasks, start=1):
-        if not parsed.collect and not task.is_done():
-            print(f"\n{number}/{len(tasks)}  {task.run}", flush=True)
+    for number, sweep_run in enumerate(sweep_runs, start=1):
+        if not parsed.collect and not sweep_run.is_done():
+            name = sweep_run.run
+            print(f"\n{number}/{len(sweep_runs)}  {name}", flush=True)
             try:
-                run_notebooks(task.run, None, ",".join(task.notebooks), task.texts, once=True)
+                only = ",".join(sweep_run.notebooks)
+                run_notebooks(name, None, only, sweep_run.texts, once=True)
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
 
     # measure what is done, and write the tables
-    done = [task for task in tasks if task.is_done()]
+    done = [sweep_run for sweep_run in sweep_runs if sweep_run.is_done()]
     if done:
-        runs = pd.DataFrame(
-            [task.row | measures_of(Run(task.run), task.notebooks) for task in done]
-        )
+        rows = []
+        for sweep_run in done:
+            measures = measures_of(Run(sweep_run.run), sweep_run.notebooks)
+            rows.append(sweep_run.row | measures)
+        runs = pd.DataFrame(rows)
         points = means(runs)
         folder = runs_folder() / SWEEPS / grid.name
         folder.mkdir(parents=True, exist_ok=True)
@@ -145,13 +141,13 @@ def main(parsed: argparse.Namespace) -> int:
         print(
             f"\nmeans over the seeds, with 95 % intervals: {show_in_runs(f'{SWEEPS}/{grid.name}')}"
         )
-    unfinished = [task.run for task in tasks if task not in done]
+    unfinished = [sweep_run.run for sweep_run in sweep_runs if sweep_run not in done]
     if unfinished:
         print(f"not finished: {', '.join(unfinished)}")
     return int(bool(unfinished) and not parsed.collect)
 
 
-def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
+def runs_of(grid: Grid, elsewhere: bool) -> list[SweepRun]:
     """Return the runs of a grid, point by point, each with every seed. All that can be checked
     before anything runs is checked: the parameters, and every point's settings.
 
@@ -160,45 +156,53 @@ def tasks_of(grid: Grid, elsewhere: bool) -> list[Task]:
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
-    base = defaults(numbers) | grid.fixed
-    base |= asdict(presets.resolve(base.get("preset", "auto"), this_machine())) | grid.fixed
-    tasks = {}
+    sweep_runs = {}
     for point in grid.points:
         # values as `run -p` takes them: 1e-3, in which YAML sees a text, is a number
         parameters = {
-            name: commands.value(value) if isinstance(value, str) else value
+            name: commands.read_value(value) if isinstance(value, str) else value
             for name, value in (grid.fixed | point).items()
         }
         label = "-".join(f"{knob}-{parameters[knob]}" for knob in point) or "base"
-        try:
-            check("sweep", numbers, parameters, elsewhere=elsewhere)
-        except (ValueError, OSError) as error:
-            raise ValueError(f"point {label}: {error}") from None
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", label)
         if len(slug) > 40:  # a run name has room for 64 characters
             slug = hashlib.sha256(label.encode()).hexdigest()[:12]
         for seed in grid.seeds:
             name = Run(f"{grid.name}-{slug}-seed-{seed}").name
-            if name in tasks:
+            if name in sweep_runs:
                 raise ValueError(f"two runs are called {name}.")
-            row = {"point": label} | {knob: (base | parameters).get(knob) for knob in knobs}
-            row["seed"] = seed
-            tasks[name] = Task(name, row, parameters | {"seed": seed}, numbers)
-    return list(tasks.values())
+            with_seed = parameters | {"seed": seed}
+            try:
+                check_call(name, numbers, with_seed, elsewhere=elsewhere)
+            except (ValueError, OSError) as error:
+                raise ValueError(f"point {label}: {error}") from None
+            values = values_of(numbers, parameters)
+            row = {"point": label} | {knob: values.get(knob) for knob in knobs} | {"seed": seed}
+            sweep_runs[name] = SweepRun(name, row, with_seed, numbers)
+    return list(sweep_runs.values())
+
+
+def values_of(numbers: list[str], parameters: dict) -> dict:
+    """Return the value that each parameter and each setting has in a run of these notebooks: what
+    the point says, else what the notebook says, else what the point's own preset says.
+    """
+    values = defaults(numbers) | parameters
+    changes = {name: values[name] for name in presets.SETTINGS if name in values}
+    settings = presets.resolve(values.get("preset") or "auto", this_machine(), **changes)
+    return values | asdict(settings)
 
 
 def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
     """Return each of MEASURES of a finished run; None for what was not measured.
 
     accuracy: of the trained policy on the holdout, sampled; where notebook 05 has run.
-    final_reward: the mean logged reward over the last fifth of the logged steps (at least one).
-    kl: at the last step, in nats per token; None with beta 0. training_seconds: the sum of
-    step_time.
+    final_reward: as `metrics.history.final_reward` has it. kl: at the last step, in nats per token;
+    None with beta 0. training_seconds: the sum of step_time.
     """
     history = read_metrics(run.require("metrics.csv"))
     return {
         "accuracy": run.evaluation["trained"]["accuracy"] if "05" in numbers else None,
-        "final_reward": history["reward"].tail(max(1, len(history) // 5)).mean(),
+        "final_reward": final_reward(history),
         "kl": history["kl"].iloc[-1] if "kl" in history else None,
         "training_seconds": history["step_time"].sum(),
     }
@@ -206,7 +210,7 @@ def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
 
 def means(runs: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each point: point, each knob's value, seeds (finished), and each of MEASURES
-    with its bounds `_low` and `_high`. runs: a row for each run, see `Task` and `measures_of`.
+    with its bounds `_low` and `_high`. runs: a row for each run, see `SweepRun` and `measures_of`.
 
     A measure is the mean over the finished seeds. With two or more its interval is Student's t over
     the seeds: where the mean over many more seeds would lie, if seeds spread like a normal

@@ -15,7 +15,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from helpers import commands
-from helpers.commands.run import check, notebook_paths
+from helpers.commands.run import check_call, notebook_paths
 from helpers.runs import Run
 from helpers.training import processes
 
@@ -50,7 +50,7 @@ def main(parsed: argparse.Namespace) -> int:
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     print(f"processes: {processes.count()}")
-    check(run.name, ["03"], parameters)
+    check_call(run.name, ["03"], parameters)
     run.section("data")  # FileNotFoundError if 01 has not prepared the run
 
     # export the notebook, in place of an earlier copy, which shows another training

@@ -83,6 +83,11 @@ def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) ->
     return pd.DataFrame(means, index=list(how))
 
 
+def final_reward(history: pd.DataFrame) -> float:
+    """Return the mean reward over the last fifth of the logged steps (at least one)."""
+    return history["reward"].tail(max(1, len(history) // 5)).mean()
+
+
 def join_stages(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Return trainings that followed one another, by name, as one history: steps go on counting,
     and `stage` says which it was.

@@ -50,12 +50,13 @@ def trial_step(
     machine: Machine,
 ) -> Trial:
     """Take two real steps on the longest prompts, with every completion at its limit, and leave no
-    trace of them.
+    trace of them in the model.
 
     They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. If one
     round of sampling serves several steps, there are as many as lead to a second round. Afterwards
-    the adapter's weights and the rewards' states are what they were. ValueError
-    if the memory does not suffice: better now than when the first such batch comes, hours later.
+    the adapter's weights are what they were; a reward that keeps a state has seen two rounds.
+    ValueError if the memory does not suffice: better now than when the first such batch comes,
+    hours later.
     """
     from trl import GRPOTrainer
 
@@ -126,7 +127,8 @@ def trial_step(
 @contextmanager
 def _put_back(model) -> Iterator[None]:
     """Put the adapter's weights and the model's mode back at the end, and delete TRL's frozen
-    reference, which the real trainer adds itself. It seeds all random numbers, too.
+    reference, which the real trainer adds itself. Random numbers need no such care: each trainer
+    seeds them all with its configuration's `seed` when it is made.
     """
     trained = [weight for weight in model.parameters() if weight.requires_grad]
     copies = [weight.detach().clone() for weight in trained]
@@ -151,9 +153,9 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     hours = settings.max_steps * trial.seconds / 3600
     whole = f"{hours:.1f} hours" if hours >= 1 else f"{hours * 60:.1f} minutes"
     lines = [
-        f"every completion at its limit: the first step takes {trial.first:.1f} s, the second "
+        f"every completion at its limit: the first step takes {trial.first:.1f} s, a later one "
         f"{trial.seconds:.1f} s",
-        f"sampling is {trial.sampling / trial.seconds:.0%} of the second step",
+        f"sampling is {trial.sampling / trial.seconds:.0%} of the later step",
         f"{settings.max_steps} steps: at most {whole} and {sampled:,} sampled tokens; less if "
         "completions end sooner",
     ]

@@ -45,7 +45,8 @@ def test_only_what_differs_is_shown(cli, runs):
     assert code == 0 and all(said in differ for said in ("learning_rate", "0.001", "0.002", "3408"))
     assert "max_steps" not in differ and "correctness_reward" not in differ, "the same in both"
     assert "75.0% (65.0% to 85.0%)" in rest and "50.0% (40.0% to 60.0%)" in rest
-    assert "0.775" in rest and "1.775" in rest, "the reward over the last ten steps"
+    # the last fifth of 20 steps: (17 + 18 + 19 + 20) / 4 / 20
+    assert "0.925" in rest and "1.925" in rest, "the final reward"
     figure = runs / "one" / "figures" / "compare-one-two.png"
     assert figure.is_file() and "runs/one/figures/compare-one-two.png" in out
 

@@ -37,7 +37,7 @@ TEXTS += ["{x", "{[1]: 2}", "long? " * 1000]  # keys that cannot be hashed, a na
 
 @pytest.mark.parametrize(("text", "value"), [*LITERALS.items(), *((text, text) for text in TEXTS)])
 def test_a_value_is_a_literal_where_it_is_one_and_else_the_text_itself(text, value):
-    read = commands.value(text)
+    read = commands.read_value(text)
     assert read == value and type(read) is type(value)
 
 
@@ -45,9 +45,9 @@ def test_a_file_or_functions_in_files_are_found_again_from_elsewhere(tmp_path, m
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py", "yours.py"):
         (tmp_path / name).touch()
-    assert commands.value("mine.py") == f"{tmp_path}/mine.py"
+    assert commands.read_value("mine.py") == f"{tmp_path}/mine.py"
     listed = f"{tmp_path}/mine.py:one*0.5,correctness,{tmp_path}/yours.py:two"
-    assert commands.value("mine.py:one*0.5, correctness, yours.py:two") == listed
+    assert commands.read_value("mine.py:one*0.5, correctness, yours.py:two") == listed
 
 
 def test_parameters_are_split_at_the_first_equals_sign_and_trimmed():
@@ -121,7 +121,7 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
     [
         ("h200", "01", "04", ""),  # the metrics of a run from a GPU can be looked at without one
         ("h200", "01", "03", "needs an NVIDIA GPU"),
-        ("pocket", "11", "05", "run 'a' is notebook 11's"),  # 05 merges no policy that sees
+        ("pocket", "10", "05", "run 'a' is notebook 10's"),
     ],
 )
 def test_what_a_run_was_made_for_decides_what_can_be_run_here(

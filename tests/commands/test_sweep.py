@@ -11,7 +11,8 @@ import yaml
 
 from helpers import PROJECT
 from helpers.commands import sweep
-from helpers.commands.sweep import Grid, tasks_of
+from helpers.commands.sweep import Grid, runs_of
+from helpers.presets import PRESETS
 from helpers.runs import Run, runs_folder, write_json
 
 pytestmark = pytest.mark.usefixtures("machine")
@@ -23,8 +24,8 @@ GOOD = {
 }
 
 
-def tasks(**changes) -> list[sweep.Task]:
-    return tasks_of(Grid(**GOOD | changes), elsewhere=False)
+def sweep_runs(**changes) -> list[sweep.SweepRun]:
+    return runs_of(Grid(**GOOD | changes), elsewhere=False)
 
 
 @pytest.fixture
@@ -46,8 +47,8 @@ def grid_file(tmp_path):
 
 
 def test_each_point_is_a_run_for_each_seed(grid_file, cli):
-    found = tasks(notebooks=[3, "01", 1])
-    assert [(task.run, task.row["beta"], task.row["lora_rank"]) for task in found[::2]] == [
+    found = sweep_runs(notebooks=[3, "01", 1])
+    assert [(each.run, each.row["beta"], each.row["lora_rank"]) for each in found[::2]] == [
         ("tiny-base-seed-1", 0.01, 16),
         ("tiny-beta-0-seed-1", 0, 16),
         ("tiny-beta-0.1-seed-1", 0.1, 16),
@@ -60,9 +61,27 @@ def test_each_point_is_a_run_for_each_seed(grid_file, cli):
     assert len(out.splitlines()) == len(found) and out.splitlines()[-1] == command
 
 
+def test_what_a_point_does_not_say_is_what_its_own_preset_or_the_notebook_says():
+    points = [{"preset": "small"}, {"preset": "t4", "max_steps": 50}, {"max_steps": None}]
+    grid = GOOD | {"points": points, "seeds": [1]}
+    found = runs_of(Grid(**grid), elsewhere=True)
+    expected = [PRESETS["small"].max_steps, 50, PRESETS["pocket"].max_steps]
+    assert [each.row["max_steps"] for each in found] == expected
+    found = runs_of(Grid(**grid | {"notebooks": [0]}), elsewhere=True)
+    assert [each.row["max_steps"] for each in found] == [20, 50, PRESETS["pocket"].max_steps]
+
+
+def test_a_grid_is_checked_against_the_folders_of_its_own_runs_alone():
+    Run("sweep").record("data", notebook="07")
+    found = sweep_runs()
+    Run(found[-1].run).record("data", notebook="07")
+    with pytest.raises(ValueError, match=r"point lora_rank-8: .*notebook 07 made"):
+        sweep_runs()
+
+
 def test_names_stay_run_names_and_tell_points_apart():
     long = [{"temperature": heat, "top_p": 0.987654321} for heat in (0.123456789, 0.123456788)]
-    assert len({Run(task.run).name for task in tasks(name="x" * 32, points=long)}) == 4
+    assert len({Run(task.run).name for task in sweep_runs(name="x" * 32, points=long)}) == 4
 
 
 REFUSED = {
@@ -114,7 +133,7 @@ def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
 # --- The table ------------------------------------------------------------------------------------
 
 
-def finish(task: sweep.Task, accuracy: float, **asked) -> None:
+def finish(task: sweep.SweepRun, accuracy: float, **asked) -> None:
     """A finished run as the notebooks leave one; asked: other parameters than the grid's."""
     run = Run(task.run)
     seed = task.row["seed"]
@@ -134,7 +153,7 @@ def finished():
     lora_rank=8 with none.
     """
     grid = {"seeds": [1, 2, 3], "notebooks": [1, 3, 5]}
-    found = tasks(**grid)
+    found = sweep_runs(**grid)
     for task, accuracy in zip(found[:3], (0.8, 0.9, 1.0), strict=True):
         finish(task, accuracy)
     finish(found[4], 0.9)

@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 
 from helpers import PROJECT
-from helpers.commands.run import PIPELINE, check, defaults
+from helpers.commands.run import PIPELINE, check_call, defaults
 from helpers.presets import PRESETS, with_defaults
 from helpers.runs import FILES, Run, runs_folder, written_by
 from helpers.training.base import base_of
@@ -88,7 +88,7 @@ def test_it_is_a_run_like_any_other_and_names_the_model_of_this_checkout(install
     settings = PRESETS["pocket"]
     assert named.resolve().samefile(base_of(installed, settings).name)
     assert len(pd.read_parquet(installed.require("completions.parquet"))) > 1000
-    check("demo", ["03", "04", "05", "06", "08"], {})
+    check_call("demo", ["03", "04", "05", "06", "08"], {})
     assert cli("report", "--run", "demo")[0] == 0
 
 

@@ -11,7 +11,7 @@ import torch
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
-from helpers.commands.run import check_parameters
+from helpers.commands.checks import check_parameters
 from helpers.data.tasks import chat_prompt, load_task, save
 from helpers.presets import PRESETS, override
 from helpers.tags import THINK_ANSWER
