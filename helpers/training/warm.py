@@ -25,14 +25,6 @@ LEARNING_RATE = 2e-4
 _DECISIVE = ("model", "load_in_4bit", "lora_rank", "lora_alpha", "learning_rate", "thinking")
 
 
-def check(examples: list[dict] | str) -> list[dict]:
-    """Return the `example_turns` of a warm start; ValueError if there are none."""
-    turns = example_turns(examples)
-    if not turns:
-        raise ValueError("warm_start holds no worked examples.")
-    return turns
-
-
 def start(
     run: Run, model, tokenizer, examples: list[dict] | str, settings: Preset, seed: int
 ) -> dict:
@@ -46,7 +38,9 @@ def start(
     """
     from helpers.training.checkpoints import load_adapter
 
-    turns = check(examples)
+    turns = example_turns(examples)
+    if not turns:
+        raise ValueError("warm_start holds no worked examples.")
     # each example as a prompt of the run and its completion
     report = run.read_object("data_report.json")
     shots = report.get("examples", ())

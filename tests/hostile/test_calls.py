@@ -5,7 +5,7 @@ A row a call; a new one is a line in a table below.
 
 import pytest
 
-from helpers.commands.checks import check_parameters
+from helpers.commands.run import check_parameters
 
 pytestmark = pytest.mark.usefixtures("machine")
 

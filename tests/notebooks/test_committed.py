@@ -11,7 +11,7 @@ import pytest
 from reading import notebook, said
 
 OURS, OTHER = 'workings(name, "sampled"', 'workings(name, "other"'
-SAMPLES, LEVELS = "ev.samples_summary", "ev.difficulty_summary"
+SAMPLES, LEVELS = "tables.samples_summary", "tables.difficulty_summary"
 SHOWN = [
     # of 02: longer completions are right more often, so correctness alone pays for care
     ("02", 'groupby("length")', "longer than its group", -1, 0.8, 1),
