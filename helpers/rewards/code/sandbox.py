@@ -116,7 +116,7 @@ def run_code(
 
     def run_in_budget(job: Job) -> list[Outcome]:
         nonlocal wasted, cut_short
-        hurried = wasted >= limits.seconds
+        hurried = wasted + brief.seconds >= limits.seconds  # one full limit is the budget
         began = time.monotonic()
         outcomes = _run(backend, job, brief if hurried else limits)
         kinds = {outcome.kind for outcome in outcomes}
