@@ -84,3 +84,8 @@ def test_both_tables_of_notebooks_have_all_of_them():
     assert [name for _, name in short] == sorted(
         path.name for path in PROJECT.glob("notebooks/*.ipynb")
     )
+
+
+def test_the_tests_that_ci_names_are_there():
+    named = re.findall(r"tests/[\w/.]+", (PROJECT / ".ci" / "run").read_text(encoding="utf-8"))
+    assert len(named) > 5 and [path for path in named if not (PROJECT / path).exists()] == []
