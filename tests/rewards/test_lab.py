@@ -485,7 +485,60 @@ def test_a_fault_on_the_users_rows_stops_and_one_on_our_cases_does_not(sums):
     lab.attacks(sums.head(4))
     stop = lab.verdict().stops[0]
     assert stop.startswith("first_word raised IndexError in test_lab.py, line")
-    assert "for the completion ''" in stop and f"(faults in all: {len(lab.faults)})." in stop
+    count = len(lab.faults)
+    assert "for the completion ''" in stop and f"({count} of {count} faults)." in stop
+
+
+def test_the_three_most_frequent_causes_of_faults_are_named_once_with_their_counts():
+    causes = {"a": ValueError, "b": KeyError, "c": TypeError, "d": OSError}
+
+    def picky(text, gold):
+        word = completion_text(text)
+        if word in causes:
+            raise causes[word](f"cannot read: {word}")
+        return float(word)
+
+    lab = Lab([reward_of("picky_reward", picky)], [1.0])
+    group = [*"aaabbccccd", "1", "0"]
+    lab.signal(rows_for([group]), [group])
+    found = re.findall(r"raised (\w+) .* '(\w)' \((\d of 10) faults\)", stops(lab))
+    assert found == [
+        ("TypeError", "c", "4 of 10"),
+        ("ValueError", "a", "3 of 10"),
+        ("KeyError", "b", "2 of 10"),
+    ]
+    assert stops(lab).count("give 0.0 to what it cannot read") == 1
+
+
+def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answers_pay(sums):
+    rows = sums.head(4)
+
+    def verdict_of(rule):
+        lab = Lab([reward_of("fragile_reward", rule), format_reward], [1.0, 0.5])
+        lab.attacks(rows)
+        lab.signal(rows, healthy_groups(rows))
+        return lab, lab.verdict().stops
+
+    def fails_if_right(text, gold):
+        return 1 / 0 if is_right(text, gold) else 0.0
+
+    def fails_on_one_row(text, gold):
+        return 1 / 0 if gold == rows["answer"][0] and is_right(text, gold) else is_right(text, gold)
+
+    def blind_and_fails_on_one_row(text, gold):
+        return fails_on_one_row(text, gold) * 0.0
+
+    for rule in (fails_if_right, fails_on_one_row):
+        lab, said = verdict_of(rule)
+        assert len(said) == 1 and said[0].startswith("fragile_reward raised ZeroDivisionError")
+        assert lab.results.attacks.loc["honest and wrong", "wins"] == 0
+        assert lab.results.lost == [] == lab.results.tolerated
+
+    # the other rows are evidence
+    lab, said = verdict_of(blind_and_fails_on_one_row)
+    assert [gold for gold, _ in lab.results.lost] == rows["answer"].tolist()[1:]
+    assert lab.results.attacks.loc["honest and wrong", "wins"] == 1.0
+    assert any(stop.startswith("an honest wrong answer earns as much") for stop in said)
 
 
 @pytest.mark.parametrize(

@@ -1,15 +1,14 @@
-"""The laboratory: a list of rewards with weights is tried, attacked, measured and timed before it
-trains anything.
+"""The laboratory: try, attack, measure and time a list of weighted rewards before training.
 
     lab = Lab(reward_functions, reward_weights, tags)
-    lab.cases()                       # completions with a known score
+    lab.cases()                       # do completions with a known score earn it?
     lab.attacks(rows)                 # does cheating pay?
-    lab.signal(rows, completions)     # what would GRPO learn from what this policy writes?
+    lab.signal(rows, completions)     # what would GRPO learn from this policy's completions?
     lab.speed()
     print(lab.verdict())              # go or no go, and what to change
 
-Each step can be left out; the verdict speaks of what was done. No model is needed: `stored_groups`
-reads the completions of a run.
+Each step is optional, and the verdict covers the steps that were run. No model is needed:
+`stored_groups` reads the completions of an earlier run.
 """
 
 import time
@@ -26,34 +25,41 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.faults import LATE, Fault, checked_scores
-from helpers.rewards.lab import attacks, verdicts
+from helpers.rewards.lab import verdicts
+from helpers.rewards.lab.attacks import (
+    BATTERY,
+    FAR,
+    HONEST,
+    OPPOSITE,
+    PART,
+    RIGHT,
+    WRONG,
+    Attack,
+    for_own,
+    honest,
+    with_wrong_answers,
+)
 from helpers.rewards.lab.cases import load_cases
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
-# columns of a record that are ours, or that TRL gives another content
-_NOT_PASSED = {
-    "prompt",
-    "prompts",
-    "completion",
-    "completions",
-    "completion_ids",
-    attacks.WRONG,
-    attacks.FAR,
-    attacks.OPPOSITE,
-}
+_LISTS_PER_BATCH = 16  # attacks that are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
-_NO_SPREAD = 1e-8  # TRL's isclose: rounding is no spread
+_NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
+_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by", "failed")  # names a reward cannot have
 
 
 @dataclass
 class Results:
-    """What a lab has found out: what its steps return, None for those that were not run.
+    """What the steps of a lab returned; None for a step that was not run.
 
-    ceilings: what each attack was compared with. lost: right answers, each with a wrong one that
-    earns as much. tolerated: right answers, each with one that a reward takes for the same by its
-    own measure. completions: the texts of `signal`, and the columns that the rewards get for them.
+    cases, attacks, signal, speed: the result of the method of that name.
+    ceilings: by attack, the honest answer it was compared with.
+    lost: (right answer, wrong answer) for each row on which both earn the same.
+    tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
+        too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
+    completions: the texts that `signal` scored, and their columns. `speed` uses them.
     """
 
     cases: pd.DataFrame | None = None
@@ -68,14 +74,16 @@ class Results:
 
 @dataclass
 class Lab:
-    """Rewards on the bench, and what was found out about them so far.
+    """Rewards under test, and what has been found out about them.
 
-    functions, weights: as for GRPOTrainer and GRPOConfig, one weight a function. max_steps: of the
-    training, for rewards that follow a schedule. For rewards that count tokens a word is a token
-    here. ValueError where the numbers of both differ, or two rewards have one name (TRL logs them
-    by name).
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight per function.
+    max_steps: steps of the planned training run, for rewards that follow a schedule.
+    faults: the completions of your rows that a reward failed to score.
+    step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
+        the largest gap between right and wrong answers.
 
-    faults: what the rewards got wrong on your rows.
+    Each word counts as a token. ValueError if there are not as many weights as functions, or if two
+    rewards have the same name, because TRL logs rewards by name.
     """
 
     functions: list[Callable]
@@ -84,7 +92,7 @@ class Lab:
     max_steps: int = 100
     results: Results = field(default_factory=Results)
     faults: list[Fault] = field(default_factory=list)
-    step: int = 0  # at which the attacks found right and wrong answers furthest apart
+    step: int = 0
 
     def __post_init__(self):
         if len(self.functions) != len(self.weights) or not self.functions:
@@ -94,23 +102,28 @@ class Lab:
             )
         self.names = [reward_name(function) for function in self.functions]
         for name in self.names:
-            if self.names.count(name) > 1 or name in ("total", "wins", "gain", "paid_by"):
+            if self.names.count(name) > 1 or name in _TABLE_COLUMNS:
                 raise ValueError(
                     f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
                     "name: wrap one in a function of its own."
                 )
 
     def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
-        """Return a row per completion: each reward's score (nan for None) and the weighted `total`,
-        called as TRL would call them at this step. A column may be called `step`, too.
+        """Return one row per completion: each reward's score (nan for None) and the weighted
+        `total`.
 
-        columns: lists with one entry per completion. What a reward gets wrong is added to `faults`.
-        A reward that has once taken too long is not called again.
+        The rewards are called as TRL would call them at this step of the training run. Their
+        failures are added to `faults`. A reward that once took too long is not called again.
+
+        columns: lists with one entry per completion. (`step` is positional, so that a column may
+            have that name.)
         """
         messages = [[{"role": "assistant", "content": text}] for text in completions]
-        words = [[hash(word) % 2**31 for word in text.split()] for text in completions]
         columns = {"prompts": [[{"role": "user", "content": ""}] for _ in completions]} | columns
-        columns |= {"completion_ids": words} | _from_the_trainer(step, self.max_steps)
+        columns["completion_ids"] = [
+            [hash(word) % 2**31 for word in text.split()] for text in completions
+        ]
+        columns |= _from_the_trainer(step, self.max_steps)
         late = {fault.reward for fault in self.faults if fault.advice == LATE}
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
@@ -119,24 +132,26 @@ class Lab:
                 scored, faults = checked_scores(function, messages, columns, is_own(function))
                 self.faults += faults
             table[name] = pd.Series(scored, dtype=float)
-        # As in TRL: a reward that abstains adds nothing; where all abstain there is no total.
+        # as in TRL, None adds nothing, and there is no total if all rewards give None
         table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
         return table
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
-        """Return the scores of several completions of one row."""
+        """Return the `scores` of several completions of one row."""
         return self.scores(completions, **_columns(_records(row.to_frame().T) * len(completions)))
 
     def cases(
         self, path: str | Path | None = None, rows: pd.DataFrame | None = None
     ) -> pd.DataFrame:
-        """Return completions with a known score, a row each: the scores, the `total`, and the
+        """Return the scores of completions whose right score is known: one row per case, with the
         expected scores as `expected <reward>`.
 
-        path: a file of your own, a JSON object a line: `name`, `completion`, `expected` (reward
-        name to score), and the row's columns such as `answer`. Without one, the suite's own, which
-        take columns that they lack from your `rows`. ValueError names the line that is not such an
-        object.
+        path: a file of your own cases, one JSON object per line: `name`, `completion`, `expected`
+            (reward name to score), and columns of the row such as `answer`. By default, the suite's
+            own cases, which take the columns they lack from your `rows`.
+
+        ValueError for a line that is not such an object, and for an expected score of an unknown
+        reward.
         """
         loaded = load_cases(path, self.tags)
         known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
@@ -147,104 +162,119 @@ class Lab:
                     f"case {case['name']!r} expects a score of {unknown[0]!r}, which is no reward. "
                     f"The rewards here: {', '.join(self.names)}."
                 )
-        others = [{}]
-        if path is None and rows is not None:
-            others = _records(rows.head(len(loaded)))
-        # a question or a kind of the data would change what is right
-        neutral = {"question": "What is asked?", "kind": None} if path is None else {}
-        columns = _columns(
-            [
-                # a column of the data may have these two names
-                others[at % len(others)]
-                | neutral
-                | {key: case[key] for key in case if key not in ("name", "expected")}
-                for at, case in enumerate(loaded)
-            ]
-        )
-        before = len(self.faults)
-        table = self.scores([case["completion"] for case in loaded], **columns)
-        table = table.set_axis([case["name"] for case in loaded])
+
+        # each case as a row of data
+        yours = [] if path is not None or rows is None else _records(rows.head(len(loaded)))
+        records = []
+        for at, case in enumerate(loaded):
+            record = dict(yours[at % len(yours)]) if yours else {}
+            if path is None:
+                # a question or a kind of your data could change which answer is right
+                record |= {"question": "What is asked?", "kind": None}
+            for key, value in case.items():
+                if key not in ("name", "expected"):
+                    record[key] = value
+            records.append(record)
+
+        count_before = len(self.faults)
+        table = self.scores([case["completion"] for case in loaded], **_columns(records))
         if path is None:
-            # the suite's cases are not the user's data: what fails on them alone does not count
-            late = [fault for fault in self.faults[before:] if fault.advice == LATE]
-            self.faults[before:] = late
+            # the suite's cases are not your data, so a reward may fail on them
+            late = [fault for fault in self.faults[count_before:] if fault.advice == LATE]
+            self.faults[count_before:] = late
+        table = table.set_axis([case["name"] for case in loaded])
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
         self.results.cases = table
         return table
 
     def attacks(
-        self, rows: pd.DataFrame, length: int = 200, battery: list[attacks.Attack] = attacks.BATTERY
+        self, rows: pd.DataFrame, length: int = 200, battery: list[Attack] = BATTERY
     ) -> pd.DataFrame:
-        """Return what cheating earns on real rows: a row per attack, best first, with the mean
+        """Return what cheating earns on real rows: one row per attack, best first, with its mean
         scores and an `example`.
 
-        rows: data with an `answer`; 16 from all over it are used. length: the bound of a completion
-        in words. `wins` is the share of rows where the attack earns more than its ceiling: an
-        honest wrong answer, or an honest right one where it holds the right answer. `gain`: by how
-        much there, on average; `paid_by`: the reward that gives most of it. Rows where an attack is
-        the right answer do not count, nor those where a reward takes it for right by a tolerance or
-        as another name. If a reward reads the `trainer_state`, a dozen steps from all over the
-        training count as rows of their own.
+        rows: data with an `answer`. 16 rows spread over the data are attacked.
+        length: the longest completion, in words.
+
+        Each attack is compared with its ceiling: an honest wrong answer, or an honest right answer
+        for attacks that contain the right answer. `wins` is the share of rows on which the attack
+        earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by` the
+        reward that contributes most to it. A row is left out of the comparison if a reward failed
+        on one of the two completions, and if the attack happens to be right there (see `_Trial`).
+
+        If a reward reads the `trainer_state`, each row is attacked at a dozen steps spread over the
+        training run.
         """
         answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
         if not len(answered):
             raise ValueError(
                 "the attacks need rows with an `answer`: what would an honest right answer be?"
             )
-        # 1. rows from all over the data, and steps of the training: a schedule may pay now and
-        # then, so of each tenth one, each with another last digit
+        # 1. rows spread over the data
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
-        attacked = attacks.with_wrong_answers(_records(answered.iloc[places]))
+        attacked = with_wrong_answers(_records(answered.iloc[places]))
+
+        # 2. steps of the training run. A schedule may pay only now and then: take a step from each
+        # tenth of the run, with ten different last digits.
         steps = {0}
         if any("trainer_state" in source_of(function) for function in self.functions):
             steps |= {self.max_steps // 2, self.max_steps - 1}
             steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
         steps = sorted(step for step in steps if step < max(1, self.max_steps))
 
-        # 2. the attacks, in families of one name
+        # 3. attacks with the same name are a family
         families = {}
-        own = attacks.for_own(self.functions, attacked, self.tags)
-        for attack in [*attacks.HONEST, *battery, *own]:
+        for attack in [*HONEST, *battery, *for_own(self.functions, attacked, self.tags)]:
             families.setdefault(attack.name, []).append(attack)
 
-        # 3. honest answers first: the others are compared with them
+        # 4. scores: honest answers first, because the attacks are compared with them
         trial = _Trial(self, attacked, steps, length)
-        trial.answer_honestly(families[attacks.RIGHT], families[attacks.WRONG])
-        tables = {}
-        examples = {}
+        trial.answer_honestly(families[RIGHT], families[WRONG])
         for name, family in families.items():
-            examples[name], tables[name] = trial.best_of(family)
+            if name not in (RIGHT, WRONG):
+                trial.attack(family)
 
-        # 4. who wins
+        # 5. comparisons
         ceilings = {name: family[0].ceiling for name, family in families.items()}
-        table = _winners(tables, ceilings, pd.Series(self.weights, self.names))
-        table = table.assign(example=examples).sort_values("total", ascending=False, kind="stable")
+        table, lost = _compared(trial.tables, ceilings, pd.Series(self.weights, self.names))
+        table = table.assign(example=trial.examples)
+        table = table.sort_values("total", ascending=False, kind="stable")
 
-        # 5. where right and wrong answers are furthest apart, and where they are not apart at all
-        gaps = (tables[attacks.RIGHT] - tables[attacks.WRONG])["total"].fillna(0.0)
+        # 6. the step with the largest gap between right and wrong answers
+        gaps = (trial.tables[RIGHT] - trial.tables[WRONG])["total"].fillna(0.0)
         self.step = steps[gaps.to_numpy().reshape(len(steps), -1).mean(axis=1).argmax()]
-        lost = [at for at, gap in gaps.groupby(level=0).mean().items() if gap < _SAME]
-        near = {at: text for at, text in trial.near.items() if at not in lost}
+
         self.results.attacks = table
         self.results.ceilings = ceilings
-        self.results.lost = [(attacked[at]["answer"], attacked[at][attacks.WRONG]) for at in lost]
-        self.results.tolerated = [(attacked[at]["answer"], text) for at, text in near.items()]
+        self.results.lost = [(attacked[at]["answer"], attacked[at][WRONG]) for at in lost]
+        self.results.tolerated = [
+            (attacked[at]["answer"], other)
+            for at, other in trial.tolerated.items()
+            if at not in lost
+        ]
         return table
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
-        """Return what GRPO would learn from: statistics of the rewards on groups of completions,
-        one group per row.
+        """Return what GRPO would learn from groups of completions: statistics of their rewards.
 
-        Returns a dict: `groups`, `group_size`; per reward its `mean`, `within_group_std`,
-        `zero_spread` (share of groups that all score the same), `scored` (share of completions with
-        a score), `constant` (the one number that all completions got, or None), `advantage_share`
-        (of the variance of TRL's group-scaled advantage; the shares sum to 1), `rank_correlation`
-        with the others (Spearman); for the weighted total `mean` and `zero_spread`; `pass_rate`,
-        one per row, by those of the rewards that tell a right answer from a wrong one (`judges`,
-        known once `attacks` was run) that judge the row, and None if none does. Of the texts:
-        `answered`, the share with a complete answer block; `unopened`, whether all close the
-        reasoning and none opens it; `one_text`, the share of dead groups with a single text.
+        completions: one group of at least two per row.
+
+        Returns a dict:
+
+        - `groups`, `group_size`.
+        - `rewards`, by name: the `weight`; the `mean`; `within_group_std`; `zero_spread`, the share
+          of groups with equal scores; `scored`, the share of completions with a score; `constant`,
+          the score if all completions got the same one, else None; `advantage_share`, the share in
+          the variance of TRL's group-scaled advantage (the shares sum to 1); `rank_correlation`
+          (Spearman) with each other reward.
+        - `total`: `mean` and `zero_spread` of the weighted sum.
+        - `judges`: see the method of that name.
+        - `pass_rate`, one per row: the share of completions that the judges call right; None if no
+          judge scores the row.
+        - `answered`: the share of completions with a complete answer block.
+        - `unopened`: whether all completions close the reasoning and none opens it.
+        - `one_text`: of the groups whose totals are equal, the share that consist of one text.
         """
         if len(rows) != len(completions) or not completions:
             raise ValueError(
@@ -255,13 +285,13 @@ class Lab:
             raise ValueError(
                 "a group of fewer than two completions has no spread; sample at least two per row."
             )
-        # 1. the scores, and which groups differ
+        # 1. scores, and the groups in which they differ
         group_of = np.repeat(np.arange(len(completions)), sizes)
         records = _records(rows)
         columns = _columns([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
-        spread = scores.groupby(group_of).std(ddof=1)  # as TRL: torch's std, of the group
+        spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
         flat = spread.fillna(0.0) < _NO_SPREAD
         dead = [group for group, is_flat in zip(completions, flat["total"], strict=True) if is_flat]
 
@@ -285,15 +315,14 @@ class Lab:
                 },
             }
 
-        # 3. how often the policy is right
+        # 3. how often the policy is right: every judge that scores the row must say so
         judges = self.judges()
-        # a reward for another task gives a row no score
-        spoken = scores[judges].notna().any(axis=1)
-        right = ((scores[judges] >= 0.5) | scores[judges].isna()).all(axis=1) & spoken
-        passed = right.astype(float).where(spoken | (not judges))
+        judged = scores[judges].notna().any(axis=1)
+        right = ((scores[judges] >= 0.5) | scores[judges].isna()).all(axis=1) & judged
+        passed = right.astype(float).where(judged | (not judges))
         rates = passed.groupby(group_of).mean()
 
-        # 4. all of it, with what the texts look like
+        # 4. the whole, and what the texts look like
         opening, closing, *_ = self.tags.tags
         self.results.completions = texts, columns
         self.results.signal = {
@@ -314,12 +343,12 @@ class Lab:
         return self.results.signal
 
     def _advantage_shares(self, scores: pd.DataFrame, group_of: np.ndarray) -> dict[str, float]:
-        """Return the share of each reward in the variance of the advantage that TRL computes."""
+        """Return each reward's share in the variance of the advantage that TRL computes."""
         judged = scores["total"].notna()
         weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
         centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
         deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
-        scaled = centred.div(deviation + 1e-4, axis=0)  # the 1e-4 is TRL's
+        scaled = centred.div(deviation + 1e-4, axis=0)  # TRL adds 1e-4, too
         advantage = scaled.sum(axis=1)
         variance = float((advantage**2).mean())
         if variance <= _NO_SPREAD:
@@ -327,18 +356,18 @@ class Lab:
         return {name: float((scaled[name] * advantage).mean() / variance) for name in self.names}
 
     def judges(self) -> list[str]:
-        """Return the rewards that tell a right answer from a wrong one, by what the attacks found;
-        before them, the first reward.
+        """Return the rewards that tell a right answer from a wrong one: those that differ by more
+        than 0.25 between the two in `attacks`. If `attacks` was not run, return the first reward.
         """
         table = self.results.attacks
         if table is None:
             return self.names[:1]
-        gap = table.loc[attacks.RIGHT, self.names] - table.loc[attacks.WRONG, self.names]
+        gap = table.loc[RIGHT, self.names] - table.loc[WRONG, self.names]
         return [name for name in self.names if gap[name] > 0.25]
 
     def speed(self) -> pd.Series:
-        """Return milliseconds for 1,000 completions, per reward: those of `signal`, repeated or cut
-        to that number.
+        """Return each reward's milliseconds for 1,000 completions: those that `signal` scored,
+        repeated or cut to that number.
         """
         texts, columns = self.results.completions
         repeats = -(-_TIMED // len(texts))
@@ -346,20 +375,22 @@ class Lab:
         texts = (texts * repeats)[:_TIMED]
         milliseconds = {}
         for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
+            # the copied faults tell this lab which reward took too long before
+            alone = Lab([function], [weight], faults=[*self.faults])
             began = time.perf_counter()
-            # one that took too long is known by its faults
-            Lab([function], [weight], faults=[*self.faults]).scores(texts, **columns)
+            alone.scores(texts, **columns)
             milliseconds[name] = 1000 * (time.perf_counter() - began)
         self.results.speed = pd.Series(milliseconds, name="ms per 1,000 completions")
         return self.results.speed
 
     def verdict(self) -> verdicts.Verdict:
-        """Go or no go, in words, from everything that was done so far."""
+        """Return go or no go, in words, from the steps that were run so far."""
         return verdicts.verdict_on(self)
 
     def report(self) -> dict:
-        """Return all results as JSON: `rewards` with an entry each, `attacks`, `signal`, and the
-        `verdict`. An entry's `source` is the reward's `source_hash`.
+        """Return all results for a JSON file: `rewards`, `attacks`, `signal` and the `verdict`.
+
+        The entry of a reward has its `source_hash` as `source`.
         """
         results = self.results
         verdict = self.verdict()
@@ -387,109 +418,116 @@ class Lab:
         return report
 
 
-def _winners(
-    tables: dict[str, pd.DataFrame], ceilings: dict[str, str], weights: pd.Series
-) -> pd.DataFrame:
-    """Return the mean scores of each attack, with the share of rows where it `wins`, its `gain`
-    there, and the reward that `paid_by` names.
-
-    tables: the scores of each attack and of the honest answers, by row and step.
-    """
-    winners = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
-    winners = winners.assign(wins=0.0, gain=0.0, paid_by="")
-    for name, ceiling in ceilings.items():
-        margin = tables[name] - tables[ceiling]
-        least = _SAME
-        if name == attacks.WRONG:
-            # it wins by a tie with the right answer, and over all steps: a schedule may begin with
-            # what tells no right answer from a wrong one
-            margin = margin.groupby(level=0).mean()
-            least = -_SAME
-        won = margin[margin["total"] > least]
-        if len(won):
-            paid = won[weights.index].mean().mul(weights).fillna(0.0)
-            winners.loc[name, "wins"] = len(won) / margin["total"].count()
-            winners.loc[name, "gain"] = won["total"].mean()
-            winners.loc[name, "paid_by"] = paid.idxmax()
-    return winners
+# --- Attacks, scored and compared -----------------------------------------------------------------
 
 
 @dataclass
 class _Trial:
-    """Attacks on rows, each at these steps of the training.
+    """Scores of honest answers and of attacks, for each row at each step of the training run.
 
-    right, wrong: the scores of honest answers, by row and step. near: for rows where a reward takes
-    another answer for right, too, by its own measure, that answer.
+    1. `answer_honestly` scores a right and a wrong answer to each row.
+    2. `attack` scores a family of attacks, and keeps the one that earns most on each row and step.
+       Before, it leaves out the rows on which an attack is not an attack:
+
+       - Its answer is right. "9 + 1", copied from the question, is right if the row's answer is
+         "9 + 1".
+       - Its answer lies within a reward's tolerance. With a tolerance of 0.01, "0.7045" is right
+         for 0.70456.
+       - Its answer is another name for the right one. "US" is right for "USA" if a reward knows
+         both.
+
+    tables: by attack, the scores (nan where left out), with the row's number as the index. The
+        column `failed` is 1.0 if a reward failed on the completion.
+    examples: by attack, the completion for the first row.
+    tolerated: by row, an answer that a reward accepts besides the right one.
     """
 
     lab: Lab
     rows: list[dict]
     steps: list[int]
     length: int
-    right: pd.DataFrame | None = None
-    wrong: pd.DataFrame | None = None
-    near: dict[int, str] = field(default_factory=dict)
+    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    tolerated: dict[int, str] = field(default_factory=dict)
 
-    def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
-        """Return the scores of each list of completions, which has one per row, at one step after
-        another; the index is the row. Up to 16 lists are a batch.
-        """
-        count = len(self.rows)
-        tables = []
-        for first in range(0, len(written), 16):
-            several = written[first : first + 16]
-            columns = _columns(self.rows * len(several))
-            texts = [text for texts in several for text in texts]
-            of_steps = [self.lab.scores(texts, step, **columns) for step in self.steps]
-            for begin in range(0, len(texts), count):
-                of_list = [table.iloc[begin : begin + count] for table in of_steps]
-                table = pd.concat(of_list, ignore_index=True)
-                tables.append(table.set_axis(list(range(count)) * len(self.steps)))
-        return tables
+    def answer_honestly(self, right: list[Attack], wrong: list[Attack]) -> None:
+        """Score the honest answers.
 
-    def answer_honestly(self, right: list[attacks.Attack], wrong: list[attacks.Attack]) -> None:
-        """Score honest answers. A wrong one that earns as much as the right one may lie in a
-        reward's tolerance, or be right by its rule: then take one far off, on either side.
+        A reward may accept the wrong answer by a rule of its own: 43 for 42 with a tolerance of 5,
+        or any number above 42. Where a wrong answer earns as much as the right one, a number far
+        above the right one replaces it, and then a number far below.
         """
-        _, self.right = self.best_of(right)
-        for further in (attacks.FAR, attacks.OPPOSITE, None):
-            _, self.wrong = self.best_of(wrong)
-            gaps = (self.right["total"] - self.wrong["total"]).groupby(level=0).mean()
-            for at in gaps.index[gaps <= _SAME] if further else ():
-                self.near.setdefault(at, self.rows[at][attacks.WRONG])
-                self.rows[at][attacks.WRONG] = self.rows[at][further]
+        self.attack(right)
+        self.attack(wrong)
+        for further in (FAR, OPPOSITE):
+            gaps = _margins(self.tables[RIGHT], self.tables[WRONG])["total"]
+            gaps = gaps.groupby(level=0).mean()
+            accepted = list(gaps.index[gaps <= _SAME])
+            if not accepted:
+                break
+            for at in accepted:
+                self.tolerated.setdefault(at, self.rows[at][WRONG])
+                self.rows[at][WRONG] = self.rows[at][further]
+            self.attack(wrong)
 
-    def best_of(self, family: list[attacks.Attack]) -> tuple[str, pd.DataFrame]:
-        """Return the attack that earns most, on each row at each step: the text of the first row,
-        and the scores; nan where it is the right answer.
-        """
+    def attack(self, family: list[Attack]) -> None:
+        """Score attacks of one name; on each row and step the one that earns most counts."""
+        name = family[0].name
         written = [
             [attack.write(row, self.lab.tags, self.length) for row in self.rows]
             for attack in family
         ]
         tables = self.scores(written)
-        # an attack that is right is none; honest answers stay as they are
-        for attack, texts, table in zip(family, written, tables, strict=True):
-            if attack.by_chance and attack.name not in (attacks.RIGHT, attacks.WRONG):
-                self._leave_out_right_ones(texts, table)
-        if family[0].name == attacks.PART:
-            self._leave_out_aliases(written, tables)
-        # of the family the best on each row
+
+        # leave out rows on which an attack is not an attack
+        if name not in (RIGHT, WRONG):
+            for attack, texts, table in zip(family, written, tables, strict=True):
+                if attack.by_chance:
+                    self.leave_out_right_answers(texts, table)
+                    self.leave_out_tolerated_numbers(texts, table)
+        if name == PART:
+            self.leave_out_other_names(written, tables)
+
+        # keep the one that earns most
         totals = np.array([table["total"].fillna(-np.inf) for table in tables])
         best = totals.argmax(axis=0)
-        scores = np.array(tables)[best, np.arange(len(best))]
-        return written[best[0]][0], pd.DataFrame(scores, tables[0].index, tables[0].columns)
+        self.tables[name] = pd.DataFrame([tables[of].iloc[at] for at, of in enumerate(best)])
+        self.examples[name] = written[best[0]][0]
 
-    def _paid(self, table: pd.DataFrame) -> list[int]:
+    def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
+        """Return a table of scores for each list of completions, which has one per row: all rows at
+        the first step, then all rows at the next.
+        """
+        count = len(self.rows)
+        tables = []
+        for first in range(0, len(written), _LISTS_PER_BATCH):
+            batch = written[first : first + _LISTS_PER_BATCH]
+            texts = [text for list_of_one in batch for text in list_of_one]
+            columns = _columns(self.rows * len(batch))
+            by_step = []
+            for step in self.steps:
+                count_before = len(self.lab.faults)
+                table = self.lab.scores(texts, step, **columns)
+                # a reward that once took too long is not called any more
+                table["failed"] = float(any(fault.advice == LATE for fault in self.lab.faults))
+                failed = [fault.position for fault in self.lab.faults[count_before:]]
+                table.loc[failed, "failed"] = 1.0
+                by_step.append(table)
+            # cut the batch into its lists
+            for begin in range(0, len(texts), count):
+                parts = [table.iloc[begin : begin + count] for table in by_step]
+                table = pd.concat(parts, ignore_index=True)
+                tables.append(table.set_axis(list(range(count)) * len(self.steps)))
+        return tables
+
+    def paid_rows(self, table: pd.DataFrame) -> list[int]:
         """Return the rows on which an attack earns more than an honest wrong answer."""
-        gains = (table["total"] - self.wrong["total"]).groupby(level=0).max()
+        gains = _margins(table, self.tables[WRONG])["total"].groupby(level=0).max()
         return list(gains.index[gains > _SAME])
 
-    def _leave_out_right_ones(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Make the scores nan of an attack on rows where what it answers is right, by
-        `correctness_reward` or by the rewards' own measure of numbers.
-        """
-        paid = self._paid(table)
+    def leave_out_right_answers(self, texts: list[str], table: pd.DataFrame) -> None:
+        """Leave out rows on which `correctness_reward` calls an attack's answer right."""
+        paid = self.paid_rows(table)
         columns = _columns([self.rows[at] for at in paid])
         right = correctness_reward(
             [texts[at] for at in paid],
@@ -500,57 +538,100 @@ class _Trial:
         for at, score in zip(paid, right, strict=True):
             if score == 1:
                 table.loc[at] = np.nan
-        self._leave_out_near_numbers(texts, table)
 
-    def _leave_out_near_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Make the scores nan of an attack on rows where it answers with a number, and one halfway
-        to the right number pays as well: the rewards have a tolerance, or a slope.
+    def leave_out_tolerated_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
+        """Leave out rows on which an attack answers with a number that the rewards accept by a
+        tolerance or a slope: the number halfway to the right one earns as much, or more.
         """
+        # 1. where both answers are numbers, write the number halfway between
         tags = self.lab.tags
         halfway = list(texts)
-        answers = {}
-        for at in self._paid(table):
+        answers = {}  # by row
+        for at in self.paid_rows(table):
             answer = (tags.answer_blocks(texts[at]) or [""])[-1].strip()
             number = parse_number(answer)
             gold = parse_number(self.rows[at]["answer"])
-            if number and gold and max(abs(number.value), abs(gold.value)) < 1e15:
-                between = (number.value + gold.value) / 2
-                if number.value.denominator == gold.value.denominator == 1:
-                    between = gold.value + int(between - gold.value)  # rewards may ask for integers
-                shown = str(between) if between.denominator == 1 else f"{float(between):.12g}"
-                if between != gold.value or number.value == gold.value:
-                    answers[at] = answer
-                    halfway[at] = attacks.honest(self.rows[at], tags, shown)
+            if not number or not gold or max(abs(number.value), abs(gold.value)) >= 1e15:
+                continue
+            between = (number.value + gold.value) / 2
+            if number.value.denominator == gold.value.denominator == 1:
+                between = gold.value + int(between - gold.value)  # a reward may need an integer
+            if between == gold.value and number.value != gold.value:
+                continue  # two neighbouring integers have no number between them
+            shown = str(between) if between.denominator == 1 else f"{float(between):.12g}"
+            answers[at] = answer
+            halfway[at] = honest(self.rows[at], tags, shown)
         if not answers:
             return
-        (scores,) = self.scores([halfway])
-        at_most, earned, between = (
-            scored["total"].groupby(level=0).mean() for scored in (self.right, table, scores)
-        )
-        for at, answer in answers.items():
-            if between[at] >= earned[at] - _SAME:
-                table.loc[at] = np.nan
-                if earned[at] >= at_most[at] - _SAME:
-                    self.near[at] = answer
 
-    def _leave_out_aliases(self, written: list[list[str]], tables: list[pd.DataFrame]) -> None:
-        """Make the scores nan of a part that alone pays for a row: it is another name for the
-        answer, such as "US" for "USA". Of numbers any digit may be such a part.
+        # 2. compare what the three earn, on average over the steps
+        (scores,) = self.scores([halfway])
+        right = self.tables[RIGHT]
+        earned = table["total"].groupby(level=0).mean()
+        earned_halfway = scores["total"].groupby(level=0).mean()
+        earned_right = right["total"].where(right["failed"] == 0).groupby(level=0).mean()
+        for at, answer in answers.items():
+            if earned_halfway[at] >= earned[at] - _SAME:
+                table.loc[at] = np.nan
+                if earned[at] >= earned_right[at] - _SAME:
+                    self.tolerated[at] = answer
+
+    def leave_out_other_names(self, written: list[list[str]], tables: list[pd.DataFrame]) -> None:
+        """Leave out rows on which exactly one part of the answer pays: it is another name for the
+        answer, such as "US" for "USA". For a number, any single digit could be such a part, so rows
+        with a number stay.
         """
-        paid = [set(self._paid(table)) for table in tables]
+        paid = [self.paid_rows(table) for table in tables]
         for at, row in enumerate(self.rows):
-            texts = {texts[at] for texts, rows in zip(written, paid, strict=True) if at in rows}
-            if len(texts) == 1 and parse_number(row["answer"]) is None:
-                (text,) = texts
-                self.near[at] = (self.lab.tags.answer_blocks(text) or [""])[-1]
+            parts = {texts[at] for texts, rows in zip(written, paid, strict=True) if at in rows}
+            if len(parts) == 1 and parse_number(row["answer"]) is None:
+                (text,) = parts
+                self.tolerated[at] = (self.lab.tags.answer_blocks(text) or [""])[-1]
                 for table in tables:
                     table.loc[at] = np.nan
 
 
-def _from_the_trainer(step: int, max_steps: int) -> dict:
-    """Return what TRL passes beside the data; rewards may use it, the laboratory has nothing to log
-    to.
+def _margins(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
+    """Return the differences of two tables of a `_Trial`, without the rows left out of either, and
+    without those on which a reward failed at any step: a missing score is not evidence.
     """
+    failed = (table["failed"] + other["failed"]).groupby(level=0).max()
+    comparable = failed.index[failed == 0]
+    return (table - other)[table.index.isin(comparable)]
+
+
+def _compared(
+    tables: dict[str, pd.DataFrame], ceilings: dict[str, str], weights: pd.Series
+) -> tuple[pd.DataFrame, list[int]]:
+    """Return the table of `Lab.attacks` without its examples, and the rows on which an honest wrong
+    answer earns as much as a right one.
+    """
+    winners = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
+    winners = winners.drop(columns="failed").assign(wins=0.0, gain=0.0, paid_by="")
+    lost = []
+    for name, ceiling in ceilings.items():
+        margins = _margins(tables[name], tables[ceiling])
+        if name == WRONG:
+            # A tie with the right answer is enough. The mean over all steps decides, because a
+            # schedule may begin with a reward that is the same for right and wrong answers.
+            margins = margins.groupby(level=0).mean()
+            won = margins[margins["total"] > -_SAME]
+            lost = list(won.index)
+        else:
+            won = margins[margins["total"] > _SAME]
+        if len(won):
+            paid = won[weights.index].mean().mul(weights).fillna(0.0)
+            winners.loc[name, "wins"] = len(won) / margins["total"].count()
+            winners.loc[name, "gain"] = won["total"].mean()
+            winners.loc[name, "paid_by"] = paid.idxmax()
+    return winners, lost
+
+
+# --- What the rewards are called with -------------------------------------------------------------
+
+
+def _from_the_trainer(step: int, max_steps: int) -> dict:
+    """Return the arguments that TRL passes besides the data. Nothing is logged."""
     state = SimpleNamespace(
         global_step=step,
         max_steps=max_steps,
@@ -566,24 +647,20 @@ def _from_the_trainer(step: int, max_steps: int) -> dict:
     }
 
 
-def _finite(value: float) -> float | None:
-    """Return the number for JSON, which has no nan."""
-    return float(value) if np.isfinite(value) else None
-
-
 def _records(rows: pd.DataFrame) -> list[dict]:
-    """Return rows as TRL passes them: a list is a list, which pandas reads as an array."""
-    return [
-        {
-            key: value.tolist() if isinstance(value, np.ndarray) else value
-            for key, value in row.items()
-        }
-        for row in rows.to_dict("records")
-    ]
+    """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
+    is a list again.
+    """
+    records = rows.to_dict("records")
+    for record in records:
+        for name, value in record.items():
+            if isinstance(value, np.ndarray):
+                record[name] = value.tolist()
+    return records
 
 
 def _columns(records: list[dict]) -> dict[str, list]:
-    """As TRL passes them: every column but the prompt, which is called `prompts`."""
+    """Return the columns of records as TRL passes them; `prompt` is called `prompts`."""
     names = dict.fromkeys(name for record in records for name in record)
     columns = {
         name: [record.get(name) for record in records] for name in names if name not in _NOT_PASSED
@@ -591,3 +668,15 @@ def _columns(records: list[dict]) -> dict[str, list]:
     if "prompt" in names:
         columns["prompts"] = [record.get("prompt") for record in records]
     return columns
+
+
+# columns of the laboratory's own, and columns that TRL fills itself
+_NOT_PASSED = {
+    *("prompt", "prompts", "completion", "completions", "completion_ids"),
+    *(WRONG, FAR, OPPOSITE),
+}
+
+
+def _finite(value: float) -> float | None:
+    """Return the number for JSON, which has no nan: None instead."""
+    return float(value) if np.isfinite(value) else None

@@ -23,6 +23,7 @@ _TWINS = 0.95  # rank correlation
 # the library's rewards for a right answer, by the name that TRL logs
 _JUDGE_ANSWERS = ["correctness_reward", "task_reward"]
 _SLOW = 1000  # ms per 1,000 completions
+_MOST_CAUSES = 3  # of a reward's faults, in a verdict
 
 
 @dataclass
@@ -165,22 +166,37 @@ def _scores_of(lab, name: str) -> set[float]:
 
 
 def _judge_faults(lab, name: str, verdict: Verdict) -> None:
-    """Add a stop if a reward failed on the user's rows, or if it scored nothing at all."""
+    """Add a stop for each of the three most frequent causes of a reward's faults on the user's
+    rows, or one stop if the reward scored nothing at all.
+    """
     faults = [fault for fault in lab.faults if fault.reward == name]
     scores = _scores_of(lab, name)
-    if faults:
-        # the most frequent reason, by its advice or by what comes before an error's own words
-        reasons = [fault.advice or fault.what.partition(":")[0] for fault in faults]
-        first = faults[reasons.index(max(reasons, key=reasons.count))]
-        advice = first.advice
-        if not advice and scores and _is_own(lab, name):
-            advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
-        verdict.stops.append(f"{first} (faults in all: {len(faults)}). {advice}".strip())
-    elif not scores and (lab.results.attacks is not None or lab.results.signal is not None):
-        verdict.stops.append(
-            f"{name} never speaks: it gave no completion a score. Does it judge a task, or read a "
-            "column, that these rows do not have?"
-        )
+    if not faults:
+        if not scores and (lab.results.attacks is not None or lab.results.signal is not None):
+            verdict.stops.append(
+                f"{name} never speaks: it gave no completion a score. Does it judge a task, or "
+                "read a column, that these rows do not have?"
+            )
+        return
+
+    # a cause is known by its advice; any other by the error and its line, without its message
+    causes = {}
+    for fault in faults:
+        cause = fault.advice or fault.what.partition(":")[0]
+        causes.setdefault(cause, []).append(fault)
+
+    general_advice = ""
+    if scores and _is_own(lab, name):
+        general_advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
+    for of_cause in sorted(causes.values(), key=len, reverse=True)[:_MOST_CAUSES]:
+        first = of_cause[0]
+        stop = f"{first} ({len(of_cause)} of {len(faults)} faults)."
+        if first.advice:
+            stop += f" {first.advice}"
+        elif general_advice:
+            stop += f" {general_advice}"
+            general_advice = ""  # said once
+        verdict.stops.append(stop)
 
 
 def _judge_attacks(lab, verdict: Verdict) -> None:
@@ -262,9 +278,12 @@ def _judge_signal(lab, verdict: Verdict) -> None:
 
     # 2. a policy that is never right, or always
     if not judges:
-        verdict.stops.append(
-            "no reward tells a right answer from a wrong one: the model cannot learn to be right."
-        )
+        # a reward that failed may be the one that tells them apart
+        if not lab.faults:
+            verdict.stops.append(
+                "no reward tells a right answer from a wrong one: the model cannot learn to be "
+                "right."
+            )
         return
     listed = " and ".join(f"`{name}`" for name in judges)
     if not rates:
