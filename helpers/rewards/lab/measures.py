@@ -164,17 +164,17 @@ class Lab:
                 )
 
         # each case as a row of data
-        yours = [] if path is not None or rows is None else _records(rows.head(len(loaded)))
+        yours = [{}]
+        neutral = {}
+        if path is None:
+            # a question or a kind of your data could change which answer is right
+            neutral = {"question": "What is asked?", "kind": None}
+            if rows is not None:
+                yours = _records(rows.head(len(loaded)))
         records = []
         for at, case in enumerate(loaded):
-            record = dict(yours[at % len(yours)]) if yours else {}
-            if path is None:
-                # a question or a kind of your data could change which answer is right
-                record |= {"question": "What is asked?", "kind": None}
-            for key, value in case.items():
-                if key not in ("name", "expected"):
-                    record[key] = value
-            records.append(record)
+            own = {key: case[key] for key in case if key not in ("name", "expected")}
+            records.append(yours[at % len(yours)] | neutral | own)
 
         count_before = len(self.faults)
         table = self.scores([case["completion"] for case in loaded], **_columns(records))
@@ -651,12 +651,8 @@ def _records(rows: pd.DataFrame) -> list[dict]:
     """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
     is a list again.
     """
-    records = rows.to_dict("records")
-    for record in records:
-        for name, value in record.items():
-            if isinstance(value, np.ndarray):
-                record[name] = value.tolist()
-    return records
+    as_lists = rows.map(lambda value: value.tolist() if isinstance(value, np.ndarray) else value)
+    return as_lists.to_dict("records")
 
 
 def _columns(records: list[dict]) -> dict[str, list]:

@@ -1,6 +1,7 @@
 """From the laboratory's numbers to a decision in words: go or no go, why, and what to change."""
 
 import html
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -179,24 +180,15 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
             )
         return
 
-    # a cause is known by its advice; any other by the error and its line, without its message
-    causes = {}
-    for fault in faults:
-        cause = fault.advice or fault.what.partition(":")[0]
-        causes.setdefault(cause, []).append(fault)
-
-    general_advice = ""
-    if scores and _is_own(lab, name):
-        general_advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
-    for of_cause in sorted(causes.values(), key=len, reverse=True)[:_MOST_CAUSES]:
-        first = of_cause[0]
-        stop = f"{first} ({len(of_cause)} of {len(faults)} faults)."
-        if first.advice:
-            stop += f" {first.advice}"
-        elif general_advice:
-            stop += f" {general_advice}"
-            general_advice = ""  # said once
-        verdict.stops.append(stop)
+    # a cause is a known one's advice, or the error and its line, without its message
+    causes = [fault.advice or fault.what.partition(":")[0] for fault in faults]
+    for cause, count in Counter(causes).most_common(_MOST_CAUSES):
+        first = faults[causes.index(cause)]
+        stop = f"{first} ({count} of {len(faults)} faults). {first.advice}"
+        verdict.stops.append(stop.strip())
+    if scores and _is_own(lab, name) and not all(fault.advice for fault in faults):
+        advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
+        verdict.stops[-1] += f" {advice}"
 
 
 def _judge_attacks(lab, verdict: Verdict) -> None:
