@@ -1,8 +1,7 @@
-"""The laboratory: a list of rewards is tried, attacked, measured and timed before it trains
-anything.
+"""The laboratory: rewards are tried, attacked, measured and timed before they train anything.
 
-In: rewards with weights, labelled cases, the attacks. Out: measures, and a go or a no go with its
-reasons.
+It takes rewards with weights, labelled cases and attacks. It returns measures, and a go or no-go
+decision with its reasons.
 """
 
 from helpers.rewards.lab.cases import CASES, load_cases, stored_groups

@@ -1,4 +1,4 @@
-"""What the laboratory reads: cases with known scores, and completions that a run has stored."""
+"""Input files of the laboratory: cases with known scores, and the completions of a run."""
 
 import re
 from pathlib import Path
@@ -12,12 +12,13 @@ CASES = Path(__file__).with_name("cases.jsonl")
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """Return the cases of a JSON-lines file; without one the suite's own, with these tags.
+    """Return the cases of a JSON-lines file, as `Lab.cases` describes them; by default the suite's
+    own cases, written with these tags.
 
-    Where the prompt opens the reasoning, those that begin by opening it do without, and the others
-    are left out.
+    If the prompt opens the reasoning, the suite's cases lose their opening tag. Cases that do not
+    begin with it are left out.
 
-    See `Lab.cases`.
+    ValueError, with the number of the line's case, if a line is not a case.
     """
     file = Path(str(path or CASES))
     own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
@@ -42,19 +43,20 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
     without_opening = [case for case in cases.values() if case["completion"].startswith(opening)]
     for case in without_opening:
         case["completion"] = case["completion"].removeprefix(opening)
-        # a share of three tags, and not of four
+        # the expected share was of four tags, and three are left
         if case["expected"].get("incremental_format_reward") not in (0, 1):
             case["expected"].pop("incremental_format_reward", None)
     return without_opening
 
 
 def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
-    """Return rows and groups for `Lab.signal` from stored completions: a table, or a .parquet, .csv
-    or .jsonl file of one.
+    """Return the rows and groups that `Lab.signal` needs, from a table of stored completions or a
+    .parquet, .csv or .jsonl file of them.
 
-    Its columns are `question`, `completion`, what the rewards need, such as `answer`, and `step` if
-    any: a group is a question at a step, as in the `completions.parquet` of a run. ValueError where
-    a column is missing or no group has two completions.
+    The columns are `question`, `completion`, whatever the rewards need, such as `answer`, and
+    optionally `step`. The completions of one question at one step are a group, as in the
+    `completions.parquet` of a run. ValueError if a column is missing, or if no group has two
+    completions.
     """
     table = stored
     if not isinstance(stored, pd.DataFrame):

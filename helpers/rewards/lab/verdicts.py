@@ -1,4 +1,6 @@
-"""From the laboratory's numbers to a decision in words: go or no go, why, and what to change."""
+"""The laboratory's verdict: go or no go, with its reasons and what to change, from the numbers of
+`measures.Lab`.
+"""
 
 import html
 from collections import Counter
@@ -11,26 +13,28 @@ from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.faults import MESSAGES
 from helpers.runs import Run
 
-STEPS = ("cases", "attacks", "signal", "speed")  # of `Lab`
-# what attacks are compared with
+STEPS = ("cases", "attacks", "signal", "speed")  # methods of `Lab`
+# the honest answers that attacks are compared with
 RIGHT = "honest and right"
 WRONG = "honest and wrong"
-_TOLERANCE = 1e-3  # of an expected score
-_FEW_DRIVE = 0.10  # of the advantage variance; below it the answer hardly counts
-_MANY_FLAT = 0.50  # dead groups
-_NEVER = 0.02  # mean pass rate
-_ALWAYS = 0.95
-_TWINS = 0.95  # rank correlation
-# the library's rewards for a right answer, by the name that TRL logs
-_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]
+
+_TOLERANCE = 1e-3  # a score this close to the expected one is equal to it
+_FEW_DRIVE = 0.10  # if the judges drive a smaller share of the advantage, being right hardly counts
+_MANY_FLAT = 0.50  # largest share of groups that score the same throughout
+_NEVER = 0.02  # mean pass rates up to this leave nothing to reinforce,
+_ALWAYS = 0.95  # and from this on nothing to learn
+_TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
-_MOST_CAUSES = 3  # of a reward's faults, in a verdict
+_MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
+_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a right answer
 
 
 @dataclass
 class Verdict:
-    """`go`; `stops`: the reasons against, each with its way out; `notes`: what to keep an
-    eye on.
+    """Go or no go.
+
+    stops: reasons against training, each with a way out. No stop is a go.
+    notes: what to keep an eye on.
     """
 
     stops: list[str] = field(default_factory=list)
@@ -42,84 +46,14 @@ class Verdict:
         return not self.stops
 
     def __str__(self) -> str:
-        lines = [f"  - {stop}" for stop in self.stops] + [f"  note: {note}" for note in self.notes]
-        return "\n".join(
-            ["GO: no reason against training was found." if self.go else "NO GO:", *lines]
-        )
-
-
-def against_report(run: Run, functions: list, weights: list[float]) -> str:
-    """Say in one sentence or two whether these rewards and weights are those of the run's
-    `reward_report.json`.
-
-    Names, weights and `source_hash` are compared. Reports of earlier versions have no hash; then
-    names and weights decide. TRL checks that there are as many weights as functions. Raise
-    ValueError if the report is damaged.
-    """
-    report = run.read_object("reward_report.json")
-    if not report:
-        return (
-            f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, "
-            "and attacks the rewards first."
-        )
-    trained = dict(zip(map(reward_name, functions), weights, strict=False))
-    tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
-    if trained != tested:
-        listed = ", ".join(f"{name} x {weight:g}" for name, weight in tested.items())
-        return (
-            f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
-            "training."
-        )
-    sources = {reward_name(function): source_hash(function) for function in functions}
-    changed = [
-        name
-        for name, entry in report["rewards"].items()
-        if entry.get("source", sources[name]) != sources[name]
-    ]
-    if changed:
-        return (
-            f"NOT WHAT NOTEBOOK 2 TESTED: the source of {', '.join(changed)} has changed since. "
-            "This training uses it as it is now, and the verdict says nothing about that."
-        )
-    if not report["verdict"]["go"]:
-        return (
-            "NOT APPROVED: notebook 2 tested these rewards, and its verdict was NO GO: "
-            + " ".join(report["verdict"]["stops"])
-        )
-    return "These are the rewards and weights that notebook 2 tested and approved."
-
-
-def differences(cases: pd.DataFrame) -> pd.DataFrame:
-    """Return where a score is not the expected one: rows of case, reward, expected, score."""
-    rows = []
-    for column in cases.filter(regex="^expected "):
-        reward = column.removeprefix("expected ")
-        for name, expected, score in zip(cases.index, cases[column], cases[reward], strict=True):
-            # no score, which is nan, where one was expected differs, too
-            if pd.notna(expected) and not abs(score - expected) <= _TOLERANCE:
-                rows.append((name, reward, expected, score))
-    return pd.DataFrame(rows, columns=["case", "reward", "expected", "score"])
-
-
-def style_cases(cases: pd.DataFrame):
-    """Return the cases to look at, as a pandas Styler: every score that is not the expected one in
-    red, with what was expected.
-    """
-    rewards = [column for column in cases.columns if f"expected {column}" in cases]
-    # pandas writes names as they stand, and they are of somebody's file
-    cases = cases.rename(index=html.escape)
-    texts = cases[[*rewards, "total"]].map(
-        lambda score: f"{score:.3f}" if pd.notna(score) else "None"
-    )
-    styles = pd.DataFrame("", index=texts.index, columns=texts.columns)
-    for name, reward, expected, _ in differences(cases).itertuples(index=False):
-        texts.loc[name, reward] += f" (not {expected:g})"
-        styles.loc[name, reward] = "color: white; background-color: #C0392B"
-    return texts.style.set_uuid("cases").apply(lambda _: styles, axis=None)
+        decision = "GO: no reason against training was found." if self.go else "NO GO:"
+        stops = [f"  - {stop}" for stop in self.stops]
+        notes = [f"  note: {note}" for note in self.notes]
+        return "\n".join([decision, *stops, *notes])
 
 
 def verdict_on(lab) -> Verdict:
-    """Return the verdict on what a `Lab` has done so far."""
+    """Return the verdict on the steps that a `Lab` has run so far."""
     verdict = Verdict()
     results = lab.results
     left_out = [step for step in STEPS if getattr(results, step) is None]
@@ -157,7 +91,9 @@ def _is_own(lab, name: str) -> bool:
 
 
 def _scores_of(lab, name: str) -> set[float]:
-    """Return the different scores, and means of scores, that a reward gave in all that was done."""
+    """Return the different scores of a reward in all steps so far; for attacks and signal, the
+    means.
+    """
     results = lab.results
     tables = [table for table in (results.cases, results.attacks) if table is not None]
     scores = {score for table in tables for score in table[name].dropna()}
@@ -192,14 +128,14 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
 
 
 def _judge_attacks(lab, verdict: Verdict) -> None:
-    """Add a stop for each attack that wins, and for rewards that do not tell right from wrong; and
-    a note on answers that a reward takes for the same.
+    """Add a stop if right answers earn no more than wrong ones, and stops for attacks that win. Add
+    a note on another answer that a reward accepts.
     """
     table = lab.results.attacks
     right = table.loc[RIGHT]
     wrong = table.loc[WRONG]
 
-    # 1. being wrong
+    # 1. wrong answers that earn as much as right ones
     if wrong["wins"] > 0:
         gold, other = lab.results.lost[0]
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
@@ -237,7 +173,7 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     if len(winners) > 3:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
 
-    # 3. what is right by a reward's own measure
+    # 3. other answers that a reward accepts
     for gold, near in lab.results.tolerated[:1]:
         verdict.notes.append(
             f"{near!r} earns as much as the right answer {gold!r}. Are both meant to be right?"
@@ -245,7 +181,9 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
 
 
 def _judge_signal(lab, verdict: Verdict) -> None:
-    """Add stops where groups would teach nothing, or something else than to be right; and notes."""
+    """Add stops if the groups would teach nothing, or something other than right answers. Add
+    notes on rewards that teach nothing by themselves.
+    """
     signal = lab.results.signal
     judges = signal["judges"]
     rewards = signal["rewards"]
@@ -253,14 +191,14 @@ def _judge_signal(lab, verdict: Verdict) -> None:
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(rates)) if rates else 0.0
 
-    # 1. rewards and groups that never differ
+    # 1. rewards and groups whose scores never differ
     for name, statistics in rewards.items():
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
     if flat > _MANY_FLAT:
         advice = "Take questions it sometimes gets right, a larger group, or a reward with a slope."
         if rates and not _NEVER < passing < _ALWAYS:
-            advice = ""  # see below
+            advice = ""  # the next section has more specific advice
         elif signal["one_text"] > 0.5:
             advice = "In most of them all completions are one text: raise the temperature."
         elif passing > 0.5:
@@ -268,7 +206,7 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         stop = f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
         verdict.stops.append(stop.strip())
 
-    # 2. a policy that is never right, or always
+    # 2. a policy that is never right, or always right
     if not judges:
         # a reward that failed may be the one that tells them apart
         if not lab.faults:
@@ -327,7 +265,7 @@ def _judge_signal(lab, verdict: Verdict) -> None:
 
 
 def _constant(lab, name: str, score: float) -> str:
-    """Return what to say of a reward that gave all of a policy's completions one number."""
+    """Return a note about a reward that gave every completion the same score."""
     note = f"{name} gave {score:g} to each of the completions that it judged"
     attacked_in_vain = lab.results.attacks is not None and len(_scores_of(lab, name)) == 1
     if attacked_in_vain and _is_own(lab, name):
@@ -344,3 +282,79 @@ def _constant(lab, name: str, score: float) -> str:
             "this reward out."
         )
     return f"{note}, so it teaches nothing here."
+
+
+# --- The cases as a table ------------------------------------------------------------------------
+
+
+def differences(cases: pd.DataFrame) -> pd.DataFrame:
+    """Return the scores that are not the expected ones: rows of case, reward, expected, score."""
+    rows = []
+    for column in cases.filter(regex="^expected "):
+        reward = column.removeprefix("expected ")
+        for name, expected, score in zip(cases.index, cases[column], cases[reward], strict=True):
+            # written so that a missing score (nan) differs, too
+            if pd.notna(expected) and not abs(score - expected) <= _TOLERANCE:
+                rows.append((name, reward, expected, score))
+    return pd.DataFrame(rows, columns=["case", "reward", "expected", "score"])
+
+
+def style_cases(cases: pd.DataFrame):
+    """Return the cases as a pandas Styler. A score that is not the expected one is red, and the
+    expected one is beside it.
+    """
+    rewards = [column for column in cases.columns if f"expected {column}" in cases]
+    # pandas does not escape the names, which come from a user's file
+    cases = cases.rename(index=html.escape)
+    texts = cases[[*rewards, "total"]].map(
+        lambda score: f"{score:.3f}" if pd.notna(score) else "None"
+    )
+    styles = pd.DataFrame("", index=texts.index, columns=texts.columns)
+    for name, reward, expected, _ in differences(cases).itertuples(index=False):
+        texts.loc[name, reward] += f" (not {expected:g})"
+        styles.loc[name, reward] = "color: white; background-color: #C0392B"
+    return texts.style.set_uuid("cases").apply(lambda _: styles, axis=None)
+
+
+# --- What notebook 03 trains with, compared with what 02 tested -----------------------------------
+
+
+def against_report(run: Run, functions: list, weights: list[float]) -> str:
+    """Return a sentence or two: are these the rewards and weights of the run's
+    `reward_report.json`, and was its verdict a go?
+
+    Names, weights and `source_hash` are compared. Reports of earlier versions have no hash, so
+    names and weights decide. ValueError if the report is damaged.
+    """
+    report = run.read_object("reward_report.json")
+    if not report:
+        return (
+            f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, "
+            "and attacks the rewards first."
+        )
+    # TRL checks that there are as many weights as functions
+    trained = dict(zip(map(reward_name, functions), weights, strict=False))
+    tested = {name: entry["weight"] for name, entry in report["rewards"].items()}
+    if trained != tested:
+        listed = ", ".join(f"{name} x {weight:g}" for name, weight in tested.items())
+        return (
+            f"NOT WHAT NOTEBOOK 2 TESTED, which was {listed}. Its verdict says nothing about this "
+            "training."
+        )
+    sources = {reward_name(function): source_hash(function) for function in functions}
+    changed = [
+        name
+        for name, entry in report["rewards"].items()
+        if entry.get("source", sources[name]) != sources[name]
+    ]
+    if changed:
+        return (
+            f"NOT WHAT NOTEBOOK 2 TESTED: the source of {', '.join(changed)} has changed since. "
+            "This training uses it as it is now, and the verdict says nothing about that."
+        )
+    if not report["verdict"]["go"]:
+        return (
+            "NOT APPROVED: notebook 2 tested these rewards, and its verdict was NO GO: "
+            + " ".join(report["verdict"]["stops"])
+        )
+    return "These are the rewards and weights that notebook 2 tested and approved."
