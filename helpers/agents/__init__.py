@@ -1,11 +1,15 @@
-"""Notebook 10, agents: episodes of several turns in TRL's slot for environments, the guard around
-them, and the laboratory that plays them first.
+"""Notebook 10, agents: episodes of several turns in TRL's slot for environments.
 
-In: a class with `reset(**columns)`, methods that are the policy's tools, and `get_reward()`.
-Out: a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a training,
-and from `laboratory`, whose scripted `players` attack it, a go or a no go. `episodes` plays without
-a trainer, and `trainer` has what one gets beside the factory. What is imported here needs pydantic
-alone, as the Python that serves an environment has.
+An environment is a class with `reset(**columns)`, methods that are the policy's tools, and
+`get_reward()`.
+
+- `guard` makes a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a
+  training run.
+- `laboratory` lets scripted `players` attack an environment, and decides go or no go.
+- `episodes` plays without a trainer, and `trainer` has what a trainer gets besides the factory.
+
+The names imported here need only pydantic, because the Python that serves an environment may have
+little else.
 """
 
 from helpers.agents.guard import BrokenEnvironment, Guarded

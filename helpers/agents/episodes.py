@@ -1,15 +1,15 @@
-"""A policy's episodes in an environment, played without a trainer.
+"""Play a policy's episodes in an environment, without a trainer.
 
-The loop is the one that TRL 1.15 runs inside its trainer (`_tool_call_loop`, grpo_trainer.py 1872
-to 2112), written out: it gives the same tokens from the same random numbers, and every limit falls
-where TRL's does. Left out: tools that are asynchronous, images, several environments in one batch,
+This is the loop that TRL 1.15 runs inside its trainer (`_tool_call_loop`, grpo_trainer.py 1872 to
+2112), written out. It gives the same tokens from the same random numbers, and applies each limit at
+the same place. Left out: asynchronous tools, images, several environments in one batch,
 `chat_template_kwargs`, and rows without a prompt.
-"""
 
-# Why not `trainer.evaluate()`, which plays the rows of an `eval_dataset`? It was tried with TRL
-# 1.15: it needs a trainer where notebook 10 has no adapter yet, shuffles the rows, hands an
-# instance on from batch to batch, so that no episode keeps its game, passes neither the tool mask
-# nor the calls on, and computes a loss: 64 games took 1.6 times as long.
+`trainer.evaluate()` of TRL 1.15 plays episodes, too, but does not serve notebook 10. It needs a
+trainer before there is an adapter. It shuffles the rows, reuses an instance in the next batch, so
+that an episode loses its game, and returns neither the tool mask nor the calls. It also computes a
+loss: 64 games took 1.6 times as long.
+"""
 
 import math
 from collections.abc import Callable, Sequence
@@ -19,20 +19,24 @@ from helpers.agents.protocol import Environment, call_tool, tools_of
 from helpers.templates import encode
 from helpers.training import policy
 
-# From token ids, and how many more of each there may be, to what the policy writes next, as ids
-# with the end token.
+# A policy as a function: from the token ids of each conversation so far, and the largest number of
+# new tokens for each, to the new token ids of each, including the end token.
 Complete = Callable[[list[list[int]], list[int]], list[list[int]]]
 
 
 @dataclass
 class Episode:
-    """One episode, as far as it has come.
+    """One episode, finished or not.
 
-    environment: its instance. prompt: the messages it began with, the environment's own words
-    included. completion: the messages since, the policy's and the tools' in turn. prompt_ids,
-    completion_ids: both as tokens. tool_mask: a number for each of `completion_ids`, 1 where the
-    policy wrote it and 0 where a tool did, which is not trained. calls: the calls that were made,
-    with `name` and `arguments`. failed: how many of them came back as an error.
+    environment: its instance of the environment.
+    prompt: the messages it began with, including the text of `reset`.
+    prompt_ids: the prompt as tokens.
+    completion: the messages since then, of the policy and of the tools.
+    completion_ids: the completion as tokens.
+    tool_mask: for each of the `completion_ids`, 1 if the policy wrote it. 0 stands for a tool's
+        token, which is not trained on.
+    calls: the calls that were made, each with `name` and `arguments`.
+    failed: how many of the calls returned an error.
     """
 
     environment: Environment
@@ -46,26 +50,27 @@ class Episode:
 
     @property
     def reward(self) -> float | None:
-        """Return what the environment gives for it."""
+        """Return the environment's reward."""
         return self.environment.get_reward()
 
     @property
     def finished(self) -> bool:
-        """Return whether the last word is the policy's own; else a limit cut the episode off before
-        its last call was answered.
+        """Return whether the policy ended the episode. Otherwise a limit ended it before its last
+        call was answered.
         """
         return is_finished(self.completion)
 
 
 def is_finished(completion: Sequence[dict]) -> bool:
-    """Return whether the last message is the policy's and calls nothing."""
-    if len(completion) == 0:  # one read from a Parquet file is an array
+    """Return whether the last message is the policy's and has no calls."""
+    # not `if not completion`: a completion from a Parquet file is an array
+    if len(completion) == 0:
         return False
     return completion[-1]["role"] == "assistant" and not calls_of(completion[-1])
 
 
 def calls_of(message: dict) -> list[dict]:
-    """Return the calls of a message; one read from a Parquet file has an array of them, or None."""
+    """Return the calls of a message. A Parquet file has them as an array or None."""
     calls = message.get("tool_calls")
     return [] if calls is None else list(calls)
 
@@ -81,11 +86,11 @@ def play(
     temperature: float = 1.0,
     seed: int = 3407,
 ) -> list[Episode]:
-    """Play the policy's episodes in an environment and return them, one for each row, in the order
-    given; see `play_to_end`.
+    """Play one episode per row with a model, and return the episodes in the order of the rows. See
+    `play_to_end` for the limits.
 
-    All of them begin first; then `policy.BATCH` are played at a time. With a vLLM engine they also
-    end at its context, as in TRL's trainer.
+    All episodes begin first, and then `policy.BATCH` of them are played at a time. With vLLM, an
+    episode also ends at the engine's context length, as in TRL's trainer.
     """
     context = policy.context_of(model)
     episodes = [begin(tokenizer, environments(), row) for row in rows]
@@ -96,7 +101,7 @@ def play(
     ) as continuations:
 
         def complete(prefixes: list[list[int]], limits: list[int]) -> list[list[int]]:
-            if policy.engine_of(model) == "vllm":  # which refuses what does not fit
+            if policy.engine_of(model) == "vllm":  # refuses prompts and limits that do not fit
                 rooms = [max(1, context - len(ids)) for ids in prefixes]
                 limits = [min(pair) for pair in zip(limits, rooms, strict=True)]
             return [ids for (ids,) in continuations(prefixes, limits)]
@@ -114,8 +119,8 @@ def play(
 
 
 def begin(tokenizer, environment: Environment, row: dict) -> Episode:
-    """Begin an episode and return it: what `reset` says is appended to the last message, and the
-    tools stand in the prompt.
+    """Begin an episode and return it. The text of `reset` is appended to the last message, and the
+    prompt describes the tools.
     """
     text = environment.reset(**row)
     prompt = [dict(message) for message in row["prompt"]]
@@ -133,17 +138,17 @@ def play_to_end(
     turns: int,
     context: int | None = None,
 ) -> None:
-    """Play episodes that have begun to their ends, all at once: the policy writes, its calls are
-    made, the results go on the end, until none calls.
+    """Play episodes that have begun to their ends, all at once. In each turn the policy writes, its
+    calls are made, and their results are appended, until no episode has calls.
 
-    max_completion_length: tokens of an episode after its prompt, the tools' included. turns: how
-    often its calls are answered (TRL's `max_tool_calling_iterations`). context: the model's, for
-    prompt and episode together.
+    max_completion_length: the most tokens of an episode after its prompt, including the tools'.
+    turns: how often calls are answered (TRL's `max_tool_calling_iterations`).
+    context: the model's context length, for prompt and completion together.
     """
     from trl.chat_template_utils import parse_response
 
     for turn in range(turns + 1):
-        # the policy writes; what cannot be parsed as a call is plain text
+        # 1. the policy writes; a call that cannot be parsed is plain text
         prefixes = [episode.prompt_ids + episode.completion_ids for episode in episodes]
         limits = [max_completion_length - len(episode.completion_ids) for episode in episodes]
         continuations = complete(prefixes, limits)
@@ -158,7 +163,7 @@ def play_to_end(
         if turn == turns:
             break
 
-        # its calls are made, and their results added; an episode without any is at its end
+        # 2. its calls are made, and their results appended; an episode without results ends
         answered = []
         for episode in episodes:
             if _add_results(tokenizer, episode, max_completion_length, context):
@@ -171,8 +176,8 @@ def play_to_end(
 def _add_results(
     tokenizer, episode: Episode, max_completion_length: int, context: int | None
 ) -> bool:
-    """Make the calls of the last message and add their results; return whether there were any, and
-    room for them. If there is no room, the call stays the last word, as in TRL.
+    """Make the calls of the last message and append their results. Return whether there were calls
+    and room for the results. Without room, the call remains the last message, as in TRL.
     """
     results = []
     for call in calls_of(episode.completion[-1]) if episode.completion else ():
@@ -196,10 +201,10 @@ def _add_results(
 
 
 def _result_ids(tokenizer, results: list[dict]) -> list[int]:
-    """Return the tokens from the policy's end token to where it writes again.
+    """Return the tokens between the policy's end token and its next turn.
 
-    A conversation around the results shows which they are: to render the real one again could cut
-    what the policy wrote into other tokens than it sampled.
+    They are taken from a short conversation with the same results. Rendering the real conversation
+    again could split the policy's text into other tokens than it sampled.
     """
     call = {"type": "function", "function": {"name": results[0]["name"], "arguments": {}}}
     before = [
@@ -209,6 +214,6 @@ def _result_ids(tokenizer, results: list[dict]) -> list[int]:
 
     start = encode(tokenizer, before, answering=False)
     whole = encode(tokenizer, before + results)
-    # prepare_template has made sure that what follows a call does not change how it is rendered
+    # prepare_template ensured that later messages do not change how earlier ones are rendered
     ends = [at + 1 for at, token in enumerate(start) if token == tokenizer.eos_token_id]
     return whole[ends[-1] if ends else len(start) :]

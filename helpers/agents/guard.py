@@ -1,15 +1,15 @@
-"""The guard around an environment: whatever a policy calls cannot end, hang or flood a training.
+"""The guard around an environment: no call of a policy can end, hang or flood a training run.
 
-TRL 1.15 runs tools one after another without a time limit (grpo_trainer.py 1914 to 1929), catches
-what tools raise but not what `reset` and `get_reward` do, passes any result but a list on as
-`str(result)` (1957), and drops a turn without a word if its result does not fit into
-`max_completion_length` (1993 to 2003).
+TRL 1.15 does not protect itself (grpo_trainer.py). It runs tools one after another without a time
+limit (1914 to 1929). It catches what tools raise, but not what `reset` and `get_reward` raise. It
+passes any result except a list on as `str(result)` (1957). If a result does not fit into
+`max_completion_length`, it drops the turn silently (1993 to 2003).
 
-Python cannot kill a thread. A call that has not returned in time is left behind in its thread: its
-late result goes nowhere, and `SystemExit` is raised in it, which ends a loop written in Python at
-its next line and does nothing to one that sleeps or runs in C. A call in C that keeps Python's lock
-(a regular expression that backtracks) stops the whole process, this clock too: such a tool needs a
-process of its own.
+Python cannot kill a thread. A call that does not return in time is left behind in its thread, and
+its late result is ignored. SystemExit is raised in that thread: this ends a loop written in Python
+at its next line, but not a call that sleeps or runs in C. A call in C that keeps Python's lock,
+such as a regular expression that backtracks, stops the whole process, including the clock of the
+time limit. Such a tool needs a process of its own.
 """
 
 import ctypes
@@ -38,43 +38,47 @@ from helpers.tags import on_one_line
 
 _LEAST = {"seconds": 0.01, "turns": 1, "result_characters": 100}
 _SHOWN = 200  # characters of arguments and messages in a fault
-_MOST_DEAD = 0.01  # of the episodes,
-_MANY_DEAD = 16  # and so many at least; each may have left a thread behind
+# a training run ends if more than this share of its episodes died, and at least this many; each may
+# have left a thread behind
+_MOST_DEAD = 0.01
+_MANY_DEAD = 16
 
 
 class BrokenEnvironment(RuntimeError):
-    """Tools that never return, or episodes that cannot begin, too often for a training to go on."""
+    """Raised after too many episodes died: a tool hung, or `reset` or `get_reward` failed."""
 
 
 class Guarded:
-    """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive what an environment
-    does wrong.
+    """A factory for `GRPOTrainer(environment_factory=…)` whose episodes survive the failures of an
+    environment.
 
         environments = Guarded(Guessing)
         trainer = GRPOTrainer(..., environment_factory=environments)
 
-    Tools keep their names, signatures and docstrings, from which TRL makes what the policy is told.
+    Tools keep their names, signatures and docstrings, from which TRL describes them to the policy.
     Every tool gets
 
     - a check of its arguments, which answers with a sentence that a policy can learn from;
-    - a time limit of `seconds`: afterwards the episode is dead, its tools say so, and it earns 0.0,
-      so that hanging a tool does not pay, or what the class has as `_earned_by_hanging` (None where
-      a server may hang through no fault of the policy); the next episode gets a new instance;
+    - a time limit of `seconds`. After a call that exceeds it, the episode is dead: its tools refuse
+      further calls, and the next episode gets a new instance. A dead episode earns 0.0, so that
+      hanging a tool does not pay, or the attribute `_earned_by_hanging` of the class: None if a
+      server may hang through no fault of the policy;
     - a limit of `turns` calls per episode, after which every tool answers that the episode is over.
-      TRL itself goes on until `max_completion_length` is full: give
+      TRL itself goes on until `max_completion_length` is full, so set
       `GRPOConfig(max_tool_calling_iterations=turns)`, too;
-    - a result of at most `result_characters` characters; what is longer is cut, and says so, as is
-      what `reset` returns. What is no text becomes JSON.
+    - a limit of `result_characters` characters for its result, and for the text of `reset`. A
+      longer text is cut, with a note. A result that is not a text becomes JSON.
 
-    `counts` has the episodes, those that died, the faults, and the texts that were cut. `faults`
-    has the first fault of each call, which is printed, too. A tool that raises costs one failed
-    call; ToolError is no fault but the environment's word to the policy. If `reset` or `get_reward`
-    raises, or gives no finite number, the episode is dead and its reward None, which TRL leaves
-    out. Once more than 1 % of the episodes (at least 16) died, the next `reset` raises
-    BrokenEnvironment: better stop than train on nothing. `trainer.StopIfBroken`, among the
-    callbacks, saves a checkpoint before.
+    A tool that raises costs one failed call, and is a fault. ToolError is not a fault, but the
+    environment's message to the policy. If `reset` or `get_reward` raises, or the reward is not a
+    finite number, the episode is dead and its reward None, which TRL leaves out. Once more than 1 %
+    of the episodes (at least 16) have died, the next `reset` raises BrokenEnvironment. The callback
+    `trainer.StopIfBroken` saves a checkpoint before that.
 
-    ValueError, in the words of `check_environment`, if TRL could not use the environment at all.
+    counts: numbers of `episodes`, `dead` episodes, `faults`, and texts that were `cut`.
+    faults: the first fault of each call. It is printed, too.
+
+    ValueError, with the problems that `check_environment` finds, if TRL cannot use the environment.
     """
 
     def __init__(
@@ -105,10 +109,10 @@ class Guarded:
         self.result_characters = int(result_characters)
         self.turns = turns
         self.counts = Counter()
-        self.faults: dict[str, str] = {}  # by call, the first of each
+        self.faults: dict[str, str] = {}  # by call
         self.fatal = ""  # the last fault that ended an episode
 
-        # TRL looks for tools at the class: this one has them as functions that ask the guard first
+        # TRL looks for tools in the class: this class has a function that asks the guard for each
         members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
         members |= {"_guard": self, "__doc__": kind.__doc__}
         self.kind = type(self.__name__, (_GuardedEnvironment,), members)
@@ -117,9 +121,9 @@ class Guarded:
         return self.kind()
 
     def text_of(self, result: object) -> str:
-        """Return a tool's result, or a reset's, as the policy reads it."""
+        """Return a result of a tool or of `reset` as the policy reads it."""
         text = result if isinstance(result, str) else json.dumps(result, ensure_ascii=False)
-        text = text.encode(errors="replace").decode()  # no tokenizer takes a lone surrogate
+        text = text.encode(errors="replace").decode()  # tokenizers refuse lone surrogates
         if len(text) > self.result_characters:
             self.counts["cut"] += 1
             note = f"\n[cut to {self.result_characters:,} of {len(text):,} characters]"
@@ -127,7 +131,7 @@ class Guarded:
         return text
 
     def note_fault(self, call: str, arguments: dict, problem: str) -> str:
-        """Count a fault and return it as a sentence; the first one of each call is kept and
+        """Count a fault and return it as a sentence. The first fault of each call is kept and
         printed.
         """
         listed = ", ".join(f"{name}={short_repr(value)}" for name, value in arguments.items())
@@ -140,7 +144,7 @@ class Guarded:
 
     @property
     def broken(self) -> str:
-        """Return why the training should end, once too many episodes died; "" before."""
+        """Return why the training run should end, or "" if it can go on."""
         dead = self.counts["dead"]
         episodes = self.counts["episodes"]
         if dead < _MANY_DEAD or dead <= _MOST_DEAD * episodes:
@@ -156,9 +160,9 @@ class Guarded:
 
 
 class _GuardedEnvironment:
-    """An instance as TRL sees it.
+    """A guarded instance as TRL sees it.
 
-    All that the guard keeps is in `_session`, so that it hides nothing of the environment's.
+    The guard's own state is in `_session`, so that it cannot hide an attribute of the environment.
     """
 
     _guard: Guarded
@@ -167,9 +171,7 @@ class _GuardedEnvironment:
         self._session = _Session(self._guard)
 
     def __getattr__(self, name: str):
-        """Return what the environment has beside its tools, for reward functions that take
-        `environments`.
-        """
+        """Return an attribute of the environment, for reward functions that take `environments`."""
         return getattr(object.__getattribute__(self, "_session").instance, name)
 
     def reset(self, /, **columns) -> str:
@@ -180,21 +182,25 @@ class _GuardedEnvironment:
 
 
 def _guarded_tool(name: str, tool: Callable) -> Callable:
+    """Return a method with a tool's signature and docstring; it calls the tool via the guard."""
+
     @functools.wraps(getattr(tool, "__func__", tool))
     def call(self, /, **arguments) -> str:
         return self._session.call(name, arguments)
 
-    call.__doc__ = inspect.getdoc(tool)  # it may be inherited
+    call.__doc__ = inspect.getdoc(tool)  # may be inherited
     signature = inspect.signature(tool)
-    # also of a static tool, which has no self
+    # a static tool has no `self`, but this method needs one
     receiver = inspect.Parameter("self", inspect.Parameter.POSITIONAL_OR_KEYWORD)
     call.__signature__ = signature.replace(parameters=[receiver, *signature.parameters.values()])
     return call
 
 
 class _Session:
-    """The episodes of one instance, one after another, with all its calls in one thread: a
-    connection to SQLite belongs to the thread that made it.
+    """The episodes of one instance, one after another.
+
+    All calls of an instance run in one thread, because some objects, such as a connection to
+    SQLite, belong to the thread that made them.
     """
 
     def __init__(self, guard: Guarded):
@@ -202,13 +208,13 @@ class _Session:
         self.instance: Environment | None = None
         self.jobs: SimpleQueue | None = None
         self.thread: Thread | None = None
-        self.over = "no episode has begun"  # why tools refuse; "" while an episode goes on
-        self.earned: float | None = None  # by an episode that died
+        self.over = "no episode has begun"  # why tools refuse calls; "" during an episode
+        self.earned: float | None = None  # the reward of an episode that died
         self.calls = 0
 
     def reset(self, columns: dict) -> str:
-        """Begin an episode and return its text; "" for one that cannot begin, whose every call says
-        so.
+        """Begin an episode and return its text. If the episode cannot begin, return "", and the
+        tools will refuse all calls.
         """
         guard = self.guard
         if guard.broken:
@@ -217,9 +223,9 @@ class _Session:
         self.over = ""
         self.calls = 0
         try:
-            if self.thread is None:  # this is the first episode, or the one before died
+            if self.thread is None:  # the first episode, or the previous one died
                 self.jobs = SimpleQueue()
-                # a daemon: the program may end while a call still hangs
+                # a daemon thread lets the program end while a call still hangs
                 self.thread = Thread(target=_run_jobs, args=(self.jobs,), daemon=True)
                 self.thread.start()
                 weakref.finalize(self, self.jobs.put, None)
@@ -231,7 +237,7 @@ class _Session:
             return ""
 
     def call(self, name: str, arguments: dict) -> str:
-        """Return what a tool answers the policy; ToolError if the call failed or was refused."""
+        """Return a tool's reply to the policy. ToolError if the call failed or was refused."""
         guard = self.guard
         if self.over:
             raise ToolError(f"The episode is over: {self.over}.")
@@ -246,7 +252,7 @@ class _Session:
         )
 
     def reward(self) -> float | None:
-        """Return what the environment gives, or what an episode earns that died."""
+        """Return the environment's reward, or that of a dead episode."""
 
         def finite_reward() -> float:
             reward = float(self.instance.get_reward())
@@ -260,17 +266,18 @@ class _Session:
         return self.earned
 
     def run(self, call: str, arguments: dict, function: Callable) -> object:
-        """Return what function() returns in the thread of the instance.
+        """Run a function in the thread of the instance and return its result.
 
-        ToolError, in words for the policy, if it raises or does not return in time. Afterwards the
-        episode is dead, unless what raised was a tool. call, arguments: what it is called in a
-        fault.
+        call, arguments: how a fault names the function.
+
+        If the function raises or does not return in time, raise ToolError with words for the
+        policy. The episode is then dead, unless a tool raised.
         """
         guard = self.guard
         outcome = Future()
         self.jobs.put((function, outcome))
 
-        # too late: ask the thread to end; see the head of this file for when it does not
+        # too late: ask the thread to end (the head of this file says when it does not)
         if not wait([outcome], timeout=guard.seconds).done:
             fault = guard.note_fault(
                 call, arguments, f"did not return within {guard.seconds:g} seconds"
@@ -285,7 +292,7 @@ class _Session:
         if error is None:
             return outcome.result()
 
-        # the environment refuses what the policy did
+        # the environment refuses the policy's call
         is_tool = call in guard.schemas
         if is_tool and isinstance(error, ToolError):
             raise ToolError(guard.text_of(str(error)))
@@ -298,8 +305,8 @@ class _Session:
         raise self.die(fault, f"{call} failed", None)
 
     def die(self, fault: str, over: str, earned: float | None) -> ToolError:
-        """End the episode, and return the error for the policy. The next one gets a new instance,
-        because what still runs in the old thread may change the old one at any time.
+        """End the episode, and return the error for the policy. The next episode gets a new
+        instance, because a call left in the old thread may still change the old instance.
         """
         self.guard.counts["dead"] += 1
         self.guard.fatal = fault
@@ -311,15 +318,15 @@ class _Session:
 
 
 def _run_jobs(jobs: SimpleQueue) -> None:
-    """Do the work of an instance's thread: each job is a function and the Future of its outcome;
-    None ends it.
+    """Run jobs, each a function and the Future for its outcome, until the job None. This is the
+    work of an instance's thread.
     """
     while job := jobs.get():
         function, outcome = job
         try:
             outcome.set_result(function())
-        # SystemExit too: a tool must not end the training, nor its own thread
+        # also SystemExit: a tool must not end the training run, nor this thread
         except BaseException as error:
             outcome.set_exception(error)
-        # they hold the episode, and a thread that waits would keep it for ever
+        # while this thread waits, these variables would keep the episode in memory
         del job, function, outcome

@@ -1,5 +1,5 @@
-"""Number guessing over several turns, where the best strategy is known, so that every guess has a
-regret.
+"""Number guessing over several turns. The best strategy is known, so the regret of each guess can
+be computed.
 """
 
 import random
@@ -10,12 +10,12 @@ from helpers.agents.protocol import ToolError
 
 
 class Guessing:
-    """Find a number from 1 to `span`; each guess is told whether the number is higher or lower.
+    """Find a number from 1 to `span`. The reply to a guess says if the number is higher or lower.
 
-    Halving what is left finds it within floor(log2(span)) + 1 guesses (7 of 100), which is the
-    least that any strategy can promise, and earns 1.0. Each guess beyond that costs 0.1, down to
-    0.4; a number not found within twice as many earns 0.1, no guess at all 0.0. The number comes
-    from `seed`.
+    Halving the remaining range finds the number within floor(log2(span)) + 1 guesses (7 for a span
+    of 100), and no strategy can promise fewer. This earns 1.0. Each further guess costs 0.1, down
+    to 0.4. A number that is not found within twice as many guesses earns 0.1, and no guess at all
+    0.0. The number is drawn from `seed`.
     """
 
     def __init__(self, span: int = 100):
@@ -52,7 +52,7 @@ class Guessing:
 
     @staticmethod
     def _oracle(question: str) -> Iterator:
-        """Play the best strategy: guess the middle of what is left."""
+        """Play the best strategy: guess the middle of the remaining range."""
         low, high = map(int, re.search(r"from (\d+) to (\d+)", question).groups())
         reply = ""
         while "Yes" not in reply and low <= high:
@@ -64,12 +64,11 @@ class Guessing:
                 high = middle - 1
 
     def _regret(self) -> float:
-        """Return how many guesses were given away, on average over what the number might have
-        been: 0.0 for halving.
+        """Return the number of guesses that were wasted; 0.0 for halving.
 
-        The sum over the guesses of what the guess and the best play after it take on average, less
-        what the best guess takes. Luck plays no part in it. Hidden by its underscore: every other
-        public method would be a tool.
+        A guess wastes the difference between two expected numbers of guesses: with this guess and
+        the best play after it, and with the best guess. The expectation is over all remaining
+        numbers, so that luck plays no part. The underscore keeps this method from being a tool.
         """
         wasted = 0.0
         for guess, low, high in self._ranges():
@@ -82,9 +81,9 @@ class Guessing:
         return wasted
 
     def _places(self) -> list[float | None]:
-        """Return where among the numbers that were left each guess fell: 0.0 is the smallest and
-        1.0 the largest of them, None a number that was not left. Without guesses at fewer than
-        eight numbers, which nearly all are in the middle.
+        """Return each guess's place in the remaining range: 0.0 is the smallest number, 1.0 the
+        largest, and None a number outside the range. Guesses at fewer than eight numbers are left
+        out, because nearly all of their places are in the middle.
         """
         return [
             (guess - low) / (high - low) if low <= guess <= high else None
@@ -93,7 +92,7 @@ class Guessing:
         ]
 
     def _ranges(self) -> Iterator[tuple[int, int, int]]:
-        """Yield each guess with the smallest and the largest number that were left before it."""
+        """Yield each guess with the smallest and the largest number of the remaining range."""
         low = 1
         high = self._span
         for guess in self._guesses:
@@ -105,7 +104,7 @@ class Guessing:
 
 
 def _total_guesses(count: int) -> int:
-    """Return how many guesses the best strategy, halving, takes for all of so many numbers together
+    """Return the sum, over all of `count` numbers, of the guesses that halving takes to find them
     (the depths in a balanced tree).
 
     >>> [_total_guesses(count) for count in (0, 1, 3)]

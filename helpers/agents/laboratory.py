@@ -1,13 +1,13 @@
-"""The laboratory for environments: scripted players play before a policy does, through the same
-guarded tools.
+"""The laboratory for environments: scripted players play an environment, through the same guarded
+tools, before a policy trains in it.
 
     report = attack(Guarded(Guessing))
     report.played     # what each player earns, and in how many calls
-    report.checks     # what must hold of any environment, one after another
+    report.checks     # what must be true of any environment, and whether it is
     report.verdict    # go or no go, and what to change
 
-As notebook 02 attacks rewards, this attacks episodes: what a lazy or a cheating player earns here,
-GRPO will teach.
+Some players are lazy, and some cheat. GRPO will teach whatever they are paid for. Notebook 02 does
+the same with rewards.
 """
 
 import random
@@ -27,30 +27,31 @@ from helpers.agents.protocol import Environment, call_tool
 from helpers.rewards.lab.verdicts import Verdict
 from helpers.tags import escaped
 
-_ROWS = 32
-_FEW_ROWS = 8  # where many variants are played
-_PROBED_ROWS = 4  # where single characters are tried
-# Shares of a full success: what it is to win,
-_ORACLE_WINS = 0.9
-_WIN = 0.5
-_WIN_BY_CHANCE = 0.7  # where a hasty try wins half of the games: one of two answers is right
-# and to be paid: beyond an honest try, and for many wrong tries beyond one
-_PAY = 0.1
-_PAY_PER_TRY = 0.05
+_ROWS = 32  # episodes of each player
+_FEW_ROWS = 8  # episodes of a player with many variants
+_PROBED_ROWS = 4  # episodes for each text that `_check_replies` and `_check_characters` try
+
+# thresholds, as shares of a full success
+_ORACLE_WINS = 0.9  # the least that the oracle must earn
+_WIN = 0.5  # a mean reward from here on is a win
+_WIN_BY_CHANCE = 0.7  # the same, if a hasty try wins half of the games (yes or no)
+_PAY = 0.1  # a player is paid if it earns so much more than an honest try,
+_PAY_PER_TRY = 0.05  # and many wrong tries are paid if they earn so much more than one
 
 _TOLD = "repeats what it was told"
-_WRONG = "zqzqx"  # a text that no game takes for right
-_TRIES = 5  # wrong ones, after which a game may tell the right answer
+_WRONG = "zqzqx"  # a text that is wrong in every game
+_TRIES = 5  # wrong answers, after each of which the reply may tell the right one
 _CHARACTERS = string.ascii_lowercase + string.digits
 
-# what must hold of an environment, whether it does, and what to say if it does not
+# what must be true of an environment, whether it is, and the reason for a no go if it is not
 Check = tuple[str, bool, str]
 
 
 class PlayedEpisode(NamedTuple):
     """An episode that was played.
 
-    replies: what was called, what the player was told, and whether the call failed; `reset` first.
+    replies: for each call the tool's name, its reply, and whether the call failed. `reset` is the
+        first.
     """
 
     replies: tuple[tuple[str, str | None, bool], ...]
@@ -59,11 +60,13 @@ class PlayedEpisode(NamedTuple):
 
 @dataclass(frozen=True)
 class AttackReport:
-    """What came of the players' attacks.
+    """The results of `attack`.
 
-    episodes: by player. played: a row a player, with the mean reward, the calls of an episode, and
-    the share that failed. checks: a row a check, with whether it `holds` and what was `found` if
-    not, with what to change. verdict: go or no go, from all checks.
+    episodes: by player.
+    played: one row per player: the mean `reward`, the mean number of `calls` in an episode, and the
+        share of calls that `failed`.
+    checks: one row per check: whether it `holds`, and if not, what was `found` and what to change.
+    verdict: a go if all checks hold.
     """
 
     episodes: dict[str, list[PlayedEpisode]]
@@ -73,16 +76,19 @@ class AttackReport:
 
 
 def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
-    """Let all players play a guarded environment, check what they earned, and judge.
+    """Let all players play a guarded environment, and check what they earn.
 
-    rows: what `reset` is called with; the first 32 are played, without them seeds 0 to 31.
-    The environment's `_oracle`, if it has one as `guessing.py` does, is a player that knows how to
-    win and needs the text of `reset` alone; without, nobody shows that the game can be won.
-    BrokenEnvironment if an episode dies.
+    rows: the arguments of `reset`, one row per episode. The first 32 are played; by default, the
+        seeds 0 to 31.
+
+    The class may have a static method `_oracle(question)`, as `guessing.py` does: a player that
+    wins, knowing only the text of `reset`. Without it, nothing shows that the game can be won.
+
+    Raise BrokenEnvironment if an episode dies.
     """
     bench = _Bench(guard, [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows)
 
-    # all play; of the wildcards, the one that earns most counts
+    # 1. all players play; of the wildcards, the one that earns most counts
     episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
     attempts = [bench.play("answers a wildcard", player, _FEW_ROWS) for player in players.WILDCARDS]
     episodes["answers a wildcard"] = max(attempts, key=_mean_reward)
@@ -92,7 +98,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
         "does nothing", partial(players.repeats_one_call, times=0)
     )
 
-    # what each of them earned
+    # 2. what each player earned
     summary = {}
     for name, of_player in episodes.items():
         failed = [failed for episode in of_player for _, _, failed in episode.replies[1:]]
@@ -103,9 +109,10 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
         }
     played = pd.DataFrame(summary).T
     earned = played["reward"]
-    # a full success; more than 1 only where rewards are beyond unit scale
+    # a full success is 1, unless the oracle earns more
     full = max(1.0, earned.get("oracle", 1.0))
 
+    # 3. the checks
     checks = [
         *_check_game(bench, episodes, earned),
         *_check_cheap_players(episodes, earned, full),
@@ -117,6 +124,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
     table["found"] = table["found"].mask(table["holds"], "")
 
+    # 4. the verdict
     notes = [
         f"after {guard.turns} calls the tools refuse, but TRL goes on until "
         "`max_completion_length` is full: set "
@@ -142,11 +150,11 @@ def _mean_reward(played: list[PlayedEpisode]) -> float:
 
 
 class _Bench:
-    """A guarded environment, the rows of its episodes, and who plays all of them."""
+    """A guarded environment, the rows of its episodes, and the players of all rows."""
 
     def __init__(self, guard: Guarded, rows: list[dict]):
         self.guard = guard
-        # TRL passes a prompt, too
+        # as TRL does, pass a prompt, too
         self.rows = [{"prompt": [{"role": "user", "content": ""}]} | row for row in rows[:_ROWS]]
         self.players: dict[str, Player] = {}
         oracle = getattr(type(guard.factory()), "_oracle", None)
@@ -158,7 +166,7 @@ class _Bench:
         self.environment = guard()  # for single answers
 
     def play(self, name: str, player: Player, count: int = _ROWS) -> list[PlayedEpisode]:
-        """Play the first rows, one after another in one instance."""
+        """Play the first rows, one after another, in one instance."""
         environment = self.guard()
         return [
             self.play_row(name, player, at, environment) for at in range(len(self.rows))[:count]
@@ -172,16 +180,16 @@ class _Bench:
         environment: Environment,
         beside: Environment | None = None,
     ) -> PlayedEpisode:
-        """Play the episode of row `at`. A player that never ends gets twice the turns.
+        """Play the episode of row `at`. A player that never ends is stopped after twice the turns.
 
-        beside: another instance, in which another row's episode begins meanwhile.
+        beside: another instance, in which the episode of another row begins during this one.
         """
         question = environment.reset(**self.rows[at])
         if beside is not None:
             beside.reset(**self.rows[at - 1])
         replies = [("reset", question, False)]
-        # the same luck for all players, so that the one that loops begins as the hasty one does;
-        # but not that of an environment which draws from the same seed
+        # All players of a row draw the same random numbers, so that "loops for ever" begins with
+        # the call of "answers at once". The text keeps the seed apart from an environment's.
         calls = player(question or "", self.guard.schemas, random.Random(f"luck {at}"))
         reply = None
         with suppress(StopIteration):
@@ -190,15 +198,15 @@ class _Bench:
                 reply, failed = call_tool(environment, tool, arguments)
                 replies.append((tool, reply, failed))
         reward = environment.get_reward()
-        if self.guard.counts["dead"]:  # the rest would take long, and say no more
+        if self.guard.counts["dead"]:  # more episodes would take long, and find nothing else
             raise BrokenEnvironment(
                 f"an episode of the player '{name}' died: {self.guard.fatal} Correct that first."
             )
         return PlayedEpisode(tuple(replies), reward)
 
     def answer(self, at: int, *answers: tuple[str, str]) -> PlayedEpisode:
-        """Play an episode of row `at` that gives these answers, each (tool, text); a tool that
-        takes a number gets 73 where the text is none.
+        """Play an episode of row `at` with these answers, each (tool, text). A tool that takes a
+        number gets the text's number, or 73 if the text is not a number.
         """
         calls = []
         for tool, text in answers:
@@ -208,15 +216,15 @@ class _Bench:
         return self.play_row(_TOLD, lambda *_: (call for call in calls), at, self.environment)
 
 
-# --- The game, and those who are lazy or cheat ----------------------------------------------------
+# --- The game, and lazy or cheating players -------------------------------------------------------
 
 
 def _check_game(
     bench: _Bench, episodes: dict[str, list[PlayedEpisode]], earned: pd.Series
 ) -> list[Check]:
-    """Check what can be won, the tools, and the scale of the rewards."""
-    beyond = {}  # unit scale, by player
-    working = set()  # tools
+    """Check that the game can be won, that the tools work, and the scale of the rewards."""
+    beyond = {}  # by player, a reward below 0 or above 1
+    working = set()  # tools of which a call succeeded
     for name, of_player in episodes.items():
         for episode in of_player:
             working |= {tool for tool, _, failed in episode.replies if not failed}
@@ -245,7 +253,7 @@ def _check_game(
         ),
     ]
     if "oracle" not in episodes:
-        # a game of one row and one with much to find out look alike
+        # without an oracle, the other players' episodes may be equal because they find out little
         return checks
     best = episodes["oracle"]
     last_reply = min(best, key=lambda episode: episode.reward).replies[-1][1]
@@ -269,10 +277,10 @@ def _check_game(
 def _check_cheap_players(
     episodes: dict[str, list[PlayedEpisode]], earned: pd.Series, full: float
 ) -> list[Check]:
-    """Check that nobody who is lazy or cheats wins, or is paid for it."""
+    """Check that lazy and cheating players do not win, and are not paid."""
     checks = []
 
-    # a hasty try may be right by chance, and then so may the others
+    # if a hasty try is often right by chance, other players may be, too
     chance = earned["answers at once"] + 2 * _PAY * full
     for name, (_, advice) in players.WINNING.items():
         share = _WIN_BY_CHANCE if earned[name] <= chance else _WIN
@@ -294,7 +302,7 @@ def _check_cheap_players(
             )
         )
 
-    # what a wildcard earns beyond nonsense on the same rows
+    # a wildcard must earn no more than nonsense on the same rows
     wild = earned["answers a wildcard"]
     nonsense = _mean_reward(episodes["answers nonsense"][:_FEW_ROWS])
     checks.append(
@@ -312,7 +320,7 @@ def _check_cheap_players(
 
 
 def _check_many_answers(bench: _Bench, full: float) -> Check:
-    """Check that many wrong answers, where they do not win, earn no more than one."""
+    """Check that many wrong answers earn no more than one, in episodes that they do not win."""
     single = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1), _FEW_ROWS)
     many = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1000), _FEW_ROWS)
     gains = [
@@ -330,16 +338,19 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
 
 
 def _check_replies(bench: _Bench, full: float) -> Check:
-    """Check that the reply to a wrong answer does not tell the right one: that in no place of it
-    there is, in every row's game, what wins when it is repeated.
+    """Check that the reply to a wrong answer does not tell the right one.
+
+    In each row's game, every part of every reply is given as the next answer. The check fails if a
+    part in the same place wins in all games, such as the last word in "No, it was 7".
     """
     tries = max(1, min(_TRIES, bench.guard.turns - 1))
-    told = None  # the places so far: the tool, the number of wrong answers, and one of _parts
+    # places that won in all games so far: the tool, the number of wrong answers, a key of `_parts`
+    told = None
     for at in bench.probed:
         places = set()
         for tool in bench.guard.schemas:
             wrong = (tool, _WRONG)
-            if bench.answer(at, wrong).reward >= _WIN * full:  # whatever is said wins
+            if bench.answer(at, wrong).reward >= _WIN * full:  # any answer wins
                 continue
             replies = bench.answer(at, *[wrong] * tries).replies[1:]
             for number, (_, reply, _) in enumerate(replies, start=1):
@@ -359,13 +370,13 @@ def _check_replies(bench: _Bench, full: float) -> Check:
 
 
 def _check_characters(bench: _Bench, full: float) -> list[Check]:
-    """Check that one or two characters, which may be a part of the right answer, are not paid."""
+    """Check that one or two characters, perhaps a part of the right answer, do not win or pay."""
 
     def reward_of(at: int, text: str) -> float:
         return bench.answer(at, *[(tool, text) for tool in bench.guard.schemas]).reward
 
-    winning = []  # for each row the texts that win where nonsense does not,
-    paid = []  # and the letters that earn more than nonsense, and do not win
+    winning = []  # for each row, the texts that win although nonsense does not
+    paid = []  # for each row, the letters that earn more than nonsense and do not win
     for at in bench.probed:
         nonsense = reward_of(at, _WRONG)
         rewards = {text: reward_of(at, text) for text in _CHARACTERS}
@@ -374,7 +385,7 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
             if nonsense + _PAY * full < rewards[text] < _WIN * full:
                 paid[-1].append(text)
 
-        # two characters that begin with one that wins
+        # two characters: the first one wins by itself
         single = [text for text, reward in rewards.items() if reward >= _WIN * full]
         for first in single[:1]:
             rewards |= {first + second: reward_of(at, first + second) for second in _CHARACTERS}
@@ -385,7 +396,7 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
     return [
         (
             "a part of an answer does not win",
-            count < 1.5,  # a letter to choose is one
+            count < 1.5,  # one text, if the right answer is a letter
             f"a game is won by {count:.1f} different texts of one or two characters, such as "
             f"{', '.join(max(winning, key=len)[:3])}: compare the whole answer.",
         ),
@@ -399,8 +410,8 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
 
 
 def _parts(reply: str) -> dict[tuple, str]:
-    """Return the parts of a reply by their place: which sentence or quotation, and how many of its
-    words are left out before and after the part.
+    """Return the parts of a reply by their place: the number of the phrase, and how many of its
+    words are left out before and after the part. The whole reply has the place ().
 
     >>> _parts("No, it was 7.")[1, 2, 0]
     '7'
@@ -419,14 +430,14 @@ def _parts(reply: str) -> dict[tuple, str]:
 
 
 def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -> list[Check]:
-    """Check that the row and its seed decide an episode, and nothing else."""
+    """Check that an episode depends on its row alone."""
     names = sorted({"oracle", "random"} & episodes.keys())
     first = [episodes[name] for name in names]
 
-    # all again in the same order
+    # all rows again, in the same order
     again = [bench.play(name, bench.players[name]) for name in names]
 
-    # and in the reverse, each row in a new instance while an episode of another begins beside
+    # all rows in reverse order, each in a new instance, while another row's episode begins
     alone = []
     for name in names:
         played = []

@@ -1,9 +1,11 @@
 """The scripted players of the laboratory: what a lazy or a cheating policy might do in any
 environment.
 
-A player is a generator: it yields calls, (tool, arguments), and is sent each reply as the policy
-would read it. It ends when it has nothing more to say. It sees what a policy sees: the question,
-which is the text of `reset`, and the schemas of the tools by name. Its luck is its own.
+A player is a generator. It yields calls, each (tool, arguments), and receives each reply as the
+policy would read it. It knows what a policy knows: the question, which is the text of `reset`, and
+the schemas of the tools by name. `luck` is its source of random numbers.
+
+`WINNING`, `PAYING` and `WILDCARDS`, at the end, list the players.
 """
 
 import math
@@ -17,8 +19,8 @@ Player = Callable[[str, dict[str, dict], random.Random], Iterator[tuple[str, obj
 
 
 def calls_at_random(question: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Make well-formed calls of random tools for ever, with words and numbers of the question,
-    words of the arguments' descriptions, and other numbers.
+    """Make random well-formed calls without end. Their arguments are words and numbers of the
+    question, words of the arguments' descriptions, and numbers from 1 to 100.
     """
     numbers = [int(number) for number in re.findall(r"\b\d{1,9}\b", question)]
     while True:
@@ -30,7 +32,7 @@ def calls_at_random(question: str, schemas: dict, luck: random.Random) -> Iterat
 
 
 def repeats_one_call(question: str, schemas: dict, luck: random.Random, *, times: int) -> Iterator:
-    """Make the same well-formed call so many times: none, if a policy only talks."""
+    """Make the same well-formed call `times` times. With 0, the player only talks."""
     call = next(calls_at_random(question, schemas, luck))
     for _ in range(times):
         yield call
@@ -39,8 +41,9 @@ def repeats_one_call(question: str, schemas: dict, luck: random.Random, *, times
 def lists_candidates(
     question: str, schemas: dict, luck: random.Random, *, calls: int, at_once: bool
 ) -> Iterator:
-    """Try all candidates, at once (in a text or a list) or one after another; each reply gives more
-    of them.
+    """Try all candidates: words of the question and of the replies, letters, and numbers up to 999.
+
+    at_once: whether a call has all of them, in a text or a list, or one candidate each.
     """
     text = f"{question} yes no {' '.join(string.ascii_uppercase)}"
     for turn in range(calls):
@@ -55,21 +58,21 @@ def lists_candidates(
 def answers_each_tool(
     question: str, schemas: dict, luck: random.Random, *, text: str, number: float, length: int
 ) -> Iterator:
-    """Call each tool once, with this text, this number, or a list of so many of them."""
+    """Call each tool once, with this text or this number; `length` is the length of a list."""
     values = values_by_type(text, number, length)
     for tool, schema in sorted(schemas.items()):
         yield tool, arguments_of(schema, values, 0)
 
 
 def repeats_the_question(question: str, schemas: dict, luck: random.Random) -> Iterator:
-    """Answer each tool with the text of `reset`."""
+    """Call each tool once, with the text of `reset`."""
     yield from answers_each_tool(question, schemas, luck, text=question, number=0, length=1)
 
 
 def answers_wrongly(
     question: str, schemas: dict, luck: random.Random, *, calls: int, first_number: int = 1
 ) -> Iterator:
-    """Give so many wrong answers, each another one and well-formed: five letters, or a number."""
+    """Give different, well-formed wrong answers: five letters, or numbers from `first_number`."""
     letters = string.ascii_lowercase
     for turn in range(calls):
         text = f"zq{letters[turn // 26 % 26]}{letters[turn % 26]}x"
@@ -82,13 +85,13 @@ def answers_wrongly(
 
 
 def words_of(schema: dict, text: str) -> list[str]:
-    """Return the words of the descriptions of a tool's arguments, and of a text, each once."""
+    """Return the words in the descriptions of a tool's arguments and in a text, each once."""
     described = " ".join(of.get("description", "") for of in schema["properties"].values())
     return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
 
 
 def values_by_type(text: str, number: float, length: int = 0) -> dict:
-    """Return a value for each type of argument; lists have `length` entries."""
+    """Return a value for each type of argument. Lists have `length` entries."""
     return {
         "string": text,
         "integer": number,
@@ -100,8 +103,8 @@ def values_by_type(text: str, number: float, length: int = 0) -> dict:
 
 
 def arguments_of(schema: dict, values: dict, turn: int) -> dict:
-    """Return a call's arguments: for each the value of its type, or, if the schema lists what it
-    may be, one of these by turns.
+    """Return a call's arguments: for each, the value of its type. If the schema lists the allowed
+    values (`enum`), each turn takes the next of them.
     """
     arguments = {}
     for name, of in schema["properties"].items():
@@ -115,10 +118,9 @@ def arguments_of(schema: dict, values: dict, turn: int) -> dict:
     return arguments
 
 
-# --- Who plays ------------------------------------------------------------------------------------
+# --- The list of players --------------------------------------------------------------------------
 
-
-# Those who must not win, each with what is wrong with a game that they win.
+# Players that must not win, each with what is wrong with a game they win.
 WINNING = {
     "random": (calls_at_random, "chance wins. Ask for more."),
     "answers at once": (
@@ -135,7 +137,8 @@ WINNING = {
         "let the first answer count, or ask for more.",
     ),
 }
-# Those who must earn no more than an honest try.
+
+# Players that must earn no more than an honest try, each with advice if they earn more.
 PAYING = {
     "answers blank": (
         partial(answers_each_tool, text="", number=0, length=0),
@@ -173,7 +176,8 @@ PAYING = {
         "polite words and assurances must not pay.",
     ),
 }
-# Those of whom none may win where nonsense does not.
+
+# Players that must not win where nonsense does not.
 WILDCARDS = [
     partial(answers_each_tool, text=text, number=0, length=1)
     for text in (

@@ -1,10 +1,10 @@
-"""TRL's slot for environments: what it asks of a class, how a policy's call is judged and made, and
-the rows that episodes begin from.
+"""TRL's slot for environments: what TRL requires of a class, how a policy's calls are checked and
+made, and the rows that episodes begin from.
 
-TRL 1.15 (`trl/trainer/grpo_trainer.py`) calls the factory without arguments (663), keeps the
-instances and calls `reset` with the whole row, `prompt` included (2315). What `reset` returns is
-appended to the last user message (2324). **Every** public method of the class but `reset` and
-`get_reward` is a tool (668 to 674): its schema comes from its signature and docstring.
+TRL 1.15 (`trl/trainer/grpo_trainer.py`) calls the factory without arguments (663) and keeps the
+instances. It calls `reset` with the whole row, including `prompt` (2315), and appends the returned
+text to the last user message (2324). **Every** public method except `reset` and `get_reward` is a
+tool (668 to 674). Its schema comes from its signature and docstring.
 """
 
 import inspect
@@ -28,26 +28,24 @@ _SHOWN = 60  # characters of a value in a sentence for the policy
 
 
 class Environment(Protocol):
-    """What TRL asks of an environment. Its tools are whatever other public methods it has, each a
-    plain `def`.
-    """
+    """What TRL requires of an environment. Other public methods are tools, and cannot be async."""
 
     def reset(self, **columns) -> str | None:
-        """Begin an episode from a row of the data; the text, if any, is appended to the row's last
-        user message.
+        """Begin an episode from a row of the data. The returned text, if any, is appended to the
+        row's last user message.
         """
 
     def get_reward(self) -> float:
-        """Return what the episode has earned so far, a full success 1.0.
+        """Return the reward of the episode so far; a full success is 1.0.
 
-        TRL can do without it, for reward functions get `environments=`, too; the suite cannot.
+        TRL does not require this method, because reward functions receive `environments=`, too.
+        The suite does.
         """
 
 
 class ToolError(Exception):
-    """A call that the environment rightly refuses, in words a policy can learn from.
-
-    It is no fault of the environment.
+    """Raised by an environment that refuses a call, in words that a policy can learn from. It does
+    not count as a fault of the environment.
     """
 
 
@@ -58,8 +56,8 @@ def tools_of(kind: type) -> list[str]:
 
 
 def schema_of(tool: Callable) -> dict:
-    """Return what the policy is told about a tool's arguments: the `parameters` of the schema that
-    Transformers makes for TRL.
+    """Return the description of a tool's arguments that the policy sees: `parameters` in the schema
+    that Transformers makes for TRL.
     """
     from transformers.utils import get_json_schema
 
@@ -67,16 +65,17 @@ def schema_of(tool: Callable) -> dict:
 
 
 def check_environment(factory: Callable[[], Environment]) -> list[str]:
-    """Return what is wrong with an environment, a sentence each, with the way out; nothing if TRL
-    can use it.
+    """Return the problems because of which TRL could not use an environment: one sentence each,
+    with the way out.
 
-    factory: what goes to `GRPOTrainer(environment_factory=…)`. It is called once, without
-    arguments, as TRL calls it: give them defaults, or pass functools.partial. Whether `reset` takes
-    the rows shows when the first episode begins, and what a tool returns when players call it.
+    factory: the argument of `GRPOTrainer(environment_factory=…)`. Like TRL, this function calls it
+        without arguments: give the class defaults, or pass functools.partial.
+
+    Neither `reset` nor a tool is called.
     """
     try:
         instance = factory()
-    except Exception as error:  # a class that takes arguments, most often
+    except Exception as error:  # most often, a class that takes arguments
         return [f"an environment is made without arguments, and this one raises {error!r}."]
     kind = type(instance)
     problems = [
@@ -92,7 +91,7 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     for name in tools_of(kind):
         try:
             schema_of(getattr(instance, name))
-        except Exception as error:  # Transformers' own, or NameError of an annotation
+        except Exception as error:  # an error of Transformers, or NameError for an annotation
             problems.append(
                 f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
                 "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
@@ -101,12 +100,12 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     return problems
 
 
-# --- What a policy passes to a tool ---------------------------------------------------------------
+# --- A policy's calls -----------------------------------------------------------------------------
 
 
 def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str, bool]:
-    """Make one call as TRL makes it (grpo_trainer.py 1918 to 1929, 1957); return what the policy is
-    told, and whether the call failed. Left out: a result that is a list, as of pictures.
+    """Make one call as TRL does (grpo_trainer.py 1918 to 1929, 1957). Return the reply to the
+    policy, and whether the call failed. Left out: results that are lists, such as pictures.
     """
     try:
         if name not in tools_of(type(environment)):
@@ -117,11 +116,11 @@ def call_tool(environment: Environment, name: str, arguments: object) -> tuple[s
 
 
 def argument_check(tool: Callable) -> Callable[[dict], str]:
-    """Return a function that says what is wrong first with a call's arguments, in one short
-    sentence from which a policy can learn; "" if nothing is.
+    """Return a function that checks a call's arguments. It returns the first problem, in a short
+    sentence that a policy can learn from, or "" if there is none.
 
-    The tool's annotations are the rule, strictly. A text is no number, 1.0 no whole number, and NaN
-    nothing, because every comparison with it is false.
+    The arguments must have the types of the tool's annotations, strictly: "3" is not a number, and
+    1.0 is not a whole number. NaN is always refused, because every comparison with it is false.
 
     >>> def read(row: int):
     ...     "Read a row."
@@ -154,7 +153,7 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
             name = problems[0]["loc"][0]
             if problems[0]["type"] == "missing":
                 return f"{tool.__name__} needs {name}."
-            # pydantic's own words; one for each type that a union allows
+            # pydantic's words; a union has a problem for each of its types
             wanted = [problem["msg"].removeprefix("Input should be ") for problem in problems]
             words = " or ".join(dict.fromkeys(wanted)).replace("a valid integer", "a whole number")
             value = short_repr(problems[0]["input"])
@@ -165,10 +164,10 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
 
 
 def short_repr(value: object) -> str:
-    """Return the repr of a policy's value for a sentence, cut after 60 characters."""
+    """Return the repr of a policy's value, cut after 60 characters."""
     try:
         text = repr(value)
-    except (RecursionError, ValueError):  # a thousand brackets, or five thousand digits
+    except (RecursionError, ValueError):  # thousands of nested lists, or thousands of digits
         text = f"a {type(value).__name__}"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
@@ -177,14 +176,14 @@ def short_repr(value: object) -> str:
 
 
 def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
-    """Return the rows of a .csv, .jsonl or .parquet file, each of them what `reset` takes, in an
-    order drawn from `seed`, and how many were dropped, by reason.
+    """Return the rows of a .csv, .jsonl or .parquet file in an order drawn from `seed`, and the
+    number of dropped rows by reason. Each row has the arguments of `reset`.
 
-    Lines that cannot be read and duplicates are dropped, so that no episode is both trained on and
-    held out. ValueError, with the row's number from 1, for a row with other columns than the first
-    one, or with an empty value.
+    Lines that cannot be read are dropped, and duplicates, so that no episode is both trained on and
+    held out. ValueError, with the row's number (from 1), for a row whose columns differ from the
+    first row's, and for an empty value.
     """
-    rows = {}  # by what is in them
+    rows = {}  # by their content
     dropped = Counter()
     columns = None  # of the first row
     for number, row in enumerate(file_rows(Path(str(path)), set()), start=1):
@@ -192,7 +191,7 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
             dropped[row.reason] += 1
             continue
         columns = columns or row.keys()
-        # only nan is not itself
+        # only nan differs from itself
         if row.keys() != columns or any(value is None or value != value for value in row.values()):
             raise ValueError(
                 f"{path}, row {number}: every row needs the columns {', '.join(columns)}, and a "
@@ -214,13 +213,13 @@ def episode_rows(path: str | Path, seed: int) -> tuple[list[dict], Counter]:
 
 
 def prepare_template(tokenizer) -> None:
-    """Let the tokenizer render and read tool calls as GRPOTrainer will, so that a policy can play
+    """Let a tokenizer render and parse tool calls as GRPOTrainer will, so that a policy can play
     before there is a trainer.
 
-    TRL does the same in its constructor, in this order (grpo_trainer.py 627, 742, 753): the
-    template must render calls and results, it must be known how a call is read, and a conversation
-    that goes on must begin as it did before. A tokenizer that has all three stays as it is.
-    ValueError, for the last two in TRL's words, for a template that cannot be made ready.
+    TRL checks three things in its constructor, in this order (grpo_trainer.py 627, 742, 753): the
+    template renders calls and results; there is a schema to parse calls with; and adding messages
+    does not change how earlier messages are rendered. What is missing is added if TRL knows the
+    template, otherwise ValueError.
     """
     from trl import chat_template_utils as trl
 

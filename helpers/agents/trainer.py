@@ -1,5 +1,5 @@
-"""What notebook 10 gives a GRPOTrainer beside the environments: a callback that stops it with a
-checkpoint, a reward that is only watched, and the fingerprint of its data.
+"""What notebook 10 passes to a GRPOTrainer besides the environments: a callback that stops the
+training run with a checkpoint, and a reward that is only logged. Also the fingerprint of the data.
 """
 
 import inspect
@@ -17,11 +17,11 @@ from helpers.training import processes
 
 
 class StopIfBroken(TrainerCallback):
-    """End a training whose environment is broken with a checkpoint; by itself its next `reset`
-    raises, and there is none.
+    """Save a checkpoint and end the training run if the environment is broken. Without this
+    callback, the next `reset` raises, and no checkpoint is saved.
 
-    guard: what GRPOTrainer has as its environment_factory; its `broken` says why it would give up.
-    If several processes train together, all stop at the step after which one would.
+    guard: the environment_factory of the GRPOTrainer; its `broken` is the reason to stop. If
+        several processes train together, all of them stop after the same step.
     """
 
     def __init__(self, guard: Guarded):
@@ -29,7 +29,7 @@ class StopIfBroken(TrainerCallback):
         self.reason = ""
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Stop, with a checkpoint, if the environment would give up at the next episode."""
+        """Stop, with a checkpoint, if the next `reset` would raise."""
         self.reason = next(filter(None, processes.gather(self.guard.broken)), "")
         if self.reason:
             control.should_save = True
@@ -42,19 +42,18 @@ class StopIfBroken(TrainerCallback):
 
 
 def finished(completions: list[list[dict]], **columns) -> list[float]:
-    """Return 1.0 where the last message is the policy's and calls nothing, 0.0 where it is a call
-    that nobody answered, or an answer that left no room for another word. (Where the policy's own
-    last words were cut, TRL's `completions/clipped_ratio` says so.)
+    """Return 1.0 for an episode that the policy ended: its last message is the policy's and has no
+    calls. Return 0.0 if it ends with an unanswered call, or with a result after which there was no
+    room. (TRL's `completions/clipped_ratio` counts episodes whose last message was cut.)
 
-    For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: it is watched, and earns
-    nothing. TRL logs neither that a tool's result did not fit into `max_completion_length` nor that
-    `max_tool_calling_iterations` were over.
+    For `GRPOTrainer(reward_funcs=[..., finished])` with the weight 0: the reward is logged, but not
+    trained on. TRL does not log that a result did not fit into `max_completion_length`, or that
+    `max_tool_calling_iterations` was reached.
 
-    Let it be the last reward, because it also makes the messages fit to be logged: it turns the
-    calls' arguments into text, and leaves out what is neither a name nor arguments. TRL 1.15 writes
-    the messages as a Parquet table (grpo_trainer.py 3277), which has one type a column: a policy
-    that calls once with 50 and once with "50" would end the training with an ArrowInvalid, and one
-    that calls without any argument with an ArrowNotImplementedError.
+    This must be the last reward, because it changes the messages so that TRL can log them. TRL 1.15
+    writes them as a Parquet table, which has one type per column (grpo_trainer.py 3277). Calls with
+    50 and with "50" would end the training run with an ArrowInvalid, and calls without arguments
+    with an ArrowNotImplementedError. So the arguments become text, and only they and the name stay.
 
     >>> word = {"role": "assistant", "content": "I know it.", "tool_calls": []}
     >>> finished([[word], [word, {"role": "tool", "content": "Yes, it is 5."}]])
@@ -73,8 +72,8 @@ def finished(completions: list[list[dict]], **columns) -> list[float]:
 
 
 def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:
-    """Return the fingerprint of a training's episodes: of its rows, the limits, and the
-    environment's own files, so that after a change of any of them no old checkpoint is continued.
+    """Return a fingerprint of the rows, the limits and the environment's source files. If one of
+    them changes, a training run does not continue from an old checkpoint.
     """
     methods = inspect.getmembers(type(factory()), inspect.isfunction)
     files = {inspect.getsourcefile(method) for _, method in methods} - {None}
