@@ -94,9 +94,8 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     episodes["answers a wildcard"] = max(attempts, key=_mean_reward)
     nonsense = partial(players.answers_wrongly, calls=1, first_number=10**6)
     episodes["answers nonsense"] = bench.play("answers nonsense", nonsense)
-    episodes["does nothing"] = bench.play(
-        "does nothing", partial(players.repeats_one_call, times=0)
-    )
+    nothing = partial(players.repeats_one_call, times=0)
+    episodes["does nothing"] = bench.play("does nothing", nothing)
 
     # 2. what each player earned
     summary = {}
@@ -319,6 +318,63 @@ def _check_cheap_players(
 # --- Wrong answers, and parts of right ones -------------------------------------------------------
 
 
+def _check_replies(bench: _Bench, full: float) -> Check:
+    """Check that the reply to a wrong answer does not tell the right one.
+
+    In each row's game, every part of every reply is given as the next answer. The check fails if a
+    part in the same place wins in all games, such as the last word of "No, it was 7".
+    """
+    told = None
+    for at in bench.probed:
+        told = _telling_places(bench, at, full, told)
+    return (
+        f"'{_TOLD}' does not win",
+        not told,
+        "the reply to a wrong answer tells the right one, which wins when it is repeated: "
+        "say that it is wrong, and no more.",
+    )
+
+
+def _telling_places(bench: _Bench, at: int, full: float, known: set | None) -> set[tuple]:
+    """Return the places in the replies of row `at` whose text wins as the next answer: each the
+    tool, the number of wrong answers before, and a key of `_parts`.
+
+    known: the only places to try; None for all.
+    """
+    tries = max(1, min(_TRIES, bench.guard.turns - 1))
+    places = set()
+    for tool in bench.guard.schemas:
+        wrong = (tool, _WRONG)
+        if bench.answer(at, wrong).reward >= _WIN * full:  # any answer wins
+            continue
+        replies = bench.answer(at, *[wrong] * tries).replies[1:]
+        for number, (_, reply, _) in enumerate(replies, start=1):
+            for part, text in _parts(str(reply)).items():
+                place = (tool, number, *part)
+                if known is not None and place not in known:
+                    continue
+                if bench.answer(at, *[wrong] * number, (tool, text)).reward >= _WIN * full:
+                    places.add(place)
+    return places
+
+
+def _parts(reply: str) -> dict[tuple, str]:
+    """Return the parts of a reply by their place: the number of the phrase, and how many of its
+    words are left out before and after the part. The whole reply has the place ().
+
+    >>> _parts("No, it was 7.")[1, 2, 0]
+    '7'
+    """
+    text = reply.removeprefix("{'error': ").strip("{}")
+    parts = {(): text}
+    for at, piece in enumerate(re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)[:30]):
+        words = piece.split()[:10]
+        for first in range(len(words)):
+            for last in range(len(words), first, -1):
+                parts[at, first, len(words) - last] = " ".join(words[first:last])
+    return parts
+
+
 def _check_many_answers(bench: _Bench, full: float) -> Check:
     """Check that many wrong answers earn no more than one, in episodes that they do not win."""
     single = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1), _FEW_ROWS)
@@ -334,38 +390,6 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
         gain <= _PAY_PER_TRY * full,
         f"many wrong answers earn {gain:.2f} more than one: pay for the first try, "
         "or for the best, not for each.",
-    )
-
-
-def _check_replies(bench: _Bench, full: float) -> Check:
-    """Check that the reply to a wrong answer does not tell the right one.
-
-    In each row's game, every part of every reply is given as the next answer. The check fails if a
-    part in the same place wins in all games, such as the last word in "No, it was 7".
-    """
-    tries = max(1, min(_TRIES, bench.guard.turns - 1))
-    # places that won in all games so far: the tool, the number of wrong answers, a key of `_parts`
-    told = None
-    for at in bench.probed:
-        places = set()
-        for tool in bench.guard.schemas:
-            wrong = (tool, _WRONG)
-            if bench.answer(at, wrong).reward >= _WIN * full:  # any answer wins
-                continue
-            replies = bench.answer(at, *[wrong] * tries).replies[1:]
-            for number, (_, reply, _) in enumerate(replies, start=1):
-                for part, text in _parts(str(reply)).items():
-                    place = (tool, number, *part)
-                    if told is not None and place not in told:
-                        continue
-                    if bench.answer(at, *[wrong] * number, (tool, text)).reward >= _WIN * full:
-                        places.add(place)
-        told = places
-    return (
-        f"'{_TOLD}' does not win",
-        not told,
-        "the reply to a wrong answer tells the right one, which wins when it is repeated: "
-        "say that it is wrong, and no more.",
     )
 
 
@@ -407,23 +431,6 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
             f"{paid[0][:1]}: pay for whole answers.",
         ),
     ]
-
-
-def _parts(reply: str) -> dict[tuple, str]:
-    """Return the parts of a reply by their place: the number of the phrase, and how many of its
-    words are left out before and after the part. The whole reply has the place ().
-
-    >>> _parts("No, it was 7.")[1, 2, 0]
-    '7'
-    """
-    text = reply.removeprefix("{'error': ").strip("{}")
-    parts = {(): text}
-    for at, piece in enumerate(re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)[:30]):
-        words = piece.split()[:10]
-        for first in range(len(words)):
-            for last in range(len(words), first, -1):
-                parts[at, first, len(words) - last] = " ".join(words[first:last])
-    return parts
 
 
 # --- Repetition -----------------------------------------------------------------------------------
