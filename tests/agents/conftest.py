@@ -3,7 +3,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def beginner():
-    """The small model that has seen a few games, in 32 bits, and its tokenizer."""
+    """The small model taught with a few games, in fp32, and its tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

@@ -1,10 +1,10 @@
-"""Environments with one thing wrong each, made from a healthy one of the same size."""
+"""Environments for tests: a healthy one, and functions that make variants with one fault."""
 
 import time
 
 
 class Healthy:
-    """Says back what it is given."""
+    """Repeats each word it is given."""
 
     def reset(self, seed: int, **columns):
         self._said = []
@@ -24,12 +24,12 @@ class Healthy:
 
 
 def made(name: str, base: type = Healthy, **members) -> type:
-    """A healthy environment, or another, with other methods."""
+    """Return a subclass of the healthy environment, or of another, with these members."""
     return type(name, (base,), members)
 
 
 def doing(does) -> type:
-    """A healthy environment whose tool does this instead."""
+    """Return the healthy environment with `does` in place of its tool."""
 
     def say(self, word: str) -> str:
         return does(self, word)
@@ -39,7 +39,7 @@ def doing(does) -> type:
 
 
 def raising(error: BaseException):
-    """What raises this."""
+    """Return a function that raises this error."""
 
     def does(*ignored, **columns):
         raise error

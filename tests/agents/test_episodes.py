@@ -1,5 +1,5 @@
-"""Episodes outside of a trainer are those that TRL plays inside: the same tokens, masks, messages,
-counts and rewards. And `play`, which plays them many at a time.
+"""Episodes played without a trainer equal those that TRL plays: the same tokens, masks, messages,
+counts and rewards. Also `play`, which plays many episodes at a time.
 """
 
 import copy
@@ -44,8 +44,8 @@ def row(name: str, seed: int, before: str = "") -> dict:
 
 
 class Noting(GRPOTrainer):
-    """A trainer that keeps what was generated, as TRL goes on with it. With a `script`, the policy
-    says what that says, as long a turn as TRL would let a model write, and no longer.
+    """A trainer that keeps what was generated. A `script` writes the policy's turns; TRL limits
+    their length as it would limit a model's.
     """
 
     script = None
@@ -78,17 +78,18 @@ ONE_STEP = {
 
 
 def play(complete, tokenizer, environment, rows, **limits):
-    """The episodes of a policy that is a function; see `episodes.Complete`."""
+    """Play episodes with a function as the policy; see `episodes.Complete`."""
     played = [episodes.begin(tokenizer, environment(), row) for row in rows]
     episodes.play_to_end(complete, tokenizer, played, **limits)
     return played
 
 
 def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, environment):
-    """A trainer after one step that changes nothing, and the episodes, where they were played by
-    us.
+    """Return a trainer after one step with a learning rate of 0, and our episodes. Each row is
+    played twice.
 
-    Each row is played twice. ours: through `rollout_func`, otherwise through `environment_factory`.
+    ours: whether we play the episodes, through `rollout_func`. Otherwise TRL plays them, through
+        `environment_factory`, and the list of our episodes is empty.
     """
     played, row_of = [], {row["prompt"][-1]["content"]: row for row in rows}
 
@@ -139,9 +140,7 @@ def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, en
 
 
 def both(model, tokenizer, folder, rows, **options):
-    """The log of TRL's own step and our episodes, after everything about them was found
-    the same.
-    """
+    """Assert that TRL's episodes and ours are equal; return the log of TRL's step and our episodes."""
     (trl, _), (trainer, played) = (
         step(model, tokenizer, folder, rows, ours=ours, **options) for ours in (False, True)
     )
@@ -214,7 +213,7 @@ def name_of(prompt: str) -> str:
 
 
 def scripted(tokenizer, filled: str = ""):
-    """A policy that says what FORCED has for the game that its prompt names, then that it is done."""
+    """Return a policy that writes the turns in FORCED for the game in its prompt, then "Done."."""
 
     def script(prompts):
         texts = []
@@ -229,7 +228,7 @@ def scripted(tokenizer, filled: str = ""):
 
 @pytest.fixture(scope="module")
 def forced(beginner, tmp_path_factory):
-    """The scripted episodes by their names, each found the same as TRL's."""
+    """Return the scripted episodes by name, after asserting that they equal TRL's."""
     model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
     alone = row("just fits", 7)
     (one,) = play(
@@ -265,7 +264,7 @@ def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
 
 
 def calling(*functions: dict) -> list[dict]:
-    """An episode with these calls, and a last word."""
+    """Return the messages of an episode with these calls and a final answer."""
     calls = [{"type": "function", "function": one} for one in functions]
     return [
         {"role": "assistant", "content": "", "tool_calls": calls},

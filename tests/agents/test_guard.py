@@ -1,4 +1,4 @@
-"""What a guard survives, what it says to the policy, what it logs, and when it gives up."""
+"""The guard: what it survives, what it tells the policy, what it logs, and when it gives up."""
 
 import inspect
 import threading
@@ -15,7 +15,7 @@ BROKEN = sick.made("Broken", reset=sick.raising(OSError("gone")))
 
 
 def begun(does, **options):
-    """An episode of this class, or one whose tool does this, and its guard."""
+    """Begin an episode of this class, or of one whose tool does this. Return it and its guard."""
     guard = Guarded(does if isinstance(does, type) else sick.doing(does), **options)
     environment = guard()
     environment.reset(seed=1)
@@ -23,8 +23,8 @@ def begun(does, **options):
 
 
 def impatient(guard: Guarded, function, **arguments) -> str:
-    """The refusal of a call that does not return; no other call has to be quick, however busy the
-    machine is.
+    """Return the refusal of a call that does not return. Only this call has a short time limit, so
+    that other calls may be slow on a busy machine.
     """
     roomy, guard.seconds = guard.seconds, 0.1
     said = refusal(function, **arguments)

@@ -1,4 +1,4 @@
-"""Number guessing: what it says, what it earns, and what a guess gives away."""
+"""Number guessing: its replies, its rewards, and the regret of a guess."""
 
 import functools
 
@@ -45,7 +45,7 @@ def test_what_an_episode_earns(guesses, earns):
 
 @functools.cache
 def shortest(left: int) -> float:
-    """The guesses that the best of all strategies takes for all numbers together, by search."""
+    """Return the guesses that the best strategy needs for all numbers together, by search."""
     if left == 0:
         return 0
     return left + min(shortest(below) + shortest(left - 1 - below) for below in range(left))

@@ -1,5 +1,5 @@
-"""The laboratory: go for the suite's own game and for sound ones; for each way in which an
-environment can be wrong, a no go that says it.
+"""The laboratory for environments: a go for the suite's own game and other sound ones, and a no go
+with the reason for each way in which an environment can be wrong.
 """
 
 import fnmatch
@@ -17,7 +17,7 @@ from helpers.agents.laboratory import AttackReport, attack
 
 
 class Echo:
-    """Say the word of the question backwards: 1.0; another: 0.1. The first one counts."""
+    """Say the word of the question backwards for 1.0. Another word earns 0.1. The first try counts."""
 
     def reset(self, seed: int, **columns) -> str:
         word = f"w{random.Random(seed).randrange(10**6)}"
@@ -48,7 +48,7 @@ class Echo:
 
 
 class Answered:
-    """Find a number; a right answer earns 1.0. Nobody shows how: there is no `_oracle`."""
+    """Find a number for 1.0. There is no `_oracle`, so no player can show how."""
 
     def reset(self, seed: int, **columns) -> str:
         self._right, self._said = str(random.Random(seed).randrange(100, 1000)), []
@@ -72,7 +72,6 @@ def report_on(kind: type, **options) -> AttackReport:
 
 
 def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
-    """The mean reward, the calls of an episode, and the share that failed."""
     guard = Guarded(Guessing)
     report = attack(guard)
     played = report.played.round(3)
@@ -89,12 +88,12 @@ def test_number_guessing_is_a_go_and_its_players_always_play_the_same():
 
 
 def echo(**members) -> type:
-    """The game of echo with other methods."""
+    """Return the game Echo with other methods."""
     return sick.made("Sick", Echo, **members)
 
 
 def judged(rule: Callable) -> type:
-    """The game of numbers, if any text that was said is judged by another rule."""
+    """Return the game Answered with another rule: the best of all answers counts."""
 
     def get_reward(self) -> float:
         return float(max((rule(text, self._right) for text in self._said), default=0.0))
@@ -103,7 +102,7 @@ def judged(rule: Callable) -> type:
 
 
 def telling(words: str, error: bool = False, after: int = 0) -> type:
-    """As many tries as one likes, and after some a reply that names the right answer."""
+    """Return a game without a limit of tries that names the right answer after some of them."""
 
     def answer(self, text: str) -> str:
         self._said.append(text)
@@ -119,7 +118,7 @@ def telling(words: str, error: bool = False, after: int = 0) -> type:
 
 
 def adding(counts: Callable) -> type:
-    """Pays a little for each new try that counts."""
+    """Return a game that pays a little for each new try that `counts` accepts."""
 
     def get_reward(self) -> float:
         return max(Answered.get_reward(self), min(0.4, 0.03 * len(set(filter(counts, self._said)))))
@@ -137,7 +136,7 @@ class Later(Echo):
 
 
 class Tried(Answered):
-    """As many answers as one likes, and a few to choose from."""
+    """A game without a limit of tries, and few possible answers."""
 
     def answer(self, number: int) -> str:
         """Answer.
@@ -153,7 +152,7 @@ class Tried(Answered):
 
 
 class Listed(Answered):
-    """All answers at once, in a list."""
+    """A game that takes all answers at once, in a list."""
 
     def answer(self, numbers: list[int]) -> str:
         """Answer.
@@ -169,7 +168,7 @@ class Listed(Answered):
 
 
 class InTheClass(Echo):
-    """Keeps the right word where all instances share it."""
+    """A game whose instances share the right word."""
 
     words: tuple = ()
 
@@ -184,7 +183,7 @@ class InTheClass(Echo):
 
 
 class Unfinished(Echo):
-    """Begins afresh only if the last episode was won."""
+    """A game that begins anew only if the last episode was won."""
 
     def reset(self, seed: int, **columns) -> str:
         before = getattr(self, "_said", None)
@@ -406,7 +405,7 @@ def test_without_an_oracle_a_sparse_reward_of_0_and_1_is_a_go_with_what_was_not_
 
 
 class Letter(Echo):
-    """A letter to choose; nonsense earns nothing."""
+    """A game in which the answer is one letter, and nonsense earns nothing."""
 
     def reset(self, seed: int, **columns) -> str:
         self._calls, self._said, self._right = 0, None, "abcd"[seed % 4]
@@ -418,7 +417,7 @@ class Letter(Echo):
 
 
 class Direction(Echo):
-    """A value to choose from a list."""
+    """A game in which the answer is one of four listed values."""
 
     def reset(self, seed: int, **columns) -> str:
         self._said, self._right = None, ("north", "south", "east", "west")[seed % 4]
@@ -439,7 +438,7 @@ class Direction(Echo):
 
 
 class Quiz(Answered):
-    """Yes or no, of which chance finds one half; the first answer counts."""
+    """A game of yes or no, half of which chance wins. The first answer counts."""
 
     def reset(self, seed: int, **columns) -> str:
         super().reset(seed)

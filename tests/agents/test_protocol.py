@@ -1,5 +1,5 @@
-"""What is said of an environment, of a policy's calls, of rows and of a chat template, in TRL's own
-terms.
+"""What TRL requires: of environments, of a policy's calls, of the rows of a file, and of a chat
+template.
 """
 
 import functools
@@ -142,7 +142,7 @@ def test_what_is_needed_is_named_and_a_tool_without_arguments_takes_none():
 
 @pytest.fixture
 def written(tmp_path):
-    """A function that writes lines, JSON objects or text, and returns the file."""
+    """Return a function that writes lines, each a JSON object or a text, and returns the file."""
 
     def write(*lines):
         path = tmp_path / "rows.jsonl"

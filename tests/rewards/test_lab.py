@@ -1,5 +1,5 @@
-"""The laboratory: rewards with weights, tried on cases and measured on groups; and what it says of
-them in words. Attacks have a file of their own.
+"""The laboratory: its measures of weighted rewards on cases and groups, and its verdict in words.
+test_attacks.py tests the attacks.
 """
 
 import json
@@ -41,8 +41,8 @@ CASED = [
 
 
 def lab_of(*weights: float) -> Lab:
-    """Rewards first, second, third with these weights, each reading its own number of a completion;
-    before the attacks the first is the judge.
+    """Return a lab with rewards called first, second and third, with these weights. Each reads its
+    score from a completion of numbers, by position. Without attacks, the first is the judge.
     """
     names = ["first", "second", "third"][: len(weights)]
     return Lab([told(name, at) for at, name in enumerate(names)], list(weights))
@@ -55,11 +55,11 @@ def rows_for(groups: list) -> pd.DataFrame:
 
 
 MATH = "correctness, substantial_format*0.5, incremental_format*0.5"
-SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # two rewards that have nothing to do with one another
+SQUARE = ["0 0", "0 1", "1 0", "1 1"]  # the scores of two rewards that are independent
 
 
 def lab_on(groups: list[list[str]], *weights: float) -> Lab:
-    """The same after their signal on these groups."""
+    """Return the lab of `lab_of` after `signal` on these groups."""
     lab = lab_of(*weights)
     lab.signal(rows_for(groups), groups)
     return lab
@@ -79,7 +79,7 @@ def sums() -> pd.DataFrame:
 
 
 def reward_of(name: str, rule):
-    """A reward of this name that applies a rule to a completion and the row's answer."""
+    """Return a reward of this name that applies a rule to each completion and its answer."""
 
     def reward(completions, answer, **columns):
         return [
@@ -95,7 +95,7 @@ def is_right(completion, gold) -> float | None:
 
 
 def healthy_groups(rows: pd.DataFrame) -> list[list[str]]:
-    """Four completions a row as a policy in the middle of its training writes them."""
+    """Return four completions per row, as a policy in the middle of its training writes them."""
     return [
         [
             THINK_ANSWER.render("so", answer),
@@ -175,7 +175,7 @@ def test_our_rewards_score_our_cases_as_expected(tags):
     lab = Lab([partial(reward, tags=tags) for reward in CASED], [1.0] * len(CASED), tags)
     cases = lab.cases()
     assert differences(cases).to_dict("records") == [] and lab.faults == []
-    least = 12 if tags.opened else 20  # without those that do not begin with the reasoning
+    least = 12 if tags.opened else 20  # opened: only cases that begin with the reasoning
     assert all(cases[f"expected {name}"].notna().sum() >= least for name in lab.names)
     assert {0.0, 1.0} <= set(cases["correctness_reward"].dropna())
     assert cases["total"].to_dict() == cases[lab.names].sum(axis=1).to_dict()
@@ -235,8 +235,8 @@ def test_what_is_no_case_or_for_no_reward_is_named(tmp_path, lines, says):
 
 
 def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray]:
-    """TRL's advantage of one group, group-scaled, and what each reward puts into it (completions by
-    rewards).
+    """Return TRL's group-scaled advantage of each completion in a group, and each reward's part in
+    it (completions by rewards).
     """
     weighted = np.array([[float(word) for word in text.split()] for text in group]) * weights
     total = weighted.sum(axis=1)
@@ -415,7 +415,7 @@ def blocks(*answers: str, think: str = "<think>so") -> list[str]:
 
 RIGHT_AND_WRONG = [*blocks("{}", "-1"), "so"]
 JUDGED = [correctness_reward]
-# What a verdict says: of which rewards, on which group of completions.
+# A sentence of the verdict, and the rewards and the group of completions that lead to it.
 REASONS = {
     "to all attacks. Does it look at the text?": (
         [*JUDGED, reward_of("short_reward", lambda messages, gold: float(len(messages) < 9))],
@@ -550,13 +550,13 @@ def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answe
             r"\A'words that please' earns 0.25 more than an honest wrong answer would, on 100% of "
             r"the rows; reasoning_steps_reward pays for it. At any weight.*\n'the words that a",
         ),
-        # it wins on few rows only
+        # attacks that win on few rows
         (
             [correctness_reward, fuzzy_match_reward],
             [1.0, 0.25],
             r"\A('.*fuzzy_match_reward pays for it.*\n){3}'.* win too\.\Z",
         ),
-        # more than three attacks win
+        # more than three attacks that win
         (
             [correctness_reward, partial(min_length_reward, minimum=150)],
             [1.0, 0.5],
@@ -584,7 +584,7 @@ def test_what_cheating_earns_stops_and_who_pays_is_named(sums, rewards, weights,
 
 
 def judged(right: int, of: int) -> list[str]:
-    """A group in which the first reward finds so many right; the second varies."""
+    """Return a group of which the first reward calls `right` completions right. The second varies."""
     return [f"{int(n < right)} {n % 2}" for n in range(of)]
 
 
