@@ -471,7 +471,7 @@ class _Trial:
             self.attack(wrong)
 
     def attack(self, family: list[Attack]) -> None:
-        """Score attacks of one name; on each row and step the one that earns most counts."""
+        """Score attacks of one name, and keep the one that earns most on each row and step."""
         name = family[0].name
         written = [
             [attack.write(row, self.lab.tags, self.length) for row in self.rows]
@@ -502,13 +502,13 @@ class _Trial:
         tables = []
         for first in range(0, len(written), _LISTS_PER_BATCH):
             batch = written[first : first + _LISTS_PER_BATCH]
-            texts = [text for list_of_one in batch for text in list_of_one]
+            texts = [text for completions in batch for text in completions]
             columns = _columns(self.rows * len(batch))
             by_step = []
             for step in self.steps:
                 count_before = len(self.lab.faults)
                 table = self.lab.scores(texts, step, **columns)
-                # a reward that once took too long is not called any more
+                # a reward that once took too long is no longer called, so it fails everywhere
                 table["failed"] = float(any(fault.advice == LATE for fault in self.lab.faults))
                 failed = [fault.position for fault in self.lab.faults[count_before:]]
                 table.loc[failed, "failed"] = 1.0
@@ -581,11 +581,13 @@ class _Trial:
         answer, such as "US" for "USA". For a number, any single digit could be such a part, so rows
         with a number stay.
         """
-        paid = [self.paid_rows(table) for table in tables]
+        paying = [set() for _ in self.rows]  # for each row, the completions that pay
+        for texts, table in zip(written, tables, strict=True):
+            for at in self.paid_rows(table):
+                paying[at].add(texts[at])
         for at, row in enumerate(self.rows):
-            parts = {texts[at] for texts, rows in zip(written, paid, strict=True) if at in rows}
-            if len(parts) == 1 and parse_number(row["answer"]) is None:
-                (text,) = parts
+            if len(paying[at]) == 1 and parse_number(row["answer"]) is None:
+                (text,) = paying[at]
                 self.tolerated[at] = (self.lab.tags.answer_blocks(text) or [""])[-1]
                 for table in tables:
                     table.loc[at] = np.nan
