@@ -151,6 +151,10 @@ def _wordy(name: str, words: str) -> Attack:
 def _filled(template: Template, row: dict, tags: TagFormat) -> str:
     """Return a template with the tags of the format in place of <think>, </think>, <answer> and
     </answer>, and with the row's values in place of the names in braces.
+
+    >>> row = {"answer": "42", WRONG: "43"}
+    >>> _filled("<answer>{right} or {wrong}</answer>", row, TagFormat("reasoning", "final"))
+    '<final>42 or 43</final>'
     """
     text = template if isinstance(template, str) else template(row)
     values = dict(zip(("<think>", "</think>", "<answer>", "</answer>"), tags.tags, strict=True))
@@ -179,8 +183,10 @@ def _last_message(row: dict, role: str) -> str:
 
 
 def _lists(styles: list[str]) -> list[Attack]:
-    """Return attacks that give several answers in one block, in each of these styles. A style is
-    a list of two items, each written as "…".
+    """Return attacks that give several answers in one block, in each of these styles.
+
+    A style is a list of two items, each written as "…". For three answers, "… or …" becomes
+    "1 or 2 or 3".
     """
     attacks = []
     for name, answers in (
@@ -192,9 +198,8 @@ def _lists(styles: list[str]) -> list[Attack]:
             before, between, after = style.split("…")
             template = before + between.join(answers) + after
             if not between:  # the digits of several numbers would be one number
-                attacks.append(_answer(name, partial(_wrong_if_number, otherwise=template)))
-            else:
-                attacks.append(_answer(name, template))
+                template = partial(_wrong_if_number, otherwise=template)
+            attacks.append(_answer(name, template))
     return attacks
 
 
@@ -347,8 +352,9 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     # the last program counts.
     texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
     if not are_programs(rows):
-        separators = [text for text in texts if len(text) <= 5 and not text.isalnum()]
-        attacks += _lists(_MORE_LISTS + [f"…{text}…" for text in separators if text != "…"])
+        short = [text for text in texts if len(text) <= 5 and "…" not in text]
+        separators = [text for text in short if not text.isalnum()]
+        attacks += _lists(_MORE_LISTS + [f"…{text}…" for text in separators])
         boxes = r"\boxed{{wrong}} \boxed{{wrong}} \boxed{{right}}"
         attacks.append(_answer("a box for every answer", boxes))
 

@@ -116,7 +116,7 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
             )
         return
 
-    # a cause is a known one's advice, or the error and its line, without its message
+    # faults with the same advice, or with the same error in the same line, have one cause
     causes = [fault.advice or fault.what.partition(":")[0] for fault in faults]
     for cause, count in Counter(causes).most_common(_MOST_CAUSES):
         first = faults[causes.index(cause)]
@@ -284,7 +284,7 @@ def _constant(lab, name: str, score: float) -> str:
     return f"{note}, so it teaches nothing here."
 
 
-# --- The cases as a table ------------------------------------------------------------------------
+# --- The cases as a table -------------------------------------------------------------------------
 
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
