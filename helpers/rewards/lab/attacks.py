@@ -39,7 +39,7 @@ class Attack:
     """A way to write a completion.
 
     write(row, tags, length): returns the completion for a row. `length` is its limit in words.
-    ceiling: the honest answer that the attack is compared with; RIGHT if it has the right answer.
+    ceiling: the honest answer that it must not out-earn; RIGHT if it is right in another form.
     by_chance: whether its answer may be right on some rows. There it is not an attack.
     """
 

@@ -198,7 +198,7 @@ class Lab:
         length: the longest completion, in words.
 
         Each attack is compared with its ceiling: an honest wrong answer, or an honest right answer
-        for attacks that contain the right answer. `wins` is the share of rows on which the attack
+        if the attack is the right answer in another form. `wins` is the share of rows on which the attack
         earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by` the
         reward that contributes most to it. A row is left out of the comparison if a reward failed
         on one of the two completions, and if the attack happens to be right there (see `_Trial`).
@@ -233,7 +233,7 @@ class Lab:
         trial.answer_honestly(families[RIGHT], families[WRONG])
         for name, family in families.items():
             if name not in (RIGHT, WRONG):
-                trial.attack(family)
+                trial.score_family(family)
 
         # 5. comparisons
         ceilings = {name: family[0].ceiling for name, family in families.items()}
@@ -426,8 +426,8 @@ class _Trial:
     """Scores of honest answers and of attacks, for each row at each step of the training run.
 
     1. `answer_honestly` scores a right and a wrong answer to each row.
-    2. `attack` scores a family of attacks, and keeps the one that earns most on each row and step.
-       Before, it leaves out the rows on which an attack is not an attack:
+    2. `score_family` scores the attacks of one name, and keeps the one that earns most on each row
+       and step. Before, it leaves out the rows on which an attack is not an attack:
 
        - Its answer is right. "9 + 1", copied from the question, is right if the row's answer is
          "9 + 1".
@@ -457,8 +457,8 @@ class _Trial:
         or any number above 42. Where a wrong answer earns as much as the right one, a number far
         above the right one replaces it, and then a number far below.
         """
-        self.attack(right)
-        self.attack(wrong)
+        self.score_family(right)
+        self.score_family(wrong)
         for further in (FAR, OPPOSITE):
             gaps = _margins(self.tables[RIGHT], self.tables[WRONG])["total"]
             gaps = gaps.groupby(level=0).mean()
@@ -468,9 +468,9 @@ class _Trial:
             for at in accepted:
                 self.tolerated.setdefault(at, self.rows[at][WRONG])
                 self.rows[at][WRONG] = self.rows[at][further]
-            self.attack(wrong)
+            self.score_family(wrong)
 
-    def attack(self, family: list[Attack]) -> None:
+    def score_family(self, family: list[Attack]) -> None:
         """Score attacks of one name, and keep the one that earns most on each row and step."""
         name = family[0].name
         written = [
