@@ -198,10 +198,10 @@ class Lab:
         length: the longest completion, in words.
 
         Each attack is compared with its ceiling: an honest wrong answer, or an honest right answer
-        if the attack is the right answer in another form. `wins` is the share of rows on which the attack
-        earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by` the
-        reward that contributes most to it. A row is left out of the comparison if a reward failed
-        on one of the two completions, and if the attack happens to be right there (see `_Trial`).
+        if the attack is the right answer in another form. `wins` is the share of rows on which the
+        attack earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by`
+        the reward that contributes most to it. A row is left out of the comparison if a reward
+        failed on one of the two completions, or if the attack happens to be right (see `_Trial`).
 
         If a reward reads the `trainer_state`, each row is attacked at a dozen steps spread over the
         training run.
