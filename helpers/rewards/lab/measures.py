@@ -460,8 +460,8 @@ class _Trial:
         self.score_family(right)
         self.score_family(wrong)
         for further in (FAR, OPPOSITE):
-            gaps = _margins(self.tables[RIGHT], self.tables[WRONG])["total"]
-            gaps = gaps.groupby(level=0).mean()
+            margins = _margins(self.tables[RIGHT], self.tables[WRONG])
+            gaps = margins["total"].groupby(level=0).mean()
             accepted = list(gaps.index[gaps <= _SAME])
             if not accepted:
                 break
@@ -508,10 +508,10 @@ class _Trial:
             for step in self.steps:
                 count_before = len(self.lab.faults)
                 table = self.lab.scores(texts, step, **columns)
-                # a reward that once took too long is no longer called, so it fails everywhere
-                table["failed"] = float(any(fault.advice == LATE for fault in self.lab.faults))
-                failed = [fault.position for fault in self.lab.faults[count_before:]]
-                table.loc[failed, "failed"] = 1.0
+                failed = {fault.position for fault in self.lab.faults[count_before:]}
+                if any(fault.advice == LATE for fault in self.lab.faults):
+                    failed = range(len(texts))  # a reward is no longer called
+                table["failed"] = [float(at in failed) for at in range(len(texts))]
                 by_step.append(table)
             # cut the batch into its lists
             for begin in range(0, len(texts), count):
@@ -522,7 +522,9 @@ class _Trial:
 
     def paid_rows(self, table: pd.DataFrame) -> list[int]:
         """Return the rows on which an attack earns more than an honest wrong answer."""
-        gains = _margins(table, self.tables[WRONG])["total"].groupby(level=0).max()
+        wrong = self.tables[WRONG]
+        gains = (table["total"] - wrong["total"])[_comparable(table, wrong)]
+        gains = gains.groupby(level=0).max()
         return list(gains.index[gains > _SAME])
 
     def leave_out_right_answers(self, texts: list[str], table: pd.DataFrame) -> None:
@@ -594,12 +596,16 @@ class _Trial:
 
 
 def _margins(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Return the differences of two tables of a `_Trial`, without the rows left out of either, and
-    without those on which a reward failed at any step: a missing score is not evidence.
+    """Return the differences of two tables of a `_Trial`, on the rows that can be compared."""
+    return (table - other)[_comparable(table, other)]
+
+
+def _comparable(table: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
+    """Return a mask of two tables' rows: False where a row was left out of one of them, or a reward
+    failed on it at any step. A missing score is not evidence.
     """
-    failed = (table["failed"] + other["failed"]).groupby(level=0).max()
-    comparable = failed.index[failed == 0]
-    return (table - other)[table.index.isin(comparable)]
+    failed = table["failed"] + other["failed"]  # nan if left out
+    return ~table.index.isin(failed.index[failed != 0])
 
 
 def _compared(
