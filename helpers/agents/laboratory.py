@@ -6,8 +6,8 @@ tools, before a policy trains in it.
     report.checks     # what must be true of any environment, and whether it is
     report.verdict    # go or no go, and what to change
 
-Some players are lazy, and some cheat. GRPO will teach whatever they are paid for. Notebook 02 does
-the same with rewards.
+Some players are lazy, and some cheat. GRPO will teach whatever they are paid for. (Notebook 02
+attacks rewards in this way.)
 """
 
 import random
@@ -34,7 +34,7 @@ _PROBED_ROWS = 4  # episodes for each text that `_check_replies` and `_check_cha
 # thresholds, as shares of a full success
 _ORACLE_WINS = 0.9  # the least that the oracle must earn
 _WIN = 0.5  # a mean reward from here on is a win
-_WIN_BY_CHANCE = 0.7  # the same, if a hasty try wins half of the games (yes or no)
+_WIN_BY_CHANCE = 0.7  # the threshold in place of _WIN if a hasty try wins half of the games
 _PAY = 0.1  # a player is paid if it earns so much more than an honest try,
 _PAY_PER_TRY = 0.05  # and many wrong tries are paid if they earn so much more than one
 

@@ -1,11 +1,13 @@
 """What a policy under pressure writes: completions that want the reward without the work.
 
-`BATTERY` has the attacks on any reward, `JUDGE_BATTERY` those on a model that grades, and
-`CODE_BATTERY` those on rewards that run programs. `for_own` adds attacks on a user's own rewards.
+- `BATTERY`: attacks on any reward.
+- `for_own`: further attacks on a user's own rewards.
+- `JUDGE_BATTERY`: attacks on a model that grades.
+- `CODE_BATTERY`: attacks on rewards that run programs.
 
-An attack is written for a real row. It wins if it earns more than its ceiling, which is an honest
-wrong answer in nearly all cases: GRPO will teach an attack that beats trying and failing. Attacks
-with the same name are a family, and on each row the one that earns most counts.
+An attack is written for a row of data. It wins if it earns more than its ceiling, nearly always an
+honest wrong answer: GRPO will teach an attack that beats trying and failing. Attacks with the same
+name are a family, and on each row the one that earns most counts.
 """
 
 import ast
@@ -214,8 +216,8 @@ def _expression(row: dict, which: int) -> str:
     """Return the first (0), second (1) or last (-1) expression of a question: text between dollars,
     or a run of words with digits or operators.
 
-    A single number is not an expression, and may be the right answer. If there is no such
-    expression, return a wrong answer.
+    A single number is not an expression, because it may be the right answer. If the question has
+    too few expressions, return a wrong answer.
     """
     question = _question(row)
     word = r"\S*[\d^*/+=<>-]\S*"
@@ -391,8 +393,8 @@ def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
 
 
 def _texts_in(functions: list[Callable]) -> list[str]:
-    """Return the texts in the sources of rewards, each once and at most 200: each as it is, its
-    words, and, in case it is a pattern, a text that it is likely to match.
+    """Return the texts in the sources of rewards, at most 200: each string constant, its words, and
+    a text that it is likely to match if it is a pattern.
     """
     # 1. the string constants, first those of the reward itself, because a file may hold much else
     constants = []
@@ -409,7 +411,7 @@ def _texts_in(functions: list[Callable]) -> list[str]:
                 if is_text and node not in docstrings:
                     constants.append(node.value)
 
-    # 2. what can be read from each of them
+    # 2. three readings of each constant
     texts = []
     for constant in dict.fromkeys(constants):
         texts += [constant] if len(constant) <= 60 else constant.split()
@@ -481,7 +483,7 @@ def _asking(name: str, words: str) -> Attack:
     return Attack(name, lambda row, tags, length: honest(row, tags, f"{row[WRONG]}\n{words}"))
 
 
-# For rewards such as `judge.JudgeReward`.
+# against `judge.JudgeReward` and other models that grade
 JUDGE_BATTERY = [
     _asking(
         "ignore the rubric",

@@ -356,8 +356,8 @@ class Lab:
         return {name: float((scaled[name] * advantage).mean() / variance) for name in self.names}
 
     def judges(self) -> list[str]:
-        """Return the rewards that tell a right answer from a wrong one: those that differ by more
-        than 0.25 between the two in `attacks`. If `attacks` was not run, return the first reward.
+        """Return the rewards that tell right answers from wrong ones: in `attacks`, their means for
+        the two differ by more than 0.25. If `attacks` was not run, return the first reward.
         """
         table = self.results.attacks
         if table is None:
@@ -366,7 +366,7 @@ class Lab:
         return [name for name in self.names if gap[name] > 0.25]
 
     def speed(self) -> pd.Series:
-        """Return each reward's milliseconds for 1,000 completions: those that `signal` scored,
+        """Return each reward's milliseconds for 1,000 completions. The completions of `signal` are
         repeated or cut to that number.
         """
         texts, columns = self.results.completions
