@@ -1,15 +1,10 @@
 """Notebook 10, agents: episodes of several turns in TRL's slot for environments.
 
-An environment is a class with `reset(**columns)`, methods that are the policy's tools, and
-`get_reward()`.
-
-- `guard` makes a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or hang a
-  training run.
-- `laboratory` lets scripted `players` attack an environment, and decides go or no go.
-- `episodes` plays without a trainer, and `trainer` has what a trainer gets besides the factory.
-
-The names imported here need only pydantic, because the Python that serves an environment may have
-little else.
+In: a class with `reset(**columns)`, methods that are the policy's tools, and `get_reward()`.
+Out: from `guard`, a factory for `GRPOTrainer(environment_factory=…)` whose tools cannot end or hang
+a training run; from `laboratory`, whose scripted `players` attack the environment, go or no go.
+`episodes` plays without a trainer, and `trainer` has what a trainer gets besides the factory. The
+names imported here need only pydantic, as the Python that serves an environment may have no more.
 """
 
 from helpers.agents.guard import BrokenEnvironment, Guarded
