@@ -110,6 +110,28 @@ def test_a_completion_that_makes_it_raise_costs_only_itself():
     ]
 
 
+def test_faults_of_one_origin_share_a_cause_and_no_others_do():
+    def shares(completions, **columns):
+        scores = []
+        for text in completions:
+            if text.isdigit():
+                scores.append(1 / int(text))
+            else:
+                scores.append({"a": 1.0, "nan": math.nan, "inf": math.inf}[text])
+        return scores
+
+    line = shares.__code__.co_firstlineno
+    completions = ["b", "0", "a", "c", "00"]
+    divided = f"ZeroDivisionError in test_faults.py, line {line + 4}"
+    missing = f"KeyError in test_faults.py, line {line + 6}"
+    _, faults = checked_scores(shares, completions, {})
+    assert [fault.cause for fault in faults] == [missing, divided, missing, divided]
+    _, faults = checked_scores(shares, ["nan", "inf", "a"], {})
+    assert [fault.cause for fault in faults] == ["no finite number"] * 2
+    _, faults = checked_scores(gives([1.0]), ["a", "b"], {})
+    assert [fault.cause for fault in faults] == ["not one number per completion"] * 2
+
+
 def test_what_raises_on_the_batch_but_not_alone_is_a_fault_of_each():
     def some_reward(completions, **columns):
         (only,) = completions
@@ -258,7 +280,8 @@ def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice, reward):
 def test_no_batch_has_a_limit_beyond_minutes_and_an_interrupt_of_the_user_passes(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS_MOST", 0.2)
     scores, faults = checked_scores(hangs, ["a"] * 1000, {})
-    assert scores == [None] * 1000 and faults[0].what == "did not return within 0.2 s"
+    assert scores == [None] * 1000 and faults[0].cause == "out of time"
+    assert faults[0].what == "did not return within 0.2 s"
 
     def interrupted(completions, **columns):
         raise KeyboardInterrupt
