@@ -86,14 +86,14 @@ def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there
     (typed / "my_rewards.py").unlink()
     assert score(copies_of(listed, "judge"), "judge") == 7.0 and score(listed) == 1.0
     # without both, the file that was typed is named
-    with pytest.raises(ValueError, match="nowhere[.]py:brevity.: nowhere[.]py cannot"):
+    with pytest.raises(ValueError, match=r"nowhere\.py:brevity.: nowhere\.py cannot"):
         score("nowhere.py:brevity*1")
 
 
 def test_two_files_of_one_name_cannot_be_copied(typed):
     (typed / "work").mkdir()
     (typed / "work" / "my_rewards.py").write_text(FILE, encoding="utf-8")
-    with pytest.raises(ValueError, match="names two files my_rewards[.]py"):
+    with pytest.raises(ValueError, match=r"names two files my_rewards\.py"):
         own_rewards(Run("mine"), "my_rewards.py:brevity,work/my_rewards.py:brevity", FMT)
 
 
