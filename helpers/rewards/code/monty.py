@@ -88,7 +88,7 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
         "max_recursion_depth": 1000,  # nested calls, as in CPython
         "max_suspensions": 1000,
     }
-    # A fixed seed makes verdicts repeatable. One sleep may be of any length; their total is limited.
+    # A fixed seed makes verdicts repeatable. Only the total of all sleeps is limited, not each one.
     policy = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
     with pool.checkout(
         limits=session_limits, os_policy=policy, assert_message_annotations=False
