@@ -4,7 +4,6 @@ instead of raising it.
     scores, faults = checked_scores(my_reward, completions, columns)
 """
 
-import functools
 import inspect
 import math
 import re
@@ -79,16 +78,15 @@ def checked_scores(
     for at, result in enumerate(results):
         if result.what:
             text = completion_text(completions[at])
-            name = reward_name(reward)
-            faults.append(Fault(name, at, text, result.what, result.advice, result.cause))
+            faults.append(
+                Fault(reward_name(reward), at, text, result.what, result.advice, result.cause)
+            )
     return [result.score for result in results], faults
 
 
 def is_async(reward: Callable) -> bool:
     """Return whether a reward is async: a function, a functools.partial or a callable object."""
-    while isinstance(reward, functools.partial):
-        reward = reward.func
-    return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(reward.__call__)
+    return inspect.iscoroutinefunction(defining_function(reward))
 
 
 class _Result(NamedTuple):
@@ -118,9 +116,9 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
             # A reward model may return a tensor with one column.
             if getattr(returned, "ndim", 1) == 2:
                 returned = returned.reshape(-1)
-            several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-            is_text = isinstance(returned, (str, bytes, dict))
-            values = list(returned) if several and not is_text else []
+            # Text, a dictionary, or a tensor of another shape is not a list of scores.
+            is_list = hasattr(returned, "__iter__") and not isinstance(returned, (str, bytes, dict))
+            values = list(returned) if is_list and getattr(returned, "ndim", 1) == 1 else []
         if len(values) == rows:
             return [_check(value) for value in values]
         what = f"returned {returned!r:.100}, not one number for each of {rows},"

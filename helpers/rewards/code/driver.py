@@ -176,7 +176,7 @@ def refuse_more() -> None:
         (_IS, 2, 0, 1030),  # allow F_DUPFD_CLOEXEC
         (_ABOVE, 0, 1, 3),  # allow F_DUPFD, F_GETFD, F_SETFD and F_GETFL, which are 0 to 3
         (_RETURN, 0, 0, _REFUSE),
-        (_RETURN, 0, 0, _ALLOW),
+        (_RETURN, 0, 0, 0x7FFF0000),  # allow everything else
     ]
     code = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *step) for step in steps))
     program = ctypes.create_string_buffer(struct.pack("HP", len(steps), ctypes.addressof(code)))
@@ -191,13 +191,12 @@ _CALLS = {
     "x86_64": ((41, 16, 157, 89, 267), 302, 72),
     "aarch64": ((198, 29, 167, 78), 261, 25),
 }
-# The instructions of a seccomp filter (linux/filter.h), and its verdicts.
+# The instructions of a seccomp filter (linux/filter.h).
 _LOAD = 0x20
 _IS = 0x15
 _ABOVE = 0x25
 _RETURN = 0x06
-_REFUSE = 0x0005000D  # fail with EACCES
-_ALLOW = 0x7FFF0000
+_REFUSE = 0x0005000D  # the verdict: fail with EACCES
 
 
 if __name__ == "__main__":
