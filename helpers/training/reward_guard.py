@@ -75,10 +75,10 @@ class GuardedRewards(TrainerCallback):
         stop if a reward fails too often.
         """
         # By reward: for each round of sampling, the scores and faults from each process.
-        of_processes = processes.gather(self.batches)
+        gathered = processes.gather(self.batches)
         rounds = {}
         for name in self.seen:
-            rounds[name] = list(zip(*(batches[name] for batches in of_processes), strict=True))
+            rounds[name] = list(zip(*(batches[name] for batches in gathered), strict=True))
         self.batches = {name: [] for name in self.seen}
         self._count_faults(rounds, state.global_step)
         self._count_dead_groups(rounds, args)
@@ -89,9 +89,9 @@ class GuardedRewards(TrainerCallback):
     def _count_faults(self, rounds: dict[str, list], step: int) -> None:
         """Count completions and faults, print each reward's first fault, and log all faults."""
         lines = []
-        for name, of_reward in rounds.items():
-            for parts in of_reward:
-                for rank, (scores, faults) in enumerate(parts):
+        for name, rounds_of_reward in rounds.items():
+            for by_process in rounds_of_reward:
+                for rank, (scores, faults) in enumerate(by_process):
                     self.seen[name] += len(scores)
                     self.failed[name] += len(faults)
                     lines += [{"step": step, "rank": rank} | asdict(fault) for fault in faults]
@@ -111,10 +111,11 @@ class GuardedRewards(TrainerCallback):
         """
         for one_round in zip(*rounds.values(), strict=False):
             earned = {}
-            for name, parts in zip(rounds, one_round, strict=True):
-                # A group may be split between two processes. None becomes NaN.
-                scores = [score for of_process, _ in parts for score in of_process]
-                earned[name] = np.array(scores, dtype=float)
+            for name, by_process in zip(rounds, one_round, strict=True):
+                scores = []  # of all processes, because they may share a group
+                for process_scores, _ in by_process:
+                    scores += process_scores
+                earned[name] = np.array(scores, dtype=float)  # None becomes NaN
             self.dead_groups.append(share_of_dead_groups(earned, args))
 
     def _failing(self, enough: int) -> list[str]:

@@ -56,7 +56,7 @@ class Sandbox:
         """Return one outcome per call of the program, or one outcome for a script."""
         from pydantic_monty import MontyCrashedError
 
-        # In a template of `re.sub`, monty reads "\1_" as a reference to a group of that name.
+        # In a template of `re.sub`, monty reads "\1_" as a group named "1_", and raises nothing.
         lines = [line for line in job.source.split("\n") if "sub(" in line]
         if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
             message = "monty: a group beside a letter in re.sub"
