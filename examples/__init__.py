@@ -1,1 +1,1 @@
-"""Short examples, one file each: take what you need, by import or by copying."""
+"""Short examples, one file each, to import or to copy."""

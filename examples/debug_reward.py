@@ -1,5 +1,5 @@
-"""See what a reward sees: print some completions of each batch, what is read of them, the row's
-columns and the score.
+"""Print what a reward receives: some completions of each batch, their answers, the columns of their
+rows, and their scores.
 
 In notebook 02 or 03, while you write a reward:
 
@@ -16,8 +16,8 @@ from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 
 def debug(reward, count: int = 2, tags: TagFormat = THINK_ANSWER):
-    """Return the same reward under the same name, which prints the first `count` completions of
-    each call and why an answer is right or wrong.
+    """Return a reward with the same name and scores that also prints the first `count` completions
+    of each call, and why their answers are right or wrong.
     """
 
     @wraps(reward, assigned=(), updated=())
@@ -41,7 +41,7 @@ def debug(reward, count: int = 2, tags: TagFormat = THINK_ANSWER):
 
 
 def explain(text: str, row: dict, tags: TagFormat) -> None:
-    """Print how an answer is found and judged, if the row has one."""
+    """Print how the answer of a completion is found and judged, if its row has an answer."""
     blocks = tags.answer_blocks(text)
     print(f"complete answer blocks outside the reasoning: {blocks}")
     if not blocks or not row.get("answer"):

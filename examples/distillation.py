@@ -1,25 +1,25 @@
-"""On-policy distillation: a better model teaches, in place of the rewards.
+"""On-policy distillation: the policy learns from a better model instead of from rewards.
 
     config = GRPOConfig(..., beta=1.0, reward_weights=[0.0] * len(reward_functions))
     trainer = GRPOTrainer(...)
     learn_from(trainer, teacher, teacher_tokenizer)
     trainer.train()
 
-The rewards weigh nothing, and the loss is the KL to a reference that is the teacher. Notebook 08
-trains the pocket model so. Left out: a teacher with another tokenizer.
+All rewards have weight 0, so the loss is the KL divergence from the teacher. Notebook 08 trains the
+pocket model this way. Left out: a teacher with another tokenizer.
 """
 
 
 def learn_from(trainer, teacher, tokenizer) -> None:
-    """Let a trainer take a teacher as the reference of its KL: on-policy distillation, if the
-    rewards weigh 0 and `beta` is 1.
+    """Make a teacher the reference model of a trainer. With reward weights of 0 and `beta=1`, this
+    is on-policy distillation.
 
     With TRL's default, `use_bias_correction_kl`, the gradient is that of the reverse KL at each
     token of the policy's own samples: KL(policy || teacher), the on-policy case of GKD (arXiv
     2306.13649, section 3).
 
-    Call this between the trainer's constructor and `train()`. ValueError if the teacher's tokenizer
-    has other tokens: its probabilities would be of other texts.
+    Call this function between the trainer's constructor and `train()`. Raise ValueError if the
+    teacher's vocabulary differs: its probabilities would then belong to other tokens.
     """
     from trl.trainer.grpo_trainer import add_fused_lm_head  # Unsloth must be imported before TRL
 

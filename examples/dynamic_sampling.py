@@ -1,13 +1,14 @@
-"""Dynamic sampling: draw more questions until each group of the batch disagrees (DAPO, arXiv
-2503.14476, section 3.2).
+"""Dynamic sampling: sample more questions until the rewards differ within each group of the batch
+(DAPO, arXiv 2503.14476, section 3.2).
 
     trainer = GRPOTrainer(...)
     resample_dead_groups(trainer, rounds=3)
     trainer.train()
 
-A group whose completions all earn the same has no advantage and teaches nothing. TRL 1.15 has no
-such option (TRL 3708, 4764). Notebook 08 measures what it costs and brings: it did not pay. Left
-out: episodes of several turns, pictures, and several processes.
+If all completions of a group earn the same, their advantages are zero and the group teaches
+nothing. TRL 1.15 has no option for dynamic sampling (issues 3708, 4764). Notebook 08 measures its
+cost and benefit; it did not pay there. Left out: episodes of several turns, images, and several
+processes.
 """
 
 import numpy as np
@@ -15,16 +16,16 @@ import torch
 
 
 def resample_dead_groups(trainer, rounds: int) -> None:
-    """Let a trainer sample up to `rounds` more times for a batch, each time with new questions, and
-    keep the groups that disagree. What is still missing is filled with groups that do not.
+    """Make a trainer sample up to `rounds` more times for each batch, each time with new questions,
+    and keep the groups whose rewards differ. If there are too few, other groups fill the batch.
 
-    The new questions are drawn by the trainer's seed and step, so a resumed training draws the
-    same. TRL makes its batch of what is kept, as if that were all it had sampled. The metrics are
-    of all that was sampled, so `reward` is comparable with a training without this, and
-    `frac_reward_zero_std` tells how many groups were dead; `dynamic_sampling/kept` is the share of
-    the completions in the batch.
+    The new questions depend on the trainer's seed and step, so a resumed run draws the same ones.
+    TRL builds its batch from the kept completions only. The metrics describe all sampled
+    completions: `reward` stays comparable with a run without dynamic sampling, and
+    `frac_reward_zero_std` is the share of dead groups. `dynamic_sampling/kept` is the share of
+    completions kept.
 
-    ValueError for a trainer whose completions are episodes.
+    Raise ValueError if the trainer has tools or environments.
     """
     from trl.trainer.utils import nanstd  # here, because Unsloth must be imported before TRL
 
@@ -39,7 +40,7 @@ def resample_dead_groups(trainer, rounds: int) -> None:
         if not trainer.model.training:
             return prepare(inputs)
 
-        # sample and judge, until there are enough groups that disagree
+        # 1. Sample and score, until there are enough live groups: those whose rewards differ.
         needed = len(inputs) // size
         rows = []
         generations = []
@@ -50,23 +51,24 @@ def resample_dead_groups(trainer, rounds: int) -> None:
             generations.append(generate(prompts))
             rewards.append(judge(batch, prompts, generations[-1][3], generations[-1][1]))
             rows += batch
-            for values in trainer._pending_extra_logs.values():  # a reward need not log each round
+            # A reward may not log in every round.
+            for values in trainer._pending_extra_logs.values():
                 values += [None] * (len(rows) - len(values))
             earned = torch.cat(rewards)
             totals = (earned * trainer.reward_weights.to(earned.device)).nansum(dim=1)
-            totals[earned.isnan().all(dim=1)] = torch.nan  # what no reward could judge
+            totals[earned.isnan().all(dim=1)] = torch.nan  # no reward gave a score
             live = nanstd(totals.view(-1, size), dim=1) > 1e-6
             if live.sum() >= needed:
                 break
 
-        # choose them, and others for what is missing
+        # 2. Choose the live groups first, and fill the batch with dead ones.
         groups = torch.cat([live.nonzero(), (~live).nonzero()]).flatten()[:needed]
         kept = (groups[:, None] * size + torch.arange(size, device=groups.device)).flatten()
         places = kept.tolist()
         for column, values in trainer._pending_extra_logs.items():
             trainer._pending_extra_logs[column] = [values[place] for place in places]
 
-        # let TRL make its batch, with what was sampled in the place of sampling
+        # 3. Let TRL build its batch, with the chosen completions and rewards instead of new ones.
         generated = tuple(_at(places, parts) for parts in zip(*generations, strict=True))
         trainer._generate = lambda _: generated
         trainer._calculate_rewards = lambda *_: earned[kept]
@@ -76,7 +78,7 @@ def resample_dead_groups(trainer, rounds: int) -> None:
             trainer._generate = generate
             trainer._calculate_rewards = judge
 
-        # log what is true of all that was sampled
+        # 4. Log the metrics of all sampled completions.
         metrics = trainer._metrics["train"]
         for name, column in zip(trainer.reward_func_names, earned.T, strict=True):
             scores = column[~column.isnan()]
@@ -92,7 +94,7 @@ def resample_dead_groups(trainer, rounds: int) -> None:
 
 
 def other_rows(trainer, groups: int, number: int) -> list[dict]:
-    """Return the rows of one more round, each question as often as a group is large."""
+    """Return the rows of one more round, with each question repeated for its group."""
     process = trainer.accelerator.process_index
     draw = np.random.default_rng([trainer.args.seed, trainer.state.global_step, number, process])
     numbers = draw.integers(len(trainer.train_dataset), size=groups).tolist()
@@ -101,8 +103,10 @@ def other_rows(trainer, groups: int, number: int) -> list[dict]:
 
 
 def _at(places: list[int], parts: tuple):
-    """Return one of the results of `_generate`, of all rounds, at these places: a list with an
-    entry for each completion, None, or a dict that is empty without a `rollout_func`.
+    """Return the entries at some places of one result of `_generate`, joined over all rounds.
+
+    parts: the result in each round: a list with an entry for each completion, or None, or a dict
+        that is empty without a `rollout_func`.
     """
     if not isinstance(parts[0], list) or not parts[0]:
         return parts[0]

@@ -1,4 +1,4 @@
-"""A reward for JSON that fulfils a schema.
+"""A reward for answers in JSON, with or without a schema.
 
 Name it by its file, as in `-p rewards=examples/json_reward.py:json_format_reward*0.5`, or bind a
 schema with `functools.partial(json_format_reward, schema=SCHEMA)`.
@@ -11,20 +11,18 @@ from helpers.rewards.common import visible
 from helpers.rewards.structure import fenced_blocks
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_LONGEST_JSON = 10_000  # characters; what is longer scores 0 unread
-
 
 def json_format_reward(
     completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
 ) -> list[float]:
-    """1.0 where the answer block is one JSON object or array that fulfils the JSON Schema, if one
-    is given; else 0.0.
+    """1.0 if the answer block is one JSON object or array that is valid under the schema, else 0.0.
 
-    tags=None judges the whole completion. A ```json fence around the document is free; `NaN`,
-    comments, a key given twice and a second document are not JSON. A document that cannot be shown
-    to fulfil the schema in time scores 0.0, with a warning; a pattern such as (a+)+, or a schema
-    that refers to itself, is the usual cause. jsonschema.SchemaError is raised for a schema that is
-    none.
+    schema: a JSON Schema; None accepts any object or array. tags: None judges the whole completion.
+
+    A ```json fence around the document is allowed. `NaN`, comments, a repeated key and a second
+    document are not JSON. If validation takes too long, the score is 0.0, with a warning; the usual
+    cause is a pattern such as (a+)+, or a schema that refers to itself. Raise
+    jsonschema.SchemaError if the schema is not valid.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
     >>> given = ['<answer>{"city": "Bonn"}</answer>', '<answer>{"city": 3}</answer>']
@@ -45,12 +43,13 @@ def json_format_reward(
 
 
 def json_document(text: str) -> str:
-    """Return the text of one JSON object or array, out of its fence; "" where there is none.
+    """Return the text of one JSON object or array, without its fence; "" if the text is not JSON or
+    is longer than 10,000 characters.
 
     >>> json_document("```json\\n[1]\\n```"), json_document("[NaN]"), json_document("4")
     ('[1]\\n', '', '')
     """
-    if len(text) > _LONGEST_JSON:
+    if len(text) > 10_000:
         return ""
     text = text.strip()
     blocks = fenced_blocks(text) if text[:3] in ("```", "~~~") and text[-3:] == text[:3] else []
@@ -58,7 +57,7 @@ def json_document(text: str) -> str:
         text = blocks[0][1]
     try:
         value = json.loads(text, parse_constant=_refuse, object_pairs_hook=_unique_keys)
-    except (ValueError, RecursionError):  # brackets ten thousand deep
+    except (ValueError, RecursionError):  # RecursionError: thousands of nested brackets
         return ""
     return text if isinstance(value, (dict, list)) else ""
 
@@ -68,6 +67,8 @@ def _refuse(name: str):
 
 
 def _unique_keys(pairs: list[tuple[str, object]]) -> dict:
-    """Return the object, if no two of its keys are the same: readers differ in which one counts."""
+    """Return the object. Raise ValueError if a key is repeated, because parsers differ in which
+    value counts.
+    """
     keys = {visible(key) for key, _ in pairs}
     return dict(pairs) if len(keys) == len(pairs) else _refuse("a key twice")

@@ -1,7 +1,8 @@
-"""More rewards, each cheap to earn in some way that its docstring names: give them small weights.
+"""More rewards. Each is easy to earn in a way that its docstring names, so give it a small weight.
 
-Name one by its file, as in `-p rewards=examples/more_rewards.py:citation_reward*0.25,correctness`,
-or bind its options with `functools.partial(min_length_reward, minimum=40)`.
+Name a reward by its file, as in
+`-p rewards=examples/more_rewards.py:citation_reward*0.25,correctness`, or bind its options with
+`functools.partial(min_length_reward, minimum=40)`.
 """
 
 import ast
@@ -16,19 +17,13 @@ from helpers.rewards.common import visible
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-STEP = re.compile(
-    r"^[ \t]*(?:(?:step[ \t]+)?\d{1,3}[.):]|[-*•][ \t])[ \t]*(?=\S)"
-    r"|\b(?:first|second|third|next|then|therefore|thus|hence|so|finally)\b(?=[ ,:])",
-    re.IGNORECASE | re.MULTILINE,
-)
-
 
 def exact_match_reward(
     completions, answer, tags: TagFormat = THINK_ANSWER, ignore_case: bool = False, **columns
 ):
-    """1.0 where the judged answer is the row's answer, letter for letter, else 0.0.
+    """1.0 if the answer is the row's answer, letter for letter, else 0.0.
 
-    For answers with one spelling: a class label, a key, a move. `4.0` is not `4` here.
+    For answers with one spelling, such as a class label, a key or a move. `4.0` does not match `4`.
 
     >>> given = ["<answer> Paris </answer>", "<answer>paris</answer>"]
     >>> exact_match_reward(given, answer=["Paris", "Paris"])
@@ -48,10 +43,11 @@ def exact_match_reward(
 def numeric_reward(
     completions, answer, tags: TagFormat = THINK_ANSWER, relative_tolerance: float = 1e-3, **columns
 ):
-    """1.0 where the judged answer is a number within `relative_tolerance` of the row's, else 0.0;
-    None where the row's answer is not a number.
+    """1.0 if the answer is a number within `relative_tolerance` of the row's answer, else 0.0; None
+    if the row's answer is not a number.
 
-    For measured or rounded quantities. A row answer of 0 wants exactly 0; units are not compared.
+    For measured or rounded quantities. If the row's answer is 0, only 0 is right. Units are not
+    compared.
 
     >>> numeric_reward(["<answer>3.1412</answer>", "<answer>3</answer>"], answer=["3.1415927"] * 2)
     [1.0, 0.0]
@@ -73,11 +69,11 @@ def numeric_reward(
 def fuzzy_match_reward(
     completions, answer, tags: TagFormat = THINK_ANSWER, threshold: float = 0.0, **columns
 ):
-    """How alike the judged answer and the row's are as text: 1 - edit distance / length of the
-    longer, 0.0 below `threshold`.
+    """The similarity of the answer to the row's answer as text: 1 - edit distance / length of the
+    longer text. A similarity below `threshold` scores 0.0.
 
-    Case and runs of spaces do not count. A text that has most of the answer's letters earns most of
-    it.
+    Case and the number of spaces do not matter. A wrong answer with most of the right letters earns
+    most of the reward.
 
     >>> given = ["<answer>Marie Curie</answer>", "<answer>Mary Curie</answer>"]
     >>> fuzzy_match_reward(given, answer=["marie curie"] * 2)
@@ -85,7 +81,7 @@ def fuzzy_match_reward(
     """
     scores = []
     for completion, gold in zip(completions, answer, strict=True):
-        # no more of a text is read: the distance takes the product of the two lengths
+        # The texts are cut, because the distance takes time proportional to both lengths.
         given = " ".join((answer_of(completion, tags) or "")[:10_000].casefold().split())
         wanted = " ".join(str(gold)[:10_000].casefold().split())
         alike = Levenshtein.normalized_similarity(given, wanted) if given else 0.0
@@ -94,10 +90,10 @@ def fuzzy_match_reward(
 
 
 def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **columns):
-    """1.0 for the right number, half the ratio of the smaller to the larger for another number of
-    the same sign, else 0.0; None where the row's answer is not a number.
+    """1.0 for the right number; for another number of the same sign, half the ratio of the smaller
+    number to the larger; else 0.0. None if the row's answer is not a number.
 
-    A slope towards the right magnitude. A guess of the usual answer earns some of it.
+    A slope towards the right magnitude. Guessing the most common answer earns part of the reward.
 
     >>> proximity_reward(["<answer>100</answer>", "<answer>50</answer>"], answer=["100", "100"])
     [1.0, 0.25]
@@ -119,9 +115,10 @@ def proximity_reward(completions, answer, tags: TagFormat = THINK_ANSWER, **colu
 
 
 def soft_format_reward(completions, tags: TagFormat = THINK_ANSWER, **columns):
-    """1.0 where a reasoning block followed by an answer block is anywhere in the completion.
+    """1.0 if the completion contains a reasoning block followed by an answer block, else 0.0.
 
-    For the first steps of a policy that cannot yet stop: text around the two blocks is free.
+    Other text around the two blocks is allowed. For the first steps of a policy that does not stop
+    after its answer.
 
     >>> soft_format_reward(["Sure! <think>2 + 2</think> so <answer>4</answer>", "4"])
     [1.0, 0.0]
@@ -142,12 +139,12 @@ def target_length_reward(
     completion_ids: list | None = None,
     **columns,
 ) -> list[float]:
-    """1.0 at `target`, falling in a straight line to 0.0 at `tolerance` times the target above or
+    """1.0 at the length `target`, falling linearly to 0.0 at `tolerance` times the target above or
     below it.
 
-    unit: "characters", "words" (runs of non-space) or "tokens", which needs the `completion_ids`
-    that TRL passes. ValueError for another unit, a target below 1 or a tolerance that is not
-    positive.
+    unit: "characters", "words" (separated by spaces), or "tokens", which needs the `completion_ids`
+    that TRL passes. Raise ValueError if the unit is not known, the target is below 1, or the
+    tolerance is not positive.
 
     >>> target_length_reward(["one two three four", "one two three", ""], target=4)
     [1.0, 0.5, 0.0]
@@ -161,7 +158,7 @@ def target_length_reward(
 
 
 def min_length_reward(completions, minimum: int, unit="words", completion_ids=None, **columns):
-    """1.0 from `minimum` on, below it the share of it that is there. Filler earns it in full.
+    """The length divided by `minimum`, at most 1.0. Filler text earns the whole reward.
 
     >>> min_length_reward(["one two three four", "one"], minimum=4)
     [1.0, 0.25]
@@ -170,7 +167,8 @@ def min_length_reward(completions, minimum: int, unit="words", completion_ids=No
 
 
 def max_length_reward(completions, maximum: int, unit="words", completion_ids=None, **columns):
-    """1.0 up to `maximum`, falling in a straight line to 0.0 at twice that. Silence earns it.
+    """1.0 up to the length `maximum`, falling linearly to 0.0 at twice the length. An empty
+    completion earns the whole reward.
 
     >>> max_length_reward(["one two", "one two three", ""], maximum=2)
     [1.0, 0.5, 1.0]
@@ -180,10 +178,10 @@ def max_length_reward(completions, maximum: int, unit="words", completion_ids=No
 
 
 def reasoning_steps_reward(completions, steps: int = 3, tags: TagFormat = THINK_ANSWER, **columns):
-    """The share of `steps` different steps that the reasoning shows, 1.0 at most.
+    """The number of different steps in the reasoning, divided by `steps`, at most 1.0.
 
-    A step begins with a number, a bullet, or a word such as "First" or "Therefore". The same step
-    written twice counts once. Words that please earn it.
+    A step begins with a number, a bullet, or a word such as "First" or "Therefore". A repeated step
+    counts once. Steps that say nothing earn the reward, too.
 
     >>> reasoning_steps_reward(["<think>First, 2 + 2. Then, 4 + 1. Finally, 5.</think>"])
     [1.0]
@@ -192,18 +190,26 @@ def reasoning_steps_reward(completions, steps: int = 3, tags: TagFormat = THINK_
     scores = []
     for text in map(completion_text, completions):
         text = text.partition(closing)[0].partition(answer_opening)[0]
-        pieces = STEP.split(text)[1:]  # what is before the first step is none
+        pieces = STEP.split(text)[1:]  # without the text before the first step
         shown = {re.sub(r"[\W_]+", " ", piece.casefold()).strip() for piece in pieces} - {""}
         scores.append(min(1.0, len(shown) / steps))
     return scores
 
 
-def citation_reward(completions, citations: int = 1, sources=None, **columns):
-    """The share of `citations` different sources cited as `[1]`, `[2]`, …, 1.0 at most; 0.0 for a
-    row that cites a source that is not there.
+# The beginning of a step: "Step 1:", "2)", a bullet, or a word such as "Then".
+STEP = re.compile(
+    r"^[ \t]*(?:(?:step[ \t]+)?\d{1,3}[.):]|[-*•][ \t])[ \t]*(?=\S)"
+    r"|\b(?:first|second|third|next|then|therefore|thus|hence|so|finally)\b(?=[ ,:])",
+    re.IGNORECASE | re.MULTILINE,
+)
 
-    sources: a column with the texts that each row may cite. Whether a source says so is another
-    reward's question.
+
+def citation_reward(completions, citations: int = 1, sources=None, **columns):
+    """The number of different sources cited as `[1]`, `[2]`, …, divided by `citations`, at most 1;
+    0.0 if a cited source does not exist.
+
+    sources: a column with a list of the sources of each row. The reward does not check whether a
+    source supports the text.
 
     >>> citation_reward(["Bonn [1].", "Bonn [7].", "Bonn."], sources=[["a", "b"]] * 3)
     [1.0, 0.0, 0.0]
@@ -217,9 +223,9 @@ def citation_reward(completions, citations: int = 1, sources=None, **columns):
 
 
 def code_format_reward(completions, **columns):
-    """1.0 for exactly one fenced Python block, if it parses; 0.5 if it does not; else 0.0.
+    """1.0 for exactly one fenced Python block, if its code parses; 0.5 if not; else 0.0.
 
-    The code is parsed, never run: `tests_reward` runs it, in a sandbox.
+    The code is never run. To run it in a sandbox, use `tests_reward`.
 
     >>> code_format_reward(["```python\\nprint(1)\\n```", "```python\\nprint(\\n```", "print(1)"])
     [1.0, 0.5, 0.0]
@@ -239,10 +245,10 @@ def code_format_reward(completions, **columns):
 
 
 def lengths_of(completions: list, unit: str, completion_ids: list | None = None) -> list[int]:
-    """Return the length of each completion in "characters", "words" or "tokens"; ValueError for
-    another unit, and for tokens without the ids that TRL passes.
+    """Return the length of each completion in "characters", "words" or "tokens".
 
-    A character that nobody sees is none, and separates words as a space does.
+    Invisible characters do not count, and separate words like a space. Raise ValueError if the unit
+    is not known, or if tokens are counted without the `completion_ids` that TRL passes.
 
     >>> lengths_of(["one two", ""], "words")
     [2, 0]

@@ -1,8 +1,8 @@
-"""A reward whose weight moves during the training: up while few completions earn it, down once
-nearly all do.
+"""Change the weight of a reward during training: raise it while few completions earn the reward,
+lower it when nearly all do.
 
-TRL multiplies the rewards by `trainer.reward_weights`, a tensor, at every step, so a callback that
-changes the tensor changes the next step. After `trainer = GRPOTrainer(…)` of notebook 03:
+At every step, TRL multiplies the rewards by the tensor `trainer.reward_weights`. A callback that
+changes the tensor changes the next step. In notebook 03, after `trainer = GRPOTrainer(…)`:
 
     trainer.add_callback(MovingWeight(trainer, "correctness_reward"))
 """
@@ -11,12 +11,14 @@ from transformers import TrainerCallback
 
 
 class MovingWeight(TrainerCallback):
-    """After each logged step, multiply the weight of the reward `name` by `factor` if its mean, the
-    share of success of a reward from 0 to 1, is below `low`, and divide it if above `high`.
+    """After each logged step, multiply the weight of the reward `name` by `factor` if the reward's
+    mean is below `low`, and divide the weight by `factor` if the mean is above `high`. The limits
+    are meant for a reward from 0 to 1, and the weight stays between `least` and `most`.
 
-    The weights' sum stays what it was, so the curve of the weighted reward keeps its scale.
-    `weights` holds each step's weights, in the order of the trainer's rewards: log or draw them,
-    for without them that curve cannot be read. ValueError for a name that is no reward.
+    The sum of all weights does not change, so the curve of the total reward keeps its scale.
+    `weights` has the weights of each step, in the order of the trainer's rewards. Log or plot them,
+    because the curve of the total reward cannot be read without them. Raise ValueError if the
+    trainer has no reward of this name.
     """
 
     def __init__(self, trainer, name: str, low=0.3, high=0.8, factor=1.1, least=0.1, most=10.0):
@@ -32,9 +34,9 @@ class MovingWeight(TrainerCallback):
         self.weights = []
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Move the weight. Transformers calls this after each logged step."""
+        """Change the weight. Transformers calls this method after each logged step."""
         success = (logs or {}).get(f"rewards/{self.name}/mean")
-        if success is None:  # an evaluation, or the summary at the end
+        if success is None:  # the log of an evaluation, or the summary at the end
             return
         weights = self.trainer.reward_weights
         total = weights.sum()

@@ -1,16 +1,17 @@
-r"""Notebook 10 with an environment on an OpenEnv server (github.com/huggingface/OpenEnv, 0.10):
+r"""Train in notebook 10 with an environment on an OpenEnv server (0.10,
+github.com/huggingface/OpenEnv):
 
     export OPENENV_URL=http://127.0.0.1:8001
     python -m helpers run --run far --only 10 \
         -p environment=examples/openenv_environment.py:RemoteGuessing
 
-A session is one WebSocket, with `reset` and `step` as JSON. OpenEnv's own client would change
-packages of the suite, so this one needs `websockets` alone (requirements-optional.txt). It answers
-the server's pings while the policy writes; without an answer, a server ends a session after 40
-seconds.
+A session is one WebSocket connection that carries `reset` and `step` as JSON. The packages of
+OpenEnv's own client conflict with ours, so this client needs only `websockets`
+(requirements-optional.txt). While the policy writes, it answers the server's pings; a server ends a
+session after 40 seconds without an answer.
 
-Left out: tools made from what a server lists. Write a method for each, as RemoteGuessing does: its
-docstring is what the policy reads.
+Left out: tools made from the server's list. Write a method for each tool, as in RemoteGuessing. The
+policy reads the method's docstring.
 """
 
 import json
@@ -20,24 +21,24 @@ from websockets.sync.client import connect
 
 from helpers.agents import Guessing, ToolError
 
-SECONDS = 600  # the guard gives up sooner; this ends the thread that it leaves behind
+SECONDS = 600  # ends the waiting thread; the guard has given up the episode long before
 
 
 class Remote:
-    """Episodes on the server at OPENENV_URL, each in a session of its own.
+    """An environment on the server at OPENENV_URL. Each episode has a session of its own.
 
-    An episode earns the last reward that the server gave, 0.0 before the first. If the connection
-    is lost or the server answers nonsense, the episode has no reward: `get_reward` raises, and the
-    guard leaves the episode out. A refused action costs one call, and an action that ends the
-    session keeps the reward, so no action is a way out of a low one.
+    An episode earns the last reward that the server sent, or 0.0 without one. If the connection is
+    lost or an answer is invalid, `get_reward` raises, and the guard leaves the episode out. A
+    refused action counts as a call, and an action that ends the session keeps the reward. So a
+    policy cannot escape a low reward by any action.
     """
 
     _url = ""
-    _earned_by_hanging = None  # for the guard: a server may hang through no fault of the policy
+    _earned_by_hanging = None  # for the guard: if a server hangs, the policy is not to blame
     _session = None
 
     def reset(self, **columns) -> str:
-        """Open a session and return what the server's `reset` says."""
+        """Open a session and return the server's first observation."""
         self._close()
         self._url = os.environ.get("OPENENV_URL", "http://127.0.0.1:8001")
         self._reward = 0.0
@@ -48,14 +49,16 @@ class Remote:
         return observation.get("result") or json.dumps(observation, ensure_ascii=False)
 
     def get_reward(self) -> float:
-        """Close the session and return what the episode has earned."""
+        """Close the session and return the episode's reward."""
         self._close()
         if self._lost:
             raise ConnectionError(self._lost)
         return self._reward
 
     def _call(self, tool: str, **arguments) -> str:
-        """Return the result of a tool that the server lists; ToolError if it refuses the call."""
+        """Call one of the server's tools and return its result. Raise ToolError if the server
+        refuses the call.
+        """
         action = {"type": "call_tool", "tool_name": tool, "arguments": arguments}
         observation = self._ask("step", action)
         if observation.get("error"):
@@ -78,7 +81,7 @@ class Remote:
                 done = data["done"]
                 self._reward = self._reward if data["reward"] is None else float(data["reward"])
                 observation = dict(data["observation"])
-        except Exception as error:  # whatever a server may do
+        except Exception as error:  # an answer may be invalid in any way
             self._lost = f"{self._url} gave no answer ({type(error).__name__}: {error!s:.100})"
             self._close()
             raise ConnectionError(self._lost) from error
@@ -95,9 +98,9 @@ class Remote:
 
 
 class RemoteGuessing(Remote):
-    """Number guessing, as `examples/serve_environment.py helpers.agents:Guessing` serves it."""
+    """Number guessing on a server: `examples/serve_environment.py helpers.agents:Guessing`."""
 
-    _oracle = staticmethod(Guessing._oracle)  # shows the laboratory that the game can be won
+    _oracle = staticmethod(Guessing._oracle)  # lets the laboratory check that the game can be won
 
     def guess(self, number: int) -> str:
         """Guess the number.

@@ -1,10 +1,10 @@
-"""A judge that ranks: a language model orders the completions of a group, and the reward is the
-share of the others that a completion beats.
+"""A judge that ranks: a language model orders the completions of a group, and the reward of a
+completion is the share of the other completions that it beats.
 
-Use it if scores tie, because ties teach nothing. The mean is 0.5 whatever the policy writes: the
-reward shows neither progress nor collapse, and cannot judge a holdout. Log another reward with
-weight 0 beside it. Judges prefer what they read first or last; here the order shown is fixed by a
-hash of the texts. A group of more than eight is too long for most judges.
+Use a ranking if a judge's scores are often equal, because equal rewards teach nothing. The mean of
+a ranking is always 0.5. So it shows neither progress nor collapse, and cannot evaluate a holdout:
+log another reward beside it, with weight 0. Judges prefer the texts they read first or last. A hash
+of the texts decides the order here. A group of more than eight is too long for most judges.
 """
 
 from dataclasses import dataclass
@@ -15,10 +15,10 @@ from helpers.rewards.judge import JudgeReward
 
 @dataclass(eq=False, kw_only=True)
 class RankingJudgeReward(JudgeReward):
-    """The place of a completion within its group, from 0.0 (last) to 1.0 (first).
+    """The rank of a completion within its group, from 0.0 (last) to 1.0 (first).
 
-    num_generations: the size of a group, as in GRPOConfig. Completions that read the same, whatever
-    their spaces, share a place; an empty one is last.
+    num_generations: the size of a group, as in GRPOConfig. Completions that differ only in
+    whitespace share a rank. Empty completions are last.
     """
 
     num_generations: int
@@ -27,12 +27,13 @@ class RankingJudgeReward(JudgeReward):
     async def __call__(
         self, completions: list, prompts: list, log_metric=None, **columns
     ) -> list[float | None]:
-        """Return the place of each completion, or None. Raise ValueError for a part of a group."""
-        first: dict[str, str] = {}  # of the texts that read the same
+        """Return a rank or None for each completion. Raise ValueError for an incomplete group."""
+        # Use the first of the texts that differ only in whitespace for all of them.
+        first: dict[str, str] = {}
         texts = [first.setdefault(" ".join(text.split()), text) for text in self.texts(completions)]
         size = self.num_generations
         groups = [range(start, start + size) for start in range(0, len(texts), size)]
-        # One request per group: its different texts, each under a mark that none of them can know.
+        # Make one request per group: its distinct texts, each under a mark that no text can know.
         distinct = []
         requests = []
         for group in groups:
@@ -56,7 +57,7 @@ class RankingJudgeReward(JudgeReward):
             requests.append(request if len(marks) > 1 else None)
         orders = await self.verdicts(requests, log_metric)
 
-        # The share of the others that are placed behind; of an equal one, half.
+        # Score the share of the other completions that are behind. An equal one counts half.
         scores: list[float | None] = []
         for group, marked, request, order in zip(groups, distinct, requests, orders, strict=True):
             if request is None:  # nothing to order

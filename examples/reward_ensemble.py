@@ -1,7 +1,7 @@
-"""One reward of several: their mean, minimum or median, less where they disagree.
+"""Combine several rewards into one: their mean, minimum or median, minus a penalty on the spread.
 
-A policy finds what one reward model likes by mistake. It is harder to find what several like by
-mistake, and the minimum, or a penalty on their spread, pays least there (Coste et al., "Reward
+A policy finds the mistakes of a reward model. Several models rarely share a mistake, and the
+minimum, or a penalty on the spread, pays little for a mistake of one of them (Coste et al., "Reward
 Model Ensembles Help Mitigate Overoptimization", arXiv 2310.02743).
 
     helpful = ensemble([model_reward("org/judge-a"), model_reward("org/judge-b")], "min")
@@ -18,11 +18,11 @@ JOIN = {"mean": fmean, "min": min, "median": median}
 
 
 def ensemble(rewards: list, how: str = "mean", spread_penalty: float = 0.0):
-    """Return a reward: the mean, min or median of the scores that the rewards give a completion,
-    minus `spread_penalty` times their standard deviation.
+    """Return a reward: the "mean", "min" or "median" of several rewards' scores, minus
+    `spread_penalty` times their standard deviation.
 
-    A reward that abstains (None) is left out; where all abstain, so does the ensemble. The rewards
-    need one scale, such as 0 to 1. Asynchronous ones, such as JudgeReward, are not awaited here.
+    Scores of None are left out; if all are None, the result is None. The rewards must have the same
+    scale, such as 0 to 1. Async rewards, such as JudgeReward, are not supported.
     """
     join = JOIN[how]
 
@@ -38,8 +38,9 @@ def ensemble(rewards: list, how: str = "mean", spread_penalty: float = 0.0):
 
 
 def model_reward(name: str):
-    """Return a reward from 0 to 1: the sigmoid of what a sequence classifier with one label says of
-    the prompt and the completion. `name` is the hub's or a folder."""
+    """Return a reward from 0 to 1: the sigmoid of a sequence classifier's only logit, for a prompt
+    with its completion. name: a model on the Hub, or a folder.
+    """
     model = AutoModelForSequenceClassification.from_pretrained(name, num_labels=1).eval()
     tokenizer = AutoTokenizer.from_pretrained(name)
 

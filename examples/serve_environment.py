@@ -1,10 +1,10 @@
-"""Serve an environment of your own with OpenEnv, for every trainer that speaks its protocol:
+"""Serve your own environment with OpenEnv, for any trainer that supports OpenEnv's protocol:
 
     python3 -m venv openenv && openenv/bin/pip install openenv==0.10.0
     openenv/bin/python -m examples.serve_environment my_game.py:MyGame --port 8001
 
-OpenEnv's packages would change the suite's, so the server runs in a Python of its own, from the
-project's folder. `examples/openenv_environment.py` plays on it.
+OpenEnv's packages conflict with ours, so the server needs its own virtual environment. Start the
+server from the project's folder. `examples/openenv_environment.py` is a client.
 """
 
 import argparse
@@ -19,15 +19,17 @@ from helpers.agents import ToolError
 from helpers.agents.protocol import tools_of
 from helpers.own_code import load_own
 
-SESSIONS = 1024  # episodes that are played at once
+SESSIONS = 1024  # episodes at a time
 
 
 def application(factory: Callable):
-    """Return the FastAPI application that OpenEnv makes of an environment.
+    """Return OpenEnv's FastAPI application for an environment.
 
-    Each session has an instance of its own. Its tools are listed and called by OpenEnv's actions
-    `list_tools` and `call_tool`. The reward of each observation is what the episode has earned so
-    far, and `done` stays false, because a class does not say when an episode ends.
+    factory: a class, or a function that returns an environment. Each session has its own instance.
+
+    OpenEnv's actions `list_tools` and `call_tool` list and call its tools. The reward of an
+    observation is the reward of the episode so far. `done` is always false, because our
+    environments do not say when an episode ends.
     """
     names = tools_of(type(factory()))
 
@@ -38,7 +40,7 @@ def application(factory: Callable):
         def __init__(self):
             super().__init__()
             self.game = factory()
-            # strict: a text is no number, as in notebook 10
+            # strict: a text is not accepted as a number, as in notebook 10
             self.tools = {
                 name: validate_call(getattr(self.game, name), config={"strict": True})
                 for name in names
@@ -70,7 +72,7 @@ def application(factory: Callable):
 
 
 def tool_listing(name: str, tool: Callable) -> mcp_types.Tool:
-    """Return what OpenEnv's `list_tools` says of a tool."""
+    """Return the entry of a tool in OpenEnv's `list_tools`."""
     schema = TypeAdapter(tool).json_schema()
     return mcp_types.Tool(name=name, description=getdoc(tool) or name, input_schema=schema)
 

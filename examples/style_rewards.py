@@ -1,8 +1,8 @@
 """Rewards for how a completion is written: no forbidden words, no loops.
 
-Both are cheap to please: give them small weights. Name one by its file, as in
-`-p rewards=correctness,examples/style_rewards.py:repetition_reward*0.25`. For a completion's length
-there are more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
+Both are easy to earn, so give them small weights. Name a reward by its file, as in
+`-p rewards=correctness,examples/style_rewards.py:repetition_reward*0.25`. For rewards on length,
+see more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
 """
 
 import time
@@ -15,16 +15,7 @@ import regex
 from helpers.rewards.common import visible
 from helpers.tags import completion_text
 
-# Seconds for the search of a completion; those that need longer share what the batch has left.
-_MOMENT = 0.005
-_SECONDS = 1.5
-_LONGEST = 20_000  # bytes; no more of a text is read
-# Words, numbers and signs; characters of scripts that have no spaces between words.
-_WORDS = regex.compile(
-    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
-    r"|\d++(?:[.,:/]\d++)*+|\w++(?:['’-]\w++)*+|[^\w\s]++"
-)
-_LONGEST_WORD = 20  # what is longer counts as its characters
+_SECONDS = 1.5  # to search a batch
 
 
 def forbidden_patterns_reward(
@@ -32,11 +23,11 @@ def forbidden_patterns_reward(
     patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:['’]m| am) sorry\b", r"\bi cannot\b"),
     **columns,
 ) -> list[float]:
-    """1.0 where none of the regular expressions is found in the completion, else 0.0.
+    """1.0 if none of the regular expressions matches anywhere in the completion, else 0.0.
 
-    Case does not count, nor do characters that nobody sees, a font, the kind of a space or its
-    width. A completion that cannot be searched in time scores 0.0, with a warning: that the pattern
-    is absent was not shown. A batch has little more than a second for all of them.
+    Case, invisible characters, fonts, and the kind and number of spaces do not matter. The search
+    of a batch takes about 1.5 s at most. A completion that cannot be searched in time scores 0.0,
+    with a warning.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
@@ -45,12 +36,12 @@ def forbidden_patterns_reward(
     compiled = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
     deadline = time.monotonic() + _SECONDS
     texts = [_beginning(completion) for completion in completions]
-    # A moment for each; then a share of what is left for those that need longer.
-    occurs = [_any_occurs(compiled, text, _MOMENT) for text in texts]
+    # Search each text for 5 ms. Then share the remaining time between the texts that need longer.
+    occurs = [_any_occurs(compiled, text, 0.005) for text in texts]
     for position, text in enumerate(texts):
         seconds = deadline - time.monotonic()
         if occurs[position] is None and seconds > 0:
-            occurs[position] = _any_occurs(compiled, text, seconds / 4)  # may take its time twice
+            occurs[position] = _any_occurs(compiled, text, seconds / 4)
     late = occurs.count(None)
     if late:
         warnings.warn(
@@ -64,16 +55,16 @@ def forbidden_patterns_reward(
 
 def _beginning(completion: object) -> str:
     """Return the first 20,000 bytes of a completion's text, without lone surrogates."""
-    return completion_text(completion).encode(errors="replace")[:_LONGEST].decode(errors="ignore")
+    return completion_text(completion).encode(errors="replace")[:20_000].decode(errors="ignore")
 
 
 def _any_occurs(patterns: list, text: str, seconds: float) -> bool | None:
-    """Return whether one of the patterns is in the text as it is, or as it reads; None for a search
-    that takes longer.
+    """Return whether a pattern matches in the text as written or as displayed; None if the search
+    runs out of time.
     """
     deadline = time.monotonic() + seconds
     readings = [text]
-    for instead in ("", " "):  # a zero-width space may take the place of a space, or of nothing
+    for instead in ("", " "):  # an invisible character may split a word or separate two words
         seen = visible(unicodedata.normalize("NFKC", text), instead)
         readings.append(regex.sub(r"[^\S\n]++", " ", seen))
     try:
@@ -87,14 +78,15 @@ def _any_occurs(patterns: list, text: str, seconds: float) -> bool | None:
 
 
 def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list[float]:
-    """The share of word n-grams that are not repeats of an earlier one: 1.0 without repetition,
-    near 0.0 for a loop.
+    """The share of word n-grams that do not repeat an earlier one: 1.0 without repetition, near 0.0
+    for a loop.
 
-    A word is what is between spaces and signs, a run of signs, or a character of a script without
-    spaces; one of more than 20 characters counts as its characters, so that a loop without spaces
-    is one. The unit-scale, tokenizer-free sister of TRL's get_repetition_penalty_reward (arXiv
-    2502.03373, C.2), which counts tokens and gives penalties. A text with fewer words than one
-    n-gram repeats nothing.
+    A word is a run of letters and digits, a run of punctuation, or one character of a script
+    without spaces. A word of more than 20 characters counts as its characters, so that a loop
+    without spaces is found. A text with fewer words than `ngram_size` scores 1.0.
+
+    TRL's get_repetition_penalty_reward (arXiv 2502.03373, C.2) is similar, but counts tokens and
+    returns penalties.
 
     >>> repetition_reward(["one two three four", "ha ha ha ha ha ha"])
     [1.0, 0.25]
@@ -107,10 +99,17 @@ def repetition_reward(completions: list, ngram_size: int = 3, **columns) -> list
     for completion in completions:
         words = []
         for word in _WORDS.findall(visible(_beginning(completion)).casefold()):
-            if len(word) > _LONGEST_WORD:
-                words.extend(word)  # its characters
+            if len(word) > 20:
+                words.extend(word)  # the characters of the word
             else:
                 words.append(word)
         ngrams = list(zip(*(words[start:] for start in range(ngram_size)), strict=False))
         scores.append(round(len(set(ngrams)) / len(ngrams), 6) if ngrams else 1.0)
     return scores
+
+
+# One character of a script without spaces; a number such as 1,000.5; a word; a run of punctuation.
+_WORDS = regex.compile(
+    r"[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}]"
+    r"|\d++(?:[.,:/]\d++)*+|\w++(?:['’-]\w++)*+|[^\w\s]++"
+)

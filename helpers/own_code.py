@@ -8,11 +8,11 @@ from types import ModuleType
 
 
 def load_own(parameter: str, value: object, example: str) -> Callable:
-    """Return the class or function that `file.py:name` or `package.module:name` names, given as a
-    parameter. A file may import what is beside it.
+    """Import the class or function named by `file.py:name` or `package.module:name`, and return it.
+    A file may import modules from its own folder.
 
-    Raise ValueError, with the parameter and an example, if there is no such file, module, class or
-    function.
+    parameter, example: the name of the notebook's parameter and a valid value, for error messages.
+    Raise ValueError if the file, module, class or function does not exist or cannot be imported.
     """
     where, _, name = str(value).rpartition(":")
     is_module = where.replace(".", "").isidentifier() and not Path(where).is_file()
@@ -25,7 +25,7 @@ def load_own(parameter: str, value: object, example: str) -> Callable:
     sys.path.insert(0, beside)
     try:
         module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
-    except Exception as error:  # whatever a user's file may raise
+    except Exception as error:  # a user's file may raise anything
         raise ValueError(
             f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
         ) from error
@@ -38,10 +38,10 @@ def load_own(parameter: str, value: object, example: str) -> Callable:
 
 
 def _of_file(where: str) -> ModuleType:
-    """Return the file as a module. It is executed again only if its text has changed, so two names
-    of one file share what the file makes, such as a client or a semaphore.
+    """Return a file as a module. The file is executed again only if its text has changed, so two
+    functions of one file share its objects, such as a client or a semaphore.
     """
-    # by this name pickle finds it in sys.modules; a dot would be a package's
+    # pickle looks this name up in sys.modules, and would take a dot for a package's
     name = str(Path(where).resolve()).replace(".", "_")
     source = Path(where).read_bytes()
     module = sys.modules.get(name)

@@ -1,8 +1,9 @@
-"""Calling a reward that may be wrong: the scores that hold, and what went wrong where, without an
-exception.
+"""Call a reward that may be faulty: keep the valid scores, and return each failure as a `Fault`
+instead of raising it.
+
+    scores, faults = checked_scores(my_reward, completions, columns)
 """
 
-import functools
 import inspect
 import math
 import re
@@ -17,29 +18,15 @@ from helpers.rewards.common import defining_function, reward_name
 from helpers.rewards.time_limit import OutOfTime, time_limit, wait_for
 from helpers.tags import completion_text, on_one_line
 
-_SHOWN = 200  # characters of a completion in a message
-# A user's reward may take so long for a completion on average, or for a whole call: a model that
-# judges one completion after the other takes a second or two. No batch may take longer than the
-# most, however large it is.
-_SECONDS_EACH = 3.0
-_SECONDS = 15.0
-_SECONDS_MOST = 300.0
-
-# Advice that the laboratory looks for, or gives itself.
-LATE = (
-    "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "
-    "server, write it as `async def` and ask for all completions at once."
-)
-MESSAGES = (
-    "Each argument is a list with an entry per completion, and a completion is a list of messages: "
-    "`completion_text(completion)` gives its text."
-)
-
 
 @dataclass(frozen=True)
 class Fault:
-    """One completion that a reward did not score: which reward, which completion, what it did
-    instead, and the way out where the cause is known.
+    """A completion that a reward failed to score.
+
+    reward: the reward's name. position: the index of the completion in its batch. what: what the
+    reward did instead, such as "raised KeyError in my_rewards.py, line 3: 'answer'". advice: how to
+    correct the reward, "" if the cause is not known. cause: the same for all faults of one origin,
+    such as "KeyError in my_rewards.py, line 3", without the error's message.
     """
 
     reward: str
@@ -47,79 +34,78 @@ class Fault:
     completion: str
     what: str
     advice: str = ""
+    cause: str = ""
 
     def __str__(self) -> str:
-        text = self.completion if len(self.completion) <= _SHOWN else self.completion[:_SHOWN] + "…"
+        text = self.completion if len(self.completion) <= 200 else self.completion[:200] + "…"
         return f"{self.reward} {self.what} for the completion {text!r}"
-
-
-class Outcome(NamedTuple):
-    """What a call gave for one completion.
-
-    score: None where there is none. what: what is wrong with it, or with the whole call, "" if
-    nothing is: a score of None alone says that the row cannot be judged. advice: the way out where
-    the cause is known.
-    """
-
-    score: float | None
-    what: str = ""
-    advice: str = ""
 
 
 def checked_scores(
     reward: Callable, completions: list, columns: dict, own: bool = True
 ) -> tuple[list[float | None], list[Fault]]:
-    """Return a reward's scores, with None and a Fault for each completion that it did not score
-    with one finite number.
+    """Return a reward's scores, and a Fault for each completion without a valid score.
 
-    If the call raises, or returns something other than one value per completion, the completions
-    are scored one at a time, so that one bad completion does not cost its batch. None is a score:
-    the row cannot be judged. All async rewards of a process run on one lasting event loop, so they
-    may share a client or a semaphore. A reward that ends the process, as `exit()` does, has raised.
-    KeyboardInterrupt passes.
+    A valid score is one finite number, or None if the row cannot be judged. A completion with a
+    Fault scores None. If the call raises, or does not return one value per completion, each
+    completion is scored alone, so one bad completion does not cost the whole batch its scores.
+    Anything a reward raises becomes a Fault, including SystemExit; only KeyboardInterrupt is passed
+    on. All async rewards of a process run on one event loop, so they may share a client.
 
-    own: whether it is a user's reward (`is_own`). A call that takes longer than 3 s per completion
-        (at least 15 s, at most 5 minutes) is then interrupted, in the main thread on Linux and
-        macOS.
+    own: whether a user wrote the reward (see `is_own`). A call is then interrupted after 3 s per
+        completion, at least 15 s and at most 300 s: in the main thread, on Linux and macOS.
     """
     rows = len(completions)
-    outcomes = _outcomes(reward, completions, columns, own)
+    results = _call(reward, completions, columns, own)
 
-    # The whole call failed: one completion at a time. What came too late would come later still.
-    failed = all(outcome.what and outcome.advice != LATE for outcome in outcomes)
+    # If the whole call failed, score one completion at a time, unless the call ran out of time.
+    failed = all(result.what and result.advice != LATE for result in results)
     if failed and rows > 1:
         alone = []
         for at, completion in enumerate(completions):
-            row = {
-                key: [value[at]]
-                if isinstance(value, (list, tuple)) and len(value) == rows
-                else value
-                for key, value in columns.items()
-            }
-            # what logs a value per batch has nothing to log for one row
-            row |= dict.fromkeys(row.keys() & {"log_extra", "log_metric"}, lambda *ignored: None)
-            alone += _outcomes(reward, [completion], row, own)
-        # If all are fine alone, it is the batch that the reward cannot do: a fault of every one.
-        if any(outcome.what for outcome in alone):
-            outcomes = alone
+            row = {}
+            for name, value in columns.items():
+                per_completion = isinstance(value, (list, tuple)) and len(value) == rows
+                row[name] = [value[at]] if per_completion else value
+                if name in ("log_extra", "log_metric"):  # these log one value per batch
+                    row[name] = lambda *ignored: None
+            alone += _call(reward, [completion], row, own)
+        # If each completion succeeds alone, the reward cannot score a batch: keep that failure.
+        if any(result.what for result in alone):
+            results = alone
 
     faults = []
-    for at, outcome in enumerate(outcomes):
-        if outcome.what:
+    for at, result in enumerate(results):
+        if result.what:
             text = completion_text(completions[at])
-            faults.append(Fault(reward_name(reward), at, text, outcome.what, outcome.advice))
-    return [outcome.score for outcome in outcomes], faults
+            faults.append(
+                Fault(reward_name(reward), at, text, result.what, result.advice, result.cause)
+            )
+    return [result.score for result in results], faults
 
 
 def is_async(reward: Callable) -> bool:
-    """Return whether calling a function, a partial of one or an object gives something to await."""
-    while isinstance(reward, functools.partial):
-        reward = reward.func
-    return inspect.iscoroutinefunction(reward) or inspect.iscoroutinefunction(reward.__call__)
+    """Return whether a reward is async: a function, a functools.partial or a callable object."""
+    return inspect.iscoroutinefunction(defining_function(reward))
 
 
-def _outcomes(reward: Callable, completions: list, columns: dict, own: bool) -> list[Outcome]:
-    """Return what one call gives for each completion; the same for all where the call fails."""
+class _Result(NamedTuple):
+    """The score of one completion; or None and a fault's `what`, `advice` and `cause`."""
+
+    score: float | None
+    what: str = ""
+    advice: str = ""
+    cause: str = ""
+
+
+# A judge that is asked about one completion after another takes a second or two for each.
+_SECONDS_EACH = 3.0  # time limit per completion
+_SECONDS = 15.0  # least time limit of a call
+_SECONDS_MOST = 300.0  # greatest time limit of a call
+
+
+def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list[_Result]:
+    """Return the result for each completion. If the call fails, all results are the same."""
     rows = len(completions)
     seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST)
     try:
@@ -127,33 +113,35 @@ def _outcomes(reward: Callable, completions: list, columns: dict, own: bool) -> 
             returned = reward(completions=completions, **columns)
             if inspect.isawaitable(returned):
                 returned = wait_for(returned)
-            # a model's scores may be a column
+            # A reward model may return a tensor with one column.
             if getattr(returned, "ndim", 1) == 2:
                 returned = returned.reshape(-1)
-            several = hasattr(returned, "__iter__") and getattr(returned, "ndim", 1) == 1
-            is_text = isinstance(returned, (str, bytes, dict))
-            values = list(returned) if several and not is_text else []
+            # Text, a dictionary, or a tensor of another shape is not a list of scores.
+            is_list = hasattr(returned, "__iter__") and not isinstance(returned, (str, bytes, dict))
+            values = list(returned) if is_list and getattr(returned, "ndim", 1) == 1 else []
         if len(values) == rows:
-            return [_outcome_of(value) for value in values]
+            return [_check(value) for value in values]
         what = f"returned {returned!r:.100}, not one number for each of {rows},"
         advice = "Return a list with one number per completion."
+        cause = "not one number per completion"
     except OutOfTime:
         what = f"did not return within {seconds:g} s"
         advice = LATE
+        cause = "out of time"
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit, too: a policy's `exit()` in an `exec`
-        # what an error says may be a completion's, and is printed
-        message = on_one_line(str(error)[:_SHOWN])
-        what = f"raised {type(error).__name__}{_place(error, reward)}: {message}"
+    except BaseException as error:  # including SystemExit, if a reward runs a policy's `exit()`
+        cause = type(error).__name__ + _place(error, reward)
+        # The message may quote a completion, and it is printed.
+        what = f"raised {cause}: {on_one_line(str(error)[:200])}"
         advice = _advice_on(error, columns)
-    return [Outcome(None, what, advice)] * rows
+    return [_Result(None, what, advice, cause)] * rows
 
 
-def _outcome_of(value: object) -> Outcome:
-    """Return the outcome of one value that a reward returned."""
+def _check(value: object) -> _Result:
+    """Return the result for one value that a reward returned."""
     if value is None:
-        return Outcome(None)
+        return _Result(None)
     try:
         score = math.nan if isinstance(value, (str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -161,22 +149,47 @@ def _outcome_of(value: object) -> Outcome:
     if not math.isfinite(score):
         what = f"returned {value!r:.100}, which is no finite number,"
         advice = "Return one finite number per completion, or None for a row that it cannot judge."
-        return Outcome(None, what, advice)
-    return Outcome(score)
+        return _Result(None, what, advice, "no finite number")
+    return _Result(score)
 
 
 def _place(error: BaseException, reward: Callable) -> str:
-    """Return where a reward raised: the last line of its own file, or cell, on the way there."""
+    """Return the last line of the reward's own file or cell in the traceback, such as
+    " in my_rewards.py, line 3", or "" if there is none.
+    """
     file = getattr(getattr(defining_function(reward), "__code__", None), "co_filename", None)
-    for line in reversed(traceback.extract_tb(error.__traceback__)):
-        if line.filename == file:
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        if frame.filename == file:
             name = Path(file).name if Path(file).is_file() else "its cell"
-            return f" in {name}, line {line.lineno}"
+            return f" in {name}, line {frame.lineno}"
     return ""
 
 
-# What an error says, whether only the call itself raises it, and the way out.
-_CAUSES = (
+def _advice_on(error: BaseException, columns: dict) -> str:
+    """Return the advice on an error, "" if its cause is not known."""
+    # The call itself raised the error if no line of the reward is in the traceback.
+    in_call = error.__traceback__.tb_next is None
+    from_trl = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+    names = ", ".join(sorted(columns.keys() - from_trl))
+    for pattern, only_in_call, advice in _KNOWN_ERRORS:
+        match = re.search(pattern, str(error))
+        if match and (in_call or not only_in_call):
+            return advice.format(*match.groups(), columns=names)
+    return ""
+
+
+# The laboratory compares a fault's advice with this text.
+LATE = (
+    "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "
+    "server, write it as `async def` and ask for all completions at once."
+)
+# The laboratory also gives this advice for a reward that ignores the text.
+MESSAGES = (
+    "Each argument is a list with an entry per completion, and a completion is a list of messages: "
+    "`completion_text(completion)` gives its text."
+)
+# A pattern in the error's message, whether the error must come from the call itself, the advice.
+_KNOWN_ERRORS = (
     (
         "unexpected keyword argument",
         True,
@@ -195,16 +208,3 @@ _CAUSES = (
     ),
     (r"'list' object has no attribute|got 'list'", False, MESSAGES),
 )
-# what TRL passes beside the columns of the data
-_FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
-
-
-def _advice_on(error: BaseException, columns: dict) -> str:
-    """Return the way out for a known cause, "" for any other."""
-    names = ", ".join(sorted(columns.keys() - _FROM_TRL))
-    is_the_call = error.__traceback__.tb_next is None  # and not a line of the reward
-    for pattern, of_the_call, advice in _CAUSES:
-        match = re.search(pattern, str(error))
-        if match and of_the_call in (is_the_call, False):
-            return advice.format(*match.groups(), columns=names)
-    return ""

@@ -1,7 +1,9 @@
 """A user's own rewards, named by a parameter: a list such as
 `my_rewards.py:brevity,correctness*0.5`, or one function, as for `judge=`.
 
-The files of rewards are copied into the run, so that it can be repeated after they have changed.
+    functions, weights = own_rewards(run, "my_rewards.py:brevity,correctness*0.5", tags)
+
+Each file is copied into the run, so the run can be repeated after the file has changed.
 """
 
 import inspect
@@ -21,10 +23,85 @@ from helpers.tags import TagFormat
 _EXAMPLE = "my_rewards.py:brevity"
 
 
+def own_rewards(
+    run: Run, rewards: str, tags: TagFormat, parameter: str = "rewards"
+) -> tuple[list, list[float]]:
+    """Copy the files of a list of rewards into the run, and return the functions and weights that
+    the copies define, as GRPOTrainer and GRPOConfig take them.
+
+    parameter: the name of the notebook's parameter, and of the run's folder for the copies:
+        "rewards" or "judge".
+
+    If a file no longer exists, the run's copy is used. Modules that a file imports are not copied;
+    they are found beside the original file or in the working directory. Raise ValueError if two
+    files have the same name, and see `load_reward`.
+    """
+    copied: dict[str, Path] = {}
+
+    def copy_into_run(file: Path) -> Path:
+        copy = run.folder / parameter / file.name
+        recorded = run.folder / file  # the manifest's paths are relative to the run's folder
+        if not file.is_file():
+            return next((kept for kept in (recorded, copy) if kept.is_file()), file)
+        if file.resolve().is_relative_to(run.folder.resolve()):
+            return file
+        if copied.setdefault(file.name, file.resolve()) != file.resolve():
+            raise ValueError(
+                f"{parameter}={rewards!r} names two files {file.name}, and a run keeps one copy by "
+                "name: rename one of them."
+            )
+        sys.path.append(str(file.resolve().parent))
+        with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:
+            shutil.copyfile(file, temporary)
+        return copy
+
+    return read_rewards(_with_files(rewards, copy_into_run), tags, parameter)
+
+
+def read_rewards(
+    rewards: str, tags: TagFormat, parameter: str = "rewards"
+) -> tuple[list, list[float]]:
+    """Return the functions and weights of a list of rewards, without copying any file.
+
+    Raise ValueError if the text is not a list of rewards; see also `load_reward`.
+    """
+    listed = names_and_weights(rewards)
+    functions = [load_reward(name, tags, parameter) for name, _ in listed]
+    return functions, [weight for _, weight in listed]
+
+
+def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
+    """Return one reward by its name in the library, or as `file.py:function` or
+    `package.module:function`.
+
+    If the reward has a parameter `tags`, the tags are bound to it, unless its default is None: such
+    a reward reads the whole completion.
+
+    Raise ValueError, with the name of the notebook's parameter, if there is no such reward.
+
+    >>> judge = load_reward("correctness", TagFormat("reasoning", "answer"), "judge")
+    >>> judge(["<answer>4</answer>"], ["4"])
+    [1.0]
+    """
+    short = name.removesuffix("_reward")
+    if ":" in name:
+        reward = load_own(parameter, name, _EXAMPLE)
+    elif short in LIBRARY:
+        reward = getattr(library, f"{short}_reward")
+    else:
+        raise ValueError(
+            f"{parameter}={name!r} is not a reward of the library: {', '.join(LIBRARY)}. Name your "
+            f"own as file.py:function, such as {_EXAMPLE}."
+        )
+    reads = inspect.signature(reward).parameters.get("tags")
+    return partial(reward, tags=tags) if reads and reads.default is not None else reward
+
+
 def names_and_weights(rewards: str) -> list[tuple[str, float]]:
-    """Return the names of a list of rewards with their weights, 1.0 where none is given. A name
-    behind a file's is of the same file, unless the library has it. ValueError for a weight that is
-    no number.
+    """Return the name and weight of each reward in a list. A missing weight is 1.0.
+
+    A name without a file belongs to the file before it, unless the library has a reward of that
+    name. Raise ValueError if a weight is not a number.
 
     >>> names_and_weights("my_rewards.py:brevity, format*0.5, clarity")
     [('my_rewards.py:brevity', 1.0), ('format', 0.5), ('my_rewards.py:clarity', 1.0)]
@@ -47,81 +124,14 @@ def names_and_weights(rewards: str) -> list[tuple[str, float]]:
     return rewards_and_weights
 
 
-def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
-    """Return the reward that a name of the library, `file.py:function` or `package.module:function`
-    names, with the tags bound if it reads them. ValueError where there is none.
-
-    >>> judge = load_reward("correctness", TagFormat("reasoning", "answer"), "judge")
-    >>> judge(["<answer>4</answer>"], ["4"])
-    [1.0]
-    """
-    short = name.removesuffix("_reward")
-    if ":" in name:
-        reward = load_own(parameter, name, _EXAMPLE)
-    elif short in LIBRARY:
-        reward = getattr(library, f"{short}_reward")
-    else:
-        raise ValueError(
-            f"{parameter}={name!r} is not a reward of the library: {', '.join(LIBRARY)}. Name your "
-            f"own as file.py:function, such as {_EXAMPLE}."
-        )
-    reads = inspect.signature(reward).parameters.get("tags")
-    # Where `tags` is None by default, the whole completion is judged unless told otherwise.
-    return partial(reward, tags=tags) if reads and reads.default is not None else reward
-
-
-def read_rewards(
-    rewards: str, tags: TagFormat, parameter: str = "rewards"
-) -> tuple[list, list[float]]:
-    """Return the functions and the weights of a list of rewards, as GRPOTrainer and GRPOConfig take
-    them. ValueError for what is no such list; see `load_reward`.
-    """
-    listed = names_and_weights(rewards)
-    functions = [load_reward(name, tags, parameter) for name, _ in listed]
-    return functions, [weight for _, weight in listed]
-
-
-def own_rewards(
-    run: Run, rewards: str, tags: TagFormat, parameter: str = "rewards"
-) -> tuple[list, list[float]]:
-    """Return what `read_rewards` returns, of copies: each file is copied first into the run's
-    folder of this name, `rewards/` or `judge/`. ValueError for two files of one name.
-
-    What a file imports is not copied: it is looked for beside the file, as long as that is there,
-    and where the command was typed. Where the file itself is gone, its copy is read.
-    """
-    copied = {}
-    for name, _ in names_and_weights(rewards):
-        file = Path(name.rpartition(":")[0]).resolve()
-        is_in_run = file.is_relative_to(run.folder.resolve())
-        if file.suffix != ".py" or not file.is_file() or is_in_run:
-            continue
-        if copied.setdefault(file.name, file) != file:
-            raise ValueError(
-                f"{parameter}={rewards!r} names two files {file.name}, and a run keeps one copy by "
-                "name: rename one of them."
-            )
-        sys.path.append(str(file.parent))
-        with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:
-            shutil.copyfile(file, temporary)
-
-    def copy_of(file: Path) -> Path:
-        if not file.is_file() and (run.folder / file).is_file():  # a name of the manifest
-            return run.folder / file
-        copy = run.folder / parameter / file.name
-        return copy if copy.is_file() else file
-
-    return read_rewards(_with_files(rewards, copy_of), tags, parameter)
-
-
 def with_absolute_paths(rewards: str) -> str:
-    """Return the same list with each file as an absolute path, for a notebook that runs later."""
+    """Return the list of rewards with absolute paths, for a notebook that runs elsewhere."""
     return _with_files(rewards, Path.resolve)
 
 
 def copies_of(rewards: str, parameter: str = "rewards") -> str:
-    """Return the same list with each file as its copy in the run, relative to the run's folder: so
-    the manifest has it.
+    """Return the list of rewards as the manifest records it: each file is replaced by the run's
+    copy, relative to the run's folder.
 
     >>> copies_of("work/my_rewards.py:brevity, correctness*0.5")
     'rewards/my_rewards.py:brevity*1,correctness*0.5'
@@ -129,12 +139,12 @@ def copies_of(rewards: str, parameter: str = "rewards") -> str:
     return _with_files(rewards, lambda file: Path(parameter, file.name))
 
 
-def _with_files(rewards: str, place: Callable[[Path], Path]) -> str:
-    """Return the same list with each file where `place` says."""
+def _with_files(rewards: str, replacement: Callable[[Path], Path]) -> str:
+    """Return the list of rewards with each file replaced by `replacement(file)`."""
     names = []
     for name, weight in names_and_weights(rewards):
         where, _, function = name.rpartition(":")
         if where.endswith(".py"):
-            name = f"{place(Path(where))}:{function}"
+            name = f"{replacement(Path(where))}:{function}"
         names.append(f"{name}*{weight:g}")
     return ",".join(names)

@@ -1,5 +1,5 @@
-"""Running a reward that may never come back: a limit of time for a call, and one lasting event loop
-for all async rewards.
+"""Call rewards that may hang: a time limit for a block of code, and one event loop for all async
+rewards of the process.
 """
 
 import asyncio
@@ -11,15 +11,18 @@ from contextlib import contextmanager
 
 
 class OutOfTime(BaseException):
-    """A call takes too long. No Exception, which a reward's own `except` would swallow."""
+    """The time limit is exceeded. A BaseException, so that a reward's `except Exception` does not
+    catch it.
+    """
 
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raise OutOfTime in the block after so many seconds, and ten times a second from then on; once
-    more at its end, if a bare `except:` in it has swallowed that.
+    """Raise OutOfTime in the block after so many seconds.
 
-    Does nothing outside the main thread, which alone gets signals, and on Windows.
+    A bare `except:` in the block may catch it. So it is raised again every tenth of a second, and
+    once more after the block. Without effect outside the main thread, because only the main thread
+    receives signals, and on Windows.
     """
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not hasattr(signal, "SIGALRM"):
@@ -45,21 +48,23 @@ def time_limit(seconds: float) -> Iterator[None]:
 
 
 def wait_for(returned: Awaitable) -> object:
-    """Return what an async reward gives, run on the loop that all of them share."""
+    """Run an async reward on the shared event loop, and return its result."""
     return asyncio.run_coroutine_threadsafe(_result_of(returned), _lasting_loop()).result()
 
 
 async def _result_of(returned: Awaitable) -> object:
     try:
         return await returned
-    except SystemExit as error:  # it would end the loop of all async rewards
+    except SystemExit as error:  # would end the shared event loop
         raise RuntimeError(f"the process was to end: exit({error})") from None
 
 
 @functools.cache
 def _lasting_loop() -> asyncio.AbstractEventLoop:
-    """Return the loop of all async rewards, in a thread of its own: a notebook's has one already,
-    and a client or a semaphore belongs to the loop that first used it.
+    """Start the shared event loop in a thread, and return it.
+
+    The main thread of a notebook already runs a loop of its own. All async rewards share one loop,
+    because a client or a semaphore works only on the loop that first used it.
     """
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, daemon=True).start()

@@ -1,4 +1,9 @@
-"""Log failing rewards as None instead of ending the training; stop above 1 %."""
+"""Keep a failing reward from ending the training run: its completions score None and are logged.
+The run stops, with a checkpoint, if more than 1 % of the completions fail.
+
+    guard = GuardedRewards(run, reward_functions)
+    GRPOTrainer(..., reward_funcs=guard.functions, callbacks=[guard])
+"""
 
 import asyncio
 import json
@@ -16,33 +21,30 @@ from helpers.runs import Run
 from helpers.training import processes
 
 _FAULTS = "reward_faults.jsonl"
-_MOST_FAULTS = 0.01  # of the completions
-_ENOUGH = 100  # completions, before a share says anything
-_EQUAL = 1e-5  # between weighted rewards that are the same but for rounding
+_MOST_FAULTS = 0.01  # the greatest share of failed completions
+_ENOUGH = 100  # completions that a reward must have judged before the share counts
+_EQUAL = 1e-5  # weighted rewards closer than this differ only by rounding
 
 
 class RewardError(RuntimeError):
-    """A reward failed on more than 1 % of the completions; the training was stopped after a
-    checkpoint.
-    """
+    """A reward failed on more than 1 % of the completions. Training stopped after a checkpoint."""
 
 
 class GuardedRewards(TrainerCallback):
-    """Rewards that cannot end a run at step 400.
+    """The rewards of a run, guarded against errors, and the callback that counts their faults.
 
-    `functions` goes to GRPOTrainer as reward_funcs, the object itself among its callbacks. If a
-    reward raises, or returns anything but one finite number (or None) for a completion, the
-    completion scores None and is logged with what happened in `checkpoints/reward_faults.jsonl`;
-    training goes on. Once that concerns more than 1 % of the completions (at least 100 of them), a
-    checkpoint is saved and RewardError reports. Models and their names are TRL's to call.
-    ValueError if two rewards would be logged under one name.
+    Pass `functions` to GRPOTrainer as reward_funcs, and the object itself as a callback. If a
+    reward raises, or returns anything but one finite number or None for a completion, the
+    completion scores None and the fault is written to `checkpoints/reward_faults.jsonl`. If a
+    reward fails on more than 1 % of at least 100 completions, a checkpoint is saved and training
+    stops. RewardError is raised at the end of training if a reward failed on more than 1 %.
 
-    If several processes train together, the counts are of all, so they stop at the same step for
-    the same reason. The first one logs the faults of each.
+    Reward models are called by TRL and are not guarded. If several processes train together, their
+    completions are counted together. Raise ValueError if two rewards have the same name.
 
-    It also counts the dead groups, for `frac_reward_zero_std`, and so belongs before what
-    reads the log. TRL 1.15 asks whether the spread of float32 sums is 0 to the last bit: with a
-    weight such as 0.3 rounding hides every dead group.
+    The callback also replaces `frac_reward_zero_std` in the log, and so must come before callbacks
+    that read the log. TRL 1.15 compares the spread of float32 sums with 0, and a weight such as 0.3
+    then hides dead groups by rounding.
     """
 
     def __init__(self, run: Run, functions: list):
@@ -55,29 +57,29 @@ class GuardedRewards(TrainerCallback):
                 )
         self.run = run
         self.functions = [guard_reward(function, self.record) for function in functions]
-        # by reward: of each batch in this step its scores and their faults,
+        # By reward: the scores and faults of each batch in this step.
         self.batches: dict[str, list[tuple[list, list[Fault]]]] = {name: [] for name in names}
-        # and of all steps how many completions it judged, how many failed, and the first fault
+        # By reward, for all steps: the completions judged and failed, and the first fault.
         self.seen = dict.fromkeys(names, 0)
         self.failed = dict.fromkeys(names, 0)
         self.first: dict[str, Fault] = {}
-        self.dead_groups: list[float] = []  # the share in each round of sampling since the last log
+        # The share of dead groups in each round of sampling since the last log.
+        self.dead_groups: list[float] = []
 
     def record(self, name: str, scores: list, faults: list[Fault]) -> None:
-        """Keep what a reward gave a batch until the step ends."""
+        """Keep the scores and faults of a batch until the step ends."""
         self.batches[name].append((scores, faults))
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Count what all processes have judged since the last step. Stop, with a checkpoint, if a
-        reward fails too often.
+        """Count the faults and dead groups of this step in all processes. Save a checkpoint and
+        stop if a reward fails too often.
         """
-        # each process has judged its part of every round of sampling
-        of_processes = processes.gather(self.batches)
+        # By reward: for each round of sampling, the scores and faults from each process.
+        gathered = processes.gather(self.batches)
+        rounds = {}
+        for name in self.seen:
+            rounds[name] = list(zip(*(batches[name] for batches in gathered), strict=True))
         self.batches = {name: [] for name in self.seen}
-        rounds = {
-            name: list(zip(*(batches[name] for batches in of_processes), strict=True))
-            for name in self.seen
-        }
         self._count_faults(rounds, state.global_step)
         self._count_dead_groups(rounds, args)
         if self._failing(_ENOUGH):
@@ -85,11 +87,11 @@ class GuardedRewards(TrainerCallback):
             control.should_training_stop = True
 
     def _count_faults(self, rounds: dict[str, list], step: int) -> None:
-        """Count completions and faults by reward, print the first fault of each, and log all."""
+        """Count completions and faults, print each reward's first fault, and log all faults."""
         lines = []
-        for name, of_reward in rounds.items():
-            for parts in of_reward:
-                for rank, (scores, faults) in enumerate(parts):
+        for name, rounds_of_reward in rounds.items():
+            for by_process in rounds_of_reward:
+                for rank, (scores, faults) in enumerate(by_process):
                     self.seen[name] += len(scores)
                     self.failed[name] += len(faults)
                     lines += [{"step": step, "rank": rank} | asdict(fault) for fault in faults]
@@ -104,17 +106,20 @@ class GuardedRewards(TrainerCallback):
                 log.writelines(json.dumps(line) + "\n" for line in lines)
 
     def _count_dead_groups(self, rounds: dict[str, list], args) -> None:
-        """Keep the share of dead groups in each round; none, if TRL calls a reward itself."""
+        """Keep the share of dead groups in each round. No round is counted if TRL calls a reward
+        itself, such as a model.
+        """
         for one_round in zip(*rounds.values(), strict=False):
             earned = {}
-            for name, parts in zip(rounds, one_round, strict=True):
-                # a group may be of two processes; a None is NaN as a float
-                scores = [score for of_process, _ in parts for score in of_process]
-                earned[name] = np.array(scores, dtype=float)
+            for name, by_process in zip(rounds, one_round, strict=True):
+                scores = []  # of all processes, because they may share a group
+                for process_scores, _ in by_process:
+                    scores += process_scores
+                earned[name] = np.array(scores, dtype=float)  # None becomes NaN
             self.dead_groups.append(share_of_dead_groups(earned, args))
 
     def _failing(self, enough: int) -> list[str]:
-        """Return the rewards that failed too often, of those that judged so many completions."""
+        """Return the rewards that failed too often on at least `enough` completions."""
         return [
             name
             for name, seen in self.seen.items()
@@ -122,15 +127,13 @@ class GuardedRewards(TrainerCallback):
         ]
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Put the share of dead groups in the place of TRL's, for the callbacks that come
-        after this one.
-        """
+        """Replace TRL's share of dead groups in the log, for the callbacks after this one."""
         if logs and "frac_reward_zero_std" in logs and self.dead_groups:
             logs["frac_reward_zero_std"] = float(np.mean(self.dead_groups))
             self.dead_groups = []
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Raise RewardError, now that the checkpoint is saved, if a reward failed too often."""
+        """Raise RewardError if a reward failed too often. The checkpoint is saved by now."""
         for name in self._failing(1):
             saved = self.run.show(f"checkpoints/checkpoint-{state.global_step}")
             raise RewardError(
@@ -143,10 +146,11 @@ class GuardedRewards(TrainerCallback):
 
 
 def share_of_dead_groups(earned: dict[str, np.ndarray], args) -> float:
-    """Return the share of groups whose completions all earn the same, from each reward's scores.
+    """Return the share of groups in which all completions have the same total reward.
 
-    A score of NaN counts as nothing, and a completion without any score in no group, as in TRL.
-    args: the trainer's, with `reward_weights` and `num_generations`.
+    earned: each reward's scores, with NaN for None. As in TRL, a NaN adds nothing to the total, and
+    a completion without any score does not count in its group. args: the trainer's arguments, with
+    `reward_weights` and `num_generations`.
     """
     totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(axis=1, min_count=1)
     groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
@@ -155,8 +159,8 @@ def share_of_dead_groups(earned: dict[str, np.ndarray], args) -> float:
 
 
 def guard_reward(reward: Callable | str, record: Callable) -> Callable | str:
-    """Return the reward as TRL calls it, without raising; what TRL itself calls, models and names
-    of models, comes back as it is, and so does what TRL refuses.
+    """Return a reward that does not raise. Models, names of models, and anything that TRL would
+    refuse are returned unchanged.
 
     record: called after each batch with the reward's name, its scores and their faults.
     """
@@ -166,7 +170,7 @@ def guard_reward(reward: Callable | str, record: Callable) -> Callable | str:
 
 
 class _Guarded:
-    """A reward that does not raise. It can be pickled if the reward can."""
+    """A reward that does not raise. It can be pickled if the original can."""
 
     def __init__(self, reward: Callable, record: Callable):
         self.reward = reward
@@ -181,7 +185,7 @@ class _Guarded:
 
 
 class _GuardedAsync(_Guarded):
-    """The same for an async reward: TRL waits for all of these side by side."""
+    """An async reward that does not raise. TRL awaits all async rewards at once."""
 
     async def __call__(self, completions: list, **columns) -> list[float | None]:
         return await asyncio.to_thread(super().__call__, completions, **columns)

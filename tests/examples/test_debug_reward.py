@@ -1,4 +1,4 @@
-"""A reward that prints: it stays the same reward, and says what it saw."""
+"""A debugged reward gives the same scores, and prints what it received."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from helpers.rewards.correctness import correctness_reward
 from helpers.tags import TagFormat
 
 
-def test_a_debugged_reward_gives_the_same_and_prints_why(capsys):
+def test_a_debugged_reward_gives_the_same_scores_and_prints_why(capsys):
     fmt = TagFormat("reasoning", "final")
     reward = debug(partial(correctness_reward, tags=fmt), count=2, tags=fmt)
     assert get_callable_name(reward) == "correctness_reward"

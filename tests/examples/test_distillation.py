@@ -1,4 +1,4 @@
-"""A teacher, in a real training of the pocket model."""
+"""On-policy distillation in a real training run of the pocket model."""
 
 from types import SimpleNamespace
 
@@ -20,8 +20,8 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 TASK = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
 
 
-def test_the_policy_moves_to_its_teacher_by_the_kl_alone(fresh, config, tmp_path):
-    """A spoilt pocket model, taught by the pocket model."""
+def test_the_kl_alone_moves_the_policy_to_its_teacher(fresh, config, tmp_path):
+    """The pocket model teaches a damaged copy of itself."""
     teacher, _ = fresh(load_in_4bit=False)
     model, tokenizer = fresh(load_in_4bit=False)
     torch.manual_seed(1)
@@ -43,7 +43,7 @@ def test_the_policy_moves_to_its_teacher_by_the_kl_alone(fresh, config, tmp_path
     assert first > 0.05 and last < 0.6 * first
 
 
-def test_a_teacher_with_other_tokens_is_refused_by_name():
+def test_a_teacher_with_another_vocabulary_is_refused():
     paths = (PRESETS["pocket"].model_path, PROJECT / "helpers" / "pocket" / "games_model")
     policy, teacher = [
         SimpleNamespace(config=SimpleNamespace(_name_or_path=str(path))) for path in paths

@@ -1,4 +1,4 @@
-"""Dynamic sampling in a real training of the pocket model, two of whose questions in three are dead."""
+"""Dynamic sampling in a real training run, in which two of three questions give dead groups."""
 
 import pytest
 from datasets import Dataset
@@ -12,16 +12,14 @@ TASK = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
 
 
 def told_apart(completions, dead, log_extra, **columns):
-    """Different for each completion of a question that is not dead; 0.25 for each of one that is."""
+    """Return different scores for a live question, and 0.25 for each completion of a dead one."""
     log_extra("question", columns["question"])
     places = range(len(completions))
     return [0.25 if same else place % 4 / 4 for place, same in zip(places, dead, strict=True)]
 
 
 @pytest.mark.parametrize("live", [3, 0], ids=["one in three lives", "all are dead"])
-def test_groups_that_disagree_are_kept_and_the_metrics_are_of_all_that_was_sampled(
-    fresh, config, tmp_path, live
-):
+def test_live_groups_are_kept_and_the_metrics_describe_all_samples(fresh, config, tmp_path, live):
     model, tokenizer = fresh(load_in_4bit=False)
     dead = [not live or number % live > 0 for number in range(len(TASK))]
     trainer = GRPOTrainer(
@@ -59,12 +57,12 @@ def test_groups_that_disagree_are_kept_and_the_metrics_are_of_all_that_was_sampl
     assert logged("rewards/told_apart/mean") == pytest.approx(logged("reward"))
     if not live:
         assert kept == pytest.approx([1 / 3] * 3) and shares == [1.0] * 3
-    # what is logged of a completion is of its own question
+    # each logged completion has the values of its own question
     for prompt, question in zip(
         trainer._logs["prompt"], trainer._logs["extra"]["question"], strict=True
     ):
         assert question in prompt[-1]["content"]
-    # a resumed training draws the questions that it would have drawn
+    # a resumed run draws the same questions
     assert other_rows(trainer, 8, 1) == other_rows(trainer, 8, 1) != other_rows(trainer, 8, 2)
     trainer.tools = [print]
     with pytest.raises(ValueError, match="one turn"):

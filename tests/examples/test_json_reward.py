@@ -1,5 +1,6 @@
-"""The reward of examples/json_reward.py: one document and nothing around it, and
-documents that cannot hurt the one who reads them, and schemas that are none."""
+"""The reward of examples/json_reward.py: which documents score, hostile documents, and invalid
+schemas.
+"""
 
 import doctest
 import json
@@ -52,7 +53,7 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("reward", "text", "earned"), TABLE)
-def test_a_document_earns_what_the_table_says(reward, text, earned):
+def test_the_score_of_a_document(reward, text, earned):
     assert reward([text]) == [earned]
 
 
@@ -73,7 +74,7 @@ KEY, LONG = r"^(a|aa)+\1$", "a" * 5000 + "!"
     ],
     ids=["oneOf", "pattern", "names"],
 )
-def test_a_document_that_a_schema_cannot_judge_in_time_costs_only_itself(schema, document):
+def test_a_document_that_takes_too_long_loses_only_its_own_score(schema, document):
     given = [said(document), said("{}"), said(f" {document}")]
     with pytest.warns(UserWarning, match="2 of 3 answers could not be judged in time") as caught:
         assert json_format_reward(given, schema=schema) == [0.0, 1.0, 0.0]
@@ -82,7 +83,7 @@ def test_a_document_that_a_schema_cannot_judge_in_time_costs_only_itself(schema,
 
 @pytest.mark.parametrize("completions", [[said("[]")], []], ids=["one", "none"])
 @pytest.mark.parametrize("schema", [{"type": "strin"}, {"required": "city"}, {"minimum": "1"}])
-def test_a_schema_that_is_none_is_refused(schema, completions):
+def test_an_invalid_schema_is_refused(schema, completions):
     with pytest.raises(jsonschema.SchemaError):
         json_format_reward(completions, schema=schema)
 
@@ -113,7 +114,7 @@ def test_a_schema_that_is_none_is_refused(schema, completions):
     ],
 )
 @pytest.mark.parametrize("schema", [None, {"items": {"$ref": "#"}}], ids=["free", "recursive"])
-def test_hostile_json_scores_nothing(document, schema):
+def test_hostile_json_scores_0(document, schema):
     assert json_format_reward([said(document), said("[1]")], schema=schema) == [0.0, 1.0]
 
 

@@ -1,5 +1,5 @@
-"""The rewards of examples/more_rewards.py: the examples in their docstrings, what else earns, and no
-completion that makes one raise.
+"""The rewards of examples/more_rewards.py agree with their docstrings, and no completion makes them
+raise.
 """
 
 import doctest
@@ -93,7 +93,7 @@ TABLE = [
 HOSTILE = ["9" * 10**5, "[1]" * 10**4, "1. " * 10**4, "\ud800", "٣", None, [], 3, [None]]
 
 
-def test_each_gives_what_its_table_and_its_docstring_say():
+def test_each_reward_agrees_with_its_table_and_its_docstring():
     assert doctest.testmod(more).failed == 0
     for reward, completion, columns, expected in TABLE:
         (score,) = reward([completion], **columns)
@@ -117,6 +117,6 @@ def test_each_gives_what_its_table_and_its_docstring_say():
         ({"target": 4, "unit": "tokens"}, "completion_ids.*TRL"),
     ],
 )
-def test_an_option_that_cannot_be_is_named_with_its_value(options, why, completions):
+def test_an_impossible_option_is_named_with_its_value(options, why, completions):
     with pytest.raises(ValueError, match=why):
         more.target_length_reward(completions, **options)

@@ -1,4 +1,4 @@
-"""A weight that moves: TRL's next step is computed with it."""
+"""A moving weight: TRL computes the next step with the new weight."""
 
 import pytest
 from datasets import Dataset

@@ -1,4 +1,4 @@
-"""Number guessing on a small server in this process, which speaks OpenEnv's protocol and misbehaves."""
+"""Number guessing on a small server in this process, which follows OpenEnv's protocol or breaks it."""
 
 import json
 import threading
@@ -13,7 +13,7 @@ from helpers.own_code import load_own
 
 pytestmark = pytest.mark.needs("websockets")
 
-# By the number that is guessed: what a server answers instead.
+# The answers of a faulty server, by the number that is guessed.
 ANSWERS = {
     -1: {"type": "error", "data": {"code": "EXECUTION_ERROR", "message": "So it is."}},
     -2: {"type": "error", "data": {"code": "SESSION_ERROR", "message": "So it is."}},
@@ -54,7 +54,7 @@ def remote(monkeypatch):
     server.shutdown()
 
 
-def test_the_game_on_a_server_is_the_game_at_home(remote):
+def test_the_remote_game_is_the_same_as_the_local_game(remote):
     assert get_json_schema(remote().guess) == get_json_schema(Guessing().guess)
     rows = [{"seed": seed} for seed in range(4)]
     there, here = (attack(Guarded(factory), rows) for factory in (remote, Guessing))
@@ -62,7 +62,7 @@ def test_the_game_on_a_server_is_the_game_at_home(remote):
 
 
 @pytest.mark.parametrize(("number", "earned"), [(-1, 0.1), (-2, 0.1), (-3, None)])
-def test_a_refusal_keeps_the_reward_and_a_server_that_fails_leaves_the_episode_out(
+def test_a_refusal_keeps_the_reward_and_a_failing_server_leaves_the_episode_out(
     remote, number, earned
 ):
     game = Guarded(remote)()

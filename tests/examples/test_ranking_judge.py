@@ -1,4 +1,4 @@
-"""The ranking judge: places, ties, groups that need no judge, and attacks that gain nothing."""
+"""The ranking judge: ranks, ties, groups that need no judge, and attacks that gain nothing."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ def places(judge: RankingJudgeReward, texts: list, prompts: list | None = None) 
     return asyncio.run(judge(texts, prompts=prompts or ["p"] * len(texts)))
 
 
-def test_a_place_is_the_share_of_the_others_that_a_completion_beats():
+def test_the_reward_is_the_share_of_the_others_that_a_completion_beats():
     texts = ["aaa", "a", "aaaa", "aa", "bb", "", "cc", "bb", "x", "x", "x", "x"]
     prompts = ["p"] * 4 + ["q"] * 4 + ["r"] * 4
     with scripted_judge(lambda text, shown: len(text) / 100) as address:
@@ -33,7 +33,7 @@ def test_a_place_is_the_share_of_the_others_that_a_completion_beats():
     assert [sum(scores[:4]), sum(scores[4:8])] == pytest.approx([2, 2]), "the mean is 0.5"
 
 
-def test_whoever_claims_a_place_or_insults_the_others_gains_nothing():
+def test_claiming_a_rank_or_insulting_the_others_gains_nothing():
     def right(text: str, shown: dict) -> float:
         return float("4" in (THINK_ANSWER.extract_answer(text) or ""))
 

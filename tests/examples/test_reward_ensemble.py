@@ -1,4 +1,4 @@
-"""Several rewards as one: functions, and a classifier of random weights."""
+"""Ensembles of functions and of a classifier with random weights."""
 
 import pytest
 import torch
@@ -12,7 +12,7 @@ def gives(*scores):
     return lambda completions, **columns: list(scores)
 
 
-def test_an_ensemble_joins_what_its_members_give(tmp_path):
+def test_an_ensemble_combines_the_scores_of_its_members(tmp_path):
     members = [gives(1.0, 0.0, None, None), gives(0.5, 0.0, 0.5, None), gives(0.0, 0.3, None, None)]
     texts = ["a", "b", "c", "d"]
     assert ensemble(members)(texts) == [0.5, pytest.approx(0.1), 0.5, None]
@@ -21,7 +21,7 @@ def test_an_ensemble_joins_what_its_members_give(tmp_path):
     penalised = ensemble(members, "median", spread_penalty=0.5)(texts)
     assert penalised[0] == pytest.approx(0.5 - (1 / 6) ** 0.5 / 2) and penalised[2] == 0.5
 
-    # a reward model beside a function
+    # a reward model and a function
     tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
     torch.manual_seed(0)
     config = Qwen3Config(
@@ -42,7 +42,7 @@ def test_an_ensemble_joins_what_its_members_give(tmp_path):
     judge = model_reward(str(tmp_path))
     scores = judge(prompts=prompts, completions=answers)
     assert all(0 < score < 1 for score in scores) and scores[0] != scores[1]
-    # what a completion gets does not depend on the batch
+    # a score does not depend on the rest of the batch
     assert judge(prompts=prompts[:1], completions=answers[:1]) == [
         pytest.approx(scores[0], abs=1e-4)
     ]

@@ -1,4 +1,4 @@
-"""Number guessing behind OpenEnv's own server, in a Python of its own."""
+"""Number guessing on OpenEnv's own server, in a virtual environment of its own."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from helpers.own_code import load_own
 
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"
 NUMBER = random.Random(18).randint(1, 63)
-# What OpenEnv's own client is told: two guesses, between them one in quotes and another tool.
+# OpenEnv's own client guesses twice, with a quoted guess and an unknown tool in between.
 CLIENT = """
 import json, sys
 from openenv import GenericEnvClient
@@ -40,7 +40,7 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def openenv(tmp_path_factory) -> str:
-    """A Python that has openenv, and no package of the suite."""
+    """Return a Python with openenv and without our packages."""
     folder = tmp_path_factory.mktemp("openenv")
     python = str(folder / "bin" / "python")
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
@@ -53,7 +53,7 @@ def openenv(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def served(openenv, tmp_path_factory):
-    """Number guessing on a server; its address."""
+    """Serve number guessing, and return the address."""
     file = tmp_path_factory.mktemp("game") / "game.py"
     file.write_text(GAME, encoding="utf-8")
     port = str(18_000 + os.getpid() % 2_000)  # below those that kernels are given
@@ -80,7 +80,7 @@ def test_openenvs_own_client_plays_it(served, openenv):
 
 @pytest.mark.slow
 @pytest.mark.needs("websockets")
-def test_notebook_10s_environment_plays_it_as_at_home(served, monkeypatch):
+def test_the_environment_of_notebook_10_plays_the_same_game(served, monkeypatch):
     monkeypatch.setenv("OPENENV_URL", served)
     file = PROJECT / "examples" / "openenv_environment.py"
     remote = load_own("environment", f"{file}:RemoteGuessing", "")

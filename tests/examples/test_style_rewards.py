@@ -1,5 +1,5 @@
-"""The rewards of examples/style_rewards.py: what is found however it is disguised, loops in any script,
-and a pattern that never ends.
+"""The rewards of examples/style_rewards.py: disguised words, loops in any script, and patterns that
+take too long.
 """
 
 import doctest
@@ -42,7 +42,7 @@ LOOPS += [
     "1/" * 300,
     "<b>ha</b>" * 90,
 ]
-WRITTEN = [  # by somebody
+WRITTEN = [
     "First we add 3 and 4, which is 7. Then we multiply 7 by 2 and get 14. So the answer is 14.",
     "今天天气很好，我们一起去公园玩吧。他说他喜欢吃苹果。",
     "def f(xs):\n    total = 0\n    for x in xs:\n        total += x\n    return total",
@@ -75,17 +75,17 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("reward", "text", "earned"), TABLE)
-def test_a_text_earns_what_the_table_says(reward, text, earned):
+def test_the_score_of_a_text(reward, text, earned):
     assert reward([text]) == [earned]
 
 
-def test_the_examples_hold_and_an_n_gram_has_a_word():
+def test_the_examples_hold_and_ngram_size_is_checked():
     assert doctest.testmod(style_rewards).failed == 0
     with pytest.raises(ValueError, match="ngram_size=0"):
         repetition_reward([], ngram_size=0)
 
 
-def test_what_cannot_be_searched_in_time_earns_nothing_and_the_next_is_judged():
+def test_a_text_that_cannot_be_searched_in_time_loses_only_its_own_score():
     slow = ["a" * 30_000 + "!" + str(n) for n in range(8)]
     with pytest.warns(UserWarning, match="8 of 9 completions could not be searched in time"):
         scores = forbidden_patterns_reward([*slow, "Bonn."], patterns=[r"^(a+)+\1b"])

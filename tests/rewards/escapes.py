@@ -1,12 +1,12 @@
-"""What a policy under pressure writes when its programs are run: the battery of attacks on a
-sandbox.
+"""The battery of attacks on a sandbox: programs as a policy may write them to earn a reward without
+solving its task.
 
-Each attack (escapes.txt) is a program that is asked for `solve(20)` and does not know the answer.
-It wins where its value is counted as the answer, where it learns what only we know, or where it
-leaves a trace outside. `attempt` lays out the bait and says which attacks won: none may. The tests
-run them all; the attacks on the text of a completion are in `helpers.rewards.lab.attacks`.
+Each attack in escapes.txt is a program that is asked for `solve(20)` and does not know the answer.
+An attack wins if its value counts as the answer, if it learns a secret of ours, or if it leaves a
+trace outside the sandbox. `attempt` prepares the bait and returns the wins; there must be none.
+Attacks on the text of a completion are in `helpers.rewards.lab.attacks`.
 
-Sources: the harnesses in use (an exit code of 0 counted as passed; exec in the trainer's process),
+Sources: common harnesses (an exit code of 0 counted as passed; exec in the trainer's process),
 published reward hacks of coding models (always-equal objects, patched test runners, tests read from
 frames and /proc), and the manual of each back end.
 """
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 
-ANSWER = 918273645  # of solve(20): what no program can know
+ANSWER = 918273645  # of solve(20), which no program can know
 _SECRET = "a-word-that-never-leaves"
 _LIMITS = Limits(seconds=1.0, memory=200_000_000)
 
@@ -33,10 +33,11 @@ SECRET = "our tests, files or environment in what comes out"
 
 @dataclass(frozen=True)
 class Escape:
-    """source: the program, with @FOLDER@ and @PORT@ for the bait. after: what is attacked.
+    """One attack.
 
-    count: how many inputs it is called with; 0 for a script. twice: run two times, because the
-    first run prepares the second.
+    after: the target. source: the program, with @FOLDER@ and @PORT@ for the bait. count: the number
+    of inputs; 0 for a script. twice: whether the program is run twice, because the first run
+    prepares the second.
     """
 
     name: str
@@ -47,9 +48,7 @@ class Escape:
 
 
 def attempt(backend: object, battery: Sequence[Escape], workers: int = 2) -> dict[str, str | None]:
-    """Run attacks, each judged by what it returned, printed, read, wrote, reached and left running:
-    what each has won, in words, by its name; None where it was contained.
-    """
+    """Run attacks, and return by name what each has won, in words, or None if it was contained."""
 
     def win_of(escape: Escape) -> str | None:
         source = escape.source.replace("@FOLDER@", folder).replace("@PORT@", str(port))
@@ -61,7 +60,7 @@ def attempt(backend: object, battery: Sequence[Escape], workers: int = 2) -> dic
     with _bait() as (folder, port, touched):
         with ThreadPoolExecutor(workers) as threads:
             wins = list(threads.map(win_of, battery))
-        time.sleep(0.2)  # for what goes on after the verdict
+        time.sleep(0.2)  # a process left behind may still act
         wins.append(touched())
     names = [escape.name for escape in battery]
     return dict(zip([*names, "one of them, later"], wins, strict=True))
@@ -69,8 +68,9 @@ def attempt(backend: object, battery: Sequence[Escape], workers: int = 2) -> dic
 
 @contextlib.contextmanager
 def _bait() -> Iterator[tuple[str, int, Callable]]:
-    """A folder with our tests, a port that nobody may reach, and what says, in words, which of them
-    was touched since it was asked last; also a local socket and a variable with our tests.
+    """Prepare a folder with our tests, a port, a local socket, and an environment variable with our
+    tests. Yield the folder, the port, and a function that says which of them was touched since the
+    last call.
     """
     with (
         tempfile.TemporaryDirectory(prefix="bait-") as folder,
@@ -122,8 +122,8 @@ def _won(outcomes: Sequence[Outcome]) -> str | None:
 
 
 def _read(text: str) -> list[Escape]:
-    """The attacks of escapes.txt: a line `== name | what it is after | script, twice, or inputs N`,
-    and the program under it.
+    """Return the attacks in a text: a line `== name | target | script, twice, or inputs N` for each,
+    and the program below it.
     """
     escapes = []
     for block in text.split("\n== ")[1:]:

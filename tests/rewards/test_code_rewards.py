@@ -1,5 +1,5 @@
-"""Rewards that run code: which code counts, what it earns, what cannot be judged, and that nothing
-is run twice.
+"""The reward for programs: which code of a completion is run, what it earns, and which programs cannot
+be judged.
 """
 
 import warnings
@@ -33,7 +33,7 @@ def fenced(code: str, language: str = "python") -> str:
 
 
 def judged(completions: list, **columns) -> tuple[list, list[str], dict]:
-    """(scores, warnings, metrics) of one call."""
+    """Return the scores, warnings and metrics of one call."""
     metrics = {}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -42,7 +42,7 @@ def judged(completions: list, **columns) -> tuple[list, list[str], dict]:
 
 
 class Counting(Sandbox):
-    """A back end of one's own: monty, and what it was asked. fails: the outcome of everything."""
+    """monty, with a list of the jobs it ran. fails: if given, the kind of every outcome."""
 
     def __init__(self, fails: str = ""):
         super().__init__()
@@ -74,7 +74,7 @@ class Counting(Sandbox):
         ("```python\nx = 1", ""),
         (fenced("x = 1") + "```python\nx = 2", ""),
         (fenced(""), "\n"),
-        # wherever a fence is, and whichever it is
+        # fences of every kind, anywhere in the text
         ("Here: ```python\nx = 1\n```", "x = 1\n"),
         ("Use `f`: ```python\nx = 1\n```", "x = 1\n"),
         ("Use ```f``` so\n```python\nx = 1\n```", "x = 1\n"),
@@ -93,20 +93,20 @@ class Counting(Sandbox):
         ([{"role": "user", "content": fenced("x = 1")}], ""),
     ],
 )
-def test_the_last_closed_block_of_the_language_counts(text, program):
+def test_the_last_closed_block_in_python_counts(text, program):
     assert program_of(text) == program
 
 
-def test_with_tags_the_answer_block_counts_alone():
+def test_with_tags_only_the_answer_block_counts():
     text = THINK_ANSWER.render(f"\n{fenced('x = 1')}", f"\n{fenced('x = 2')}")
     assert program_of(text, THINK_ANSWER) == "x = 2\n" == program_of(text)
     assert program_of(THINK_ANSWER.render(fenced("x = 1"), "x = 2"), THINK_ANSWER) == "x = 2"
     assert program_of(fenced("x = 1"), THINK_ANSWER) == ""
 
 
-# --- What it earns --------------------------------------------------------------------------------
+# --- Scores ---------------------------------------------------------------------------------------
 
-EARNED = {  # the program: its share of the four tests
+EARNED = {  # a program, and the share of the four tests that it passes
     RIGHT_ADD: 1.0,
     "def add(a, b):\n    return 0": 0.5,
     "def add(a, b):\n    return None": 0.0,
@@ -130,7 +130,7 @@ EARNED = {  # the program: its share of the four tests
 }
 
 
-def test_a_program_earns_the_tests_that_it_passes():
+def test_a_program_earns_the_share_of_tests_that_it_passes():
     completions = [fenced(code) for code in EARNED]
     columns = {"tests": [ADD] * len(EARNED), "limits": Limits(seconds=0.5)}
     share = tests_reward(completions, **columns)
@@ -152,7 +152,7 @@ def test_a_program_earns_the_tests_that_it_passes():
         ("", 0.0),
     ],
 )
-def test_what_is_printed_must_be_the_same_but_for_white_space_at_the_ends(program, earned):
+def test_a_script_must_print_the_expected_lines_except_for_trailing_spaces(program, earned):
     assert tests_reward([fenced(program)], tests=[SUM]) == [earned]
 
 
@@ -168,8 +168,8 @@ def test_each_row_has_its_own_tests_and_entry_point():
     assert tests_reward(["\n".join(bodies)], tests=[tests]) == [pytest.approx(2 / 3)]
 
 
-def test_long_arrays_of_two_rows_are_not_taken_for_one():
-    """Parquet gives arrays, whose repr leaves out what lies in the middle of a long one."""
+def test_rows_whose_arrays_differ_only_in_the_middle_are_judged_apart():
+    """Parquet returns arrays, and the repr of a long array omits its middle."""
     rows = [
         [{"call": "f", "args": [], "value": np.array([*range(1000), n, *range(1000)])}]
         for n in (1, 2)
@@ -178,10 +178,10 @@ def test_long_arrays_of_two_rows_are_not_taken_for_one():
     assert tests_reward([program] * 2, tests=[np.array(tests) for tests in rows]) == [0.0, 1.0]
 
 
-# --- What cannot be judged ------------------------------------------------------------------------
+# --- Programs that cannot be judged ---------------------------------------------------------------
 
 
-def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
+def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning():
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
     tests = [ADD, "not json [", ADD[:2], [], ["assert add(x, 1) == 2"], ADD[:2]]
     completions = [good, good, needs, good, good, needs]
@@ -206,8 +206,8 @@ def test_what_cannot_be_judged_is_none_and_told_once_with_its_number():
 
 @pytest.mark.filterwarnings("ignore:.*cannot run")
 @pytest.mark.parametrize("beside", ["def add(a, b):\n    return 7", RIGHT_ADD, ""])
-def test_no_policy_wins_by_a_program_that_cannot_be_run(beside):
-    """Its None would leave the group, and escape the advantage of a wrong one."""
+def test_a_program_that_cannot_be_run_scores_0_beside_a_judged_one(beside):
+    """With a None, it would leave its group and escape the negative advantage of a wrong program."""
     lacking = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}def g():\n    yield 1"]
     assert tests_reward(lacking, tests=[ADD] * 2) == [None, None], "the row may need it"
     earned = [0.0, 0.0, float(beside == RIGHT_ADD)]
@@ -219,14 +219,16 @@ def test_no_policy_wins_by_a_program_that_cannot_be_run(beside):
     ("kind", "score", "expected"),
     [("timeout", 0.0, []), ("not started", None, ["1 × programs that were not started"])],
 )
-def test_a_time_out_scores_0_and_a_fault_of_the_machine_is_told(kind, score, expected):
+def test_a_time_out_scores_0_and_a_failure_of_the_machine_is_none_with_a_warning(
+    kind, score, expected
+):
     scores, warned, metrics = judged([RIGHT_ADD], tests=[ADD], backend=Counting(kind))
     assert scores == [score] and metrics["tests_reward/not_started"] == len(expected)
     assert len(warned) == len(expected) and all(map(str.__contains__, warned, expected))
 
 
-DIFFERENT = [  # a program, its test, what it scores in monty
-    # where monty differs from CPython without a word
+DIFFERENT = [  # a program, its test, its score in monty
+    # programs for which monty differs from CPython and raises nothing
     ("import re\ndef f(x): return re.sub('(a)', r'\\1_', x)", "assert f('ab') == 'a_b'", None),
     ("import re\ndef f(x): return re.sub('(a)', r'\\1x', x)", "assert f('ab') == 'axb'", None),
     ("import re\ndef f(x): return re.sub('(a)', r'\\1-', x)", "assert f('ab') == 'a+b'", 0.0),
@@ -244,14 +246,14 @@ DIFFERENT = [  # a program, its test, what it scores in monty
     ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
     ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [3, 1, 4]", 0.0),
     ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
-    # no policy wins by a None: what reaches for the machine is wrong in any sandbox
+    # programs that use the machine are wrong in any sandbox
     *[
         (f"import os, sys\ndef f(x): return {reaching}", "assert f(1) == 1", 0.0)
         for reaching in ("os.abort()", "os._exit(0)", "sys.exit(0)", "exit()", "open('x').read()")
     ],
     ("__import__('os').abort()", "assert f(1) == 1", 0.0),
     ("import subprocess\ndef f(x): return x", "assert f(1) == 1", 0.0),
-    # a sleep is time; and what is compared here is small
+    # a sleep counts as time; a large set is not compared
     ("import time\ndef f(x):\n    time.sleep(10)\n    return x", "assert f(1) == 1", 0.0),
     ("import time\ndef f(x):\n    time.sleep(0.1)\n    return x", "assert f(1) == 1", 1.0),
     ("def f(x): return set(range(1001))", f"assert f(1) == {set(range(900))}", 0.0),
@@ -261,13 +263,11 @@ DIFFERENT = [  # a program, its test, what it scores in monty
 
 @pytest.mark.filterwarnings("ignore:.*cannot run")
 @pytest.mark.parametrize(("program", "test", "score"), DIFFERENT)
-def test_what_monty_does_otherwise_is_none_and_what_reaches_for_the_machine_is_not(
-    program, test, score
-):
+def test_known_differences_of_monty_score_none_and_using_the_machine_scores_0(program, test, score):
     assert tests_reward([program], tests=[[test]]) == [score]
 
 
-def test_programs_that_never_end_share_the_time_of_one_and_cost_no_other_its_verdict():
+def test_programs_that_never_end_share_one_time_limit_and_do_not_affect_the_others():
     slow = f"import time\n{RIGHT_ADD}time.sleep(0.15)\n"
     completions = [RIGHT_ADD, slow, *[f"while {n}: pass" for n in range(1, 21)]]
     backend, limits = Counting(), Limits(seconds=0.4)
@@ -277,7 +277,7 @@ def test_programs_that_never_end_share_the_time_of_one_and_cost_no_other_its_ver
     assert "programs were stopped after 0.1 s, because others had used up the 0.4 s" in warned[0]
 
 
-# --- What is run ----------------------------------------------------------------------------------
+# --- Jobs -----------------------------------------------------------------------------------------
 
 
 def test_each_distinct_program_is_run_once_and_without_the_expected_values():
@@ -331,19 +331,19 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
     assert set(table.index) >= {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
 
-    # a solution that fails its own tests is named before a training
+    # a solution that fails its own tests is named before training
     tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']
     lab.attacks(ROWS.assign(tests=tests), battery=CODE_BATTERY)
     (lost,) = [said for said in lab.verdict().stops if "def size(text)" in said]
     assert lost.startswith("an honest wrong answer earns as much as a right one (0.25 against 0.92")
 
-    # visible tests are written down
+    # a program may contain the values of visible tests
     name = "the visible tests written down"
     assert table.loc[name, "tests_reward"] == 0.0
     seen = lab.attacks(ROWS.assign(tests=ROWS["visible_tests"]), battery=CODE_BATTERY)
     assert seen.loc[seen["wins"] > 0, "wins"].to_dict() == {name: 1.0}
 
-    # a share of them can be guessed, and all of them cannot
+    # a share of the tests can be guessed, but not all of them
     truths = {"question": "Is it even?", "answer": "def even(n):\n    return n % 2 == 0"}
     rows = pd.DataFrame(
         [truths | {"tests": ["assert even(2)", "assert not even(1)", "assert even(4) is True"]}]
@@ -355,7 +355,7 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
         assert table.loc[guess, ["tests_reward", "wins"]].tolist() == [earned, wins]
 
 
-# --- What a program did, for people ---------------------------------------------------------------
+# --- What programs did, for a reader --------------------------------------------------------------
 
 
 def one_line(expression: str) -> str:
@@ -376,7 +376,7 @@ def one_line(expression: str) -> str:
         ("", "no program"),
     ],
 )
-def test_a_verdict_names_the_first_thing_that_goes_wrong(program, verdict):
+def test_a_verdict_names_the_first_failure(program, verdict):
     assert verdicts([program], [["assert f([1, 2]) == 3", "assert f([]) == 0"]]) == [verdict]
 
 
@@ -390,8 +390,6 @@ def test_a_verdict_names_the_first_thing_that_goes_wrong(program, verdict):
         ("[2, 5, 1]", False),
     ],
 )
-def test_a_program_that_looks_its_answer_up_is_told_from_one_that_works_it_out(
-    expression, looked_up
-):
+def test_a_program_that_looks_up_its_answers_is_recognised(expression, looked_up):
     tests = ["assert f([3, -4, 1]) == 0", "assert f([2, 5, 0]) == 7"]
     assert looks_up(one_line(expression), tests) is looked_up

@@ -1,4 +1,4 @@
-"""The battery of attacks: nothing comes out of a sandbox, and a harness without one loses to it."""
+"""The battery of attacks: none escapes a sandbox, and many escape a harness without a sandbox."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ from tests.rewards.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt
 from tests.rewards.test_sandbox import BACKENDS
 
 
-def test_there_are_many_and_none_knows_the_answer():
+def test_there_are_many_attacks_and_none_contains_the_answer():
     names = [escape.name for escape in BATTERY]
     assert len(names) >= 100 and len(set(names)) == len(names)
     assert not any(str(ANSWER) in escape.source for escape in BATTERY)
 
 
-# One attack for each thing that is attacked.
+# One attack for each target.
 FAMILIES = list({escape.after: escape for escape in BATTERY}.values())
 
 
@@ -29,16 +29,16 @@ FAMILIES = list({escape.after: escape for escape in BATTERY}.values())
 def test_nothing_escapes(backend, battery, capfd):
     won = {name: win for name, win in attempt(backend, battery).items() if win}
     assert won == {}
-    assert capfd.readouterr() == ("", ""), "nor is anything written where we write"
+    assert capfd.readouterr() == ("", ""), "nothing is printed by our process"
 
 
 class Naive:
-    """The popular harness: the program and its test in a process with our files and environment; an
-    exit code of 0 passes.
+    """The usual harness: it runs the program and its test in a process with our files and
+    environment, and counts an exit code of 0 as passed.
     """
 
     def run(self, job, limits) -> list[Outcome]:
-        """As a back end runs a program."""
+        """Run a program like a back end."""
         program = f"{job.source}\nprint(solve(20))\nassert solve(20) == {ANSWER}\n"
         done = subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, timeout=600
@@ -65,7 +65,7 @@ class Naive:
     ],
 )
 def test_the_battery_finds_a_naive_harness(name, won):
-    """Harmless ones only: this harness really runs them."""
+    """Only harmless attacks are listed, because this harness really runs them."""
     [escape] = [escape for escape in BATTERY if escape.name == name]
     win = attempt(Naive(), [escape], workers=1)[name]
     assert win == won or (won == "outside" and win)

@@ -1,6 +1,4 @@
-"""checked_scores: whatever a reward does, the scores that hold are kept and the rest
-becomes a Fault.
-"""
+"""checked_scores: the valid scores of a faulty reward are kept, and each failure becomes a Fault."""
 
 import asyncio
 import contextlib
@@ -17,7 +15,7 @@ from helpers.rewards.faults import LATE, MESSAGES, checked_scores
 
 
 def gives(returned):
-    """A reward that returns this, whatever it is asked."""
+    """Return a reward that always returns the same value."""
 
     def some_reward(completions, **columns):
         return returned
@@ -25,7 +23,7 @@ def gives(returned):
     return some_reward
 
 
-# --- What holds -----------------------------------------------------------------------------------
+# --- Valid scores ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -54,18 +52,18 @@ def test_numbers_of_any_kind_are_scores(returned):
     assert [type(score) for score in scores] == [float, float]
 
 
-def test_none_is_a_score_and_no_completions_are_no_faults():
+def test_none_is_a_score_and_an_empty_batch_has_no_faults():
     assert checked_scores(gives([None, 0.5]), ["a", "b"], {}) == ([None, 0.5], [])
     assert checked_scores(gives([]), [], {}) == ([], [])
 
 
-# --- What does not --------------------------------------------------------------------------------
+# --- Faults ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("returned", "scores", "shown"),
     [
-        # one value that is no finite number
+        # a value that is not a finite number
         ([1.0, math.nan], [1.0, None], "nan"),
         ([1.0, math.inf], [1.0, None], "inf"),
         ([1.0, 10**400], [1.0, None], "1000"),
@@ -88,7 +86,7 @@ def test_none_is_a_score_and_no_completions_are_no_faults():
     ],
     ids=repr,
 )
-def test_what_is_not_one_finite_number_per_completion_is_a_fault(returned, scores, shown):
+def test_anything_but_one_finite_number_per_completion_is_a_fault(returned, scores, shown):
     judged, faults = checked_scores(gives(returned), ["a", "b"], {})
     assert judged == scores
     places = [(fault.position, fault.completion) for fault in faults]
@@ -96,7 +94,7 @@ def test_what_is_not_one_finite_number_per_completion_is_a_fault(returned, score
     assert all("some_reward" in str(fault) and shown in str(fault) for fault in faults)
 
 
-def test_a_completion_that_makes_it_raise_costs_only_itself():
+def test_a_completion_that_makes_a_reward_raise_loses_only_its_own_score():
     def first_word(completions, **columns):
         yield from (float(text.split()[0]) for text in completions)
 
@@ -110,7 +108,29 @@ def test_a_completion_that_makes_it_raise_costs_only_itself():
     ]
 
 
-def test_what_raises_on_the_batch_but_not_alone_is_a_fault_of_each():
+def test_faults_of_one_origin_share_a_cause_and_no_others_do():
+    def shares(completions, **columns):
+        scores = []
+        for text in completions:
+            if text.isdigit():
+                scores.append(1 / int(text))
+            else:
+                scores.append({"a": 1.0, "nan": math.nan, "inf": math.inf}[text])
+        return scores
+
+    line = shares.__code__.co_firstlineno
+    completions = ["b", "0", "a", "c", "00"]
+    divided = f"ZeroDivisionError in test_faults.py, line {line + 4}"
+    missing = f"KeyError in test_faults.py, line {line + 6}"
+    _, faults = checked_scores(shares, completions, {})
+    assert [fault.cause for fault in faults] == [missing, divided, missing, divided]
+    _, faults = checked_scores(shares, ["nan", "inf", "a"], {})
+    assert [fault.cause for fault in faults] == ["no finite number"] * 2
+    _, faults = checked_scores(gives([1.0]), ["a", "b"], {})
+    assert [fault.cause for fault in faults] == ["not one number per completion"] * 2
+
+
+def test_a_reward_that_raises_only_on_a_batch_has_a_fault_for_each_completion():
     def some_reward(completions, **columns):
         (only,) = completions
         return [float(len(only))]
@@ -123,7 +143,7 @@ def test_what_raises_on_the_batch_but_not_alone_is_a_fault_of_each():
 # --- Columns --------------------------------------------------------------------------------------
 
 
-def test_each_completion_keeps_its_columns_and_logs_nothing_when_it_is_scored_alone():
+def test_a_completion_scored_alone_keeps_its_columns_and_logs_nothing():
     seen, logged = [], []
 
     def some_reward(completions, answer, state, sources, log_extra, log_metric, **columns):
@@ -147,13 +167,13 @@ def test_each_completion_keeps_its_columns_and_logs_nothing_when_it_is_scored_al
     ]
 
 
-# --- The fault itself -----------------------------------------------------------------------------
+# --- The message ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "long", ["\udfff" * 999, [{"role": "assistant", "content": "\udfff" * 999}]]
 )
-def test_a_long_completion_and_a_long_error_are_cut_in_the_message_and_can_be_printed(long):
+def test_a_message_can_be_printed_and_cuts_a_long_completion_and_a_long_error(long):
     def raises_at_length(completions, **columns):
         raise ValueError("\ud800\x1b[31m\n\u202e" + "y" * 10_000)
 
@@ -164,7 +184,7 @@ def test_a_long_completion_and_a_long_error_are_cut_in_the_message_and_can_be_pr
     assert 50 < str(fault).count("y") <= 200
 
 
-# --- The way out, by the cause --------------------------------------------------------------------
+# --- The advice -----------------------------------------------------------------------------------
 
 
 def no_columns(prompts, completions):
@@ -180,7 +200,7 @@ async def runs_a_loop(completions, **columns):
 
 
 def does(rule):
-    """A reward that applies a rule to each completion."""
+    """Return a reward that applies a rule to each completion."""
 
     def some_reward(completions, **columns):
         return [rule(completion) for completion in completions]
@@ -215,7 +235,7 @@ def misses_the_solution(completions, solution, **columns):
 
 misses_the_solution.__module__ = "trl.rewards"
 
-WAYS_OUT = {
+ADVICE = {
     "Add `**columns`": no_columns,
     "'difficulty' is not among them. The columns here: answer, candidates.": other_column,
     "Write it as `async def`": runs_a_loop,
@@ -228,10 +248,10 @@ WAYS_OUT = {
     "Return a list with one number per completion.": gives([1.0]),
     "Return one finite number per completion": gives([math.nan, 1.0]),
     "": [
-        does(lambda completion: other_column([completion])),  # its own call, not TRL's
+        does(lambda completion: other_column([completion])),  # the reward's own call, not TRL's
         does(lambda completion: exit()),
         ends_the_process_later,
-        does(lambda completion: list("ab")["A"]),  # a list, but not a completion
+        does(lambda completion: list("ab")["A"]),  # the error names a list, but not the completion
         does(lambda completion: completion[0]["content"].split() / 100),
     ],
 }
@@ -241,24 +261,25 @@ WAYS_OUT = {
     ("advice", "reward"),
     [
         (advice, reward)
-        for advice, rewards in WAYS_OUT.items()
+        for advice, rewards in ADVICE.items()
         for reward in (rewards if isinstance(rewards, list) else [rewards])
     ],
 )
-def test_each_cause_has_its_advice_and_no_other(monkeypatch, advice, reward):
+def test_each_known_error_has_its_advice_and_no_other(monkeypatch, advice, reward):
     monkeypatch.setattr(module, "_SECONDS", 0.2)
     monkeypatch.setattr(module, "_SECONDS_EACH", 0.0)
     chats = [[{"role": "assistant", "content": text}] for text in ("a", "b")]
     columns = {"answer": ["1", "2"], "candidates": [["x"], ["y"]], "completion_ids": [[1], [2]]}
     _, (fault, *_) = checked_scores(reward, chats, columns | {"trainer_state": None})
-    assert [way for way in WAYS_OUT if way and way in fault.advice] == [advice] * bool(advice)
+    assert [known for known in ADVICE if known and known in fault.advice] == [advice] * bool(advice)
     assert bool(fault.advice) == bool(advice)
 
 
-def test_no_batch_has_a_limit_beyond_minutes_and_an_interrupt_of_the_user_passes(monkeypatch):
+def test_a_large_batch_has_a_time_limit_and_a_users_interrupt_is_passed_on(monkeypatch):
     monkeypatch.setattr(module, "_SECONDS_MOST", 0.2)
     scores, faults = checked_scores(hangs, ["a"] * 1000, {})
-    assert scores == [None] * 1000 and faults[0].what == "did not return within 0.2 s"
+    assert scores == [None] * 1000 and faults[0].cause == "out of time"
+    assert faults[0].what == "did not return within 0.2 s"
 
     def interrupted(completions, **columns):
         raise KeyboardInterrupt

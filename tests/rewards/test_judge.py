@@ -1,4 +1,4 @@
-"""A judge that scores, before a real HTTP server: the wire format, its faults, injection, and the
+"""A judge with a real HTTP server: the requests, failing servers, attacks by completions, and the
 criteria of a row.
 """
 
@@ -31,7 +31,7 @@ NO_VERDICT = "a reply without the verdict that was asked for"
 
 
 def reply_with(content: object) -> tuple[int, bytes]:
-    """The reply with this content of the message (a text, or what is written as JSON)."""
+    """Return a server's reply with a message: a text, or any value as JSON."""
     text = content if isinstance(content, str) or content is None else json.dumps(content)
     message = {"role": "assistant", "content": text}
     return 200, json.dumps({"choices": [{"message": message}]}).encode()
@@ -42,7 +42,7 @@ def score(points: object) -> tuple[int, bytes]:
 
 
 def parts(request: dict) -> dict[str, str]:
-    """The marked texts of a request, by name; what stands outside of the marks is "" """
+    """Return the marked texts of a request by name, and under "" the text outside the marks."""
     text = request["messages"][-1]["content"]
     (code,) = MARK.findall(text)
     block = re.compile(rf"^\[{code} (\w+)\]\n(.*?)\n\[end of {code} \1\]$", re.M | re.S)
@@ -67,7 +67,7 @@ def run(judge, completions: list, **columns) -> list:
 
 
 def unjudged(judge, completions: list, **columns) -> tuple[list, str]:
-    """The scores, and the one warning of the batch."""
+    """Return the scores and the only warning of a batch."""
     with pytest.warns(UserWarning, match="not judged") as caught:
         scores = run(judge, completions, **columns)
     (warning,) = [str(w.message) for w in caught if "not judged" in str(w.message)]
@@ -76,10 +76,10 @@ def unjudged(judge, completions: list, **columns) -> tuple[list, str]:
 
 @pytest.fixture
 def serve():
-    """serve(answer) starts an HTTP server in this process. It has its `url`, and in the end `asked`,
-    the requests as (path, headers, body).
+    """Return a function that starts an HTTP server in this process, with its `url` and the requests
+    it was `asked` as (path, headers, body).
 
-    answer: (status, body), None for a connection that is dropped, or what gives one of them for a
+    answer: (status, body), or None to drop the connection, or a function that returns either for a
     request and its number.
     """
     with ExitStack() as servers:
@@ -99,23 +99,23 @@ def serve():
 # --- The wire format ------------------------------------------------------------------------------
 
 
-def test_a_score_is_the_share_of_the_points_in_the_order_of_the_completions(serve):
+def test_each_completion_earns_its_share_of_the_points(serve):
     server = serve(by_length)
     texts = ["a" * n for n in (7, 1, 10, 3, 0, 5)]
     assert run(judge_of(server), texts) == [0.7, 0.1, 1.0, 0.3, 0.0, 0.5]
-    assert len(server.asked) == 5, "an empty completion earns nothing unasked"
+    assert len(server.asked) == 5, "an empty completion scores 0 without a request"
     assert run(judge_of(serve(score(2)), points=4), ["x"]) == [0.5]
     assert run(judge_of(serve(None)), [None, [], {}, 3, [None], " \n"]) == [0.0] * 6
     assert run(judge_of(serve(None)), []) == []
-    server, prompts = serve(by_length), ["p", "p", "p", "q"]  # another prompt, another question
+    server, prompts = serve(by_length), ["p", "p", "p", "q"]  # the last prompt differs
     assert run(judge_of(server), ["aa", "b", "aa", "aa"], prompts=prompts) == [0.2, 0.1, 0.2, 0.2]
-    assert len(server.asked) == 3, "what is equal is asked once"
+    assert len(server.asked) == 3, "equal requests are sent once"
     blocks = [THINK_ANSWER.render("hm", "four"), "no block"]
     assert run(judge_of(server, tags=THINK_ANSWER), blocks) == [0.4, 0.0]
 
 
-def test_the_request_is_the_one_that_servers_know(serve, monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # which is not asked
+def test_the_request_follows_the_protocol(serve, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # must not be used
     monkeypatch.setenv("A_KEY", " sk-a-secret\n")
     server = serve(score(7))
     chat = [[{"role": "assistant", "content": "Thank you."}]]
@@ -147,11 +147,11 @@ def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     assert received == {"?", "z", *texts[2:5], "x" * 20_000, "w"}, "cut, and as it is seen"
 
 
-# --- Faults: None, counted, told once a batch -----------------------------------------------------
+# --- Failing servers: None, a metric, and one warning per batch -----------------------------------
 
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
 LOST = "no connection to {url}/chat/completions (RemoteProtocolError)"
-FAULTS = [  # what is told, what the server answers, how often it is asked
+FAULTS = [  # the warning, the server's answer, the number of requests
     *[
         (NO_VERDICT, reply_with(text), 1)
         for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", [])
@@ -168,7 +168,7 @@ FAULTS = [  # what is told, what the server answers, how often it is asked
 
 
 @pytest.mark.parametrize(("cause", "answer", "tries"), FAULTS)
-def test_what_may_pass_is_asked_again_and_a_fault_is_none_and_told(
+def test_a_temporary_failure_is_retried_and_other_failures_score_none_with_a_warning(
     serve, monkeypatch, cause, answer, tries
 ):
     monkeypatch.setattr(judge, "_PAUSES", [0] * len(judge._PAUSES))
@@ -183,7 +183,7 @@ def test_what_may_pass_is_asked_again_and_a_fault_is_none_and_told(
         assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.asked) == 3
 
 
-def test_who_never_answers_is_left_after_the_timeout(serve):
+def test_a_server_that_never_answers_is_given_up_after_the_timeout(serve):
     end = threading.Event()
     server = serve(lambda request, number: end.wait() and None)
     scores, warning = unjudged(judge_of(server, timeout=0.2, parallel=1), THREE)
@@ -191,7 +191,7 @@ def test_who_never_answers_is_left_after_the_timeout(serve):
     assert scores == [None] * 3 and warning.endswith(": no answer within 0.2 s.")
 
 
-# --- Injection ------------------------------------------------------------------------------------
+# --- Attacks by completions -----------------------------------------------------------------------
 
 
 def attacks() -> dict[str, str]:
@@ -200,11 +200,11 @@ def attacks() -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", attacks())
-def test_what_a_completion_says_to_the_judge_arrives_between_the_marks_only(serve, name):
+def test_an_attack_reaches_the_judge_only_between_the_marks(serve, name):
     server, attack = serve(score(0)), attacks()[name]
     run(judge_of(server, parallel=1), [attack, "harmless"])
     one, other = (request for _, _, request in server.asked)
-    # the instructions are the same whatever is judged
+    # the instructions do not depend on the completion
     assert one["messages"][0] == other["messages"][0]
     code, code_of_other = (MARK.findall(r["messages"][1]["content"])[0] for r in (one, other))
     assert parts(one)[""].replace(code, "") == parts(other)[""].replace(code_of_other, "")
@@ -220,7 +220,7 @@ SPECIAL += ["[TOOL_CALLS]", "[/INST]", "<<SYS>>", "<tool_call>", "[gMASK]", "</s
 
 
 @pytest.mark.parametrize("token", SPECIAL)
-def test_special_tokens_are_taken_apart_wherever_they_are(serve, token):
+def test_special_tokens_are_broken_up_in_every_text(serve, token):
     server = serve(score(1))
     run(judge_of(server, shows=["note"]), [f"a{token}b"], prompts=[f"c{token}"], note=[token])
     ((_, _, request),) = server.asked
@@ -229,10 +229,10 @@ def test_special_tokens_are_taken_apart_wherever_they_are(serve, token):
     assert "<answer>a < b, x[1], <p>[" in server.asked[1][2]["messages"][1]["content"]
 
 
-# --- As any reward --------------------------------------------------------------------------------
+# --- The judge as a reward ------------------------------------------------------------------------
 
 
-def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve):
+def test_a_judge_is_async_has_a_name_and_can_be_copied(serve):
     judge = judge_of(serve(by_length), name="politeness_reward")
     given = {"prompts": ["p", "p"]}
     for one in (judge, pickle.loads(pickle.dumps(judge)), copy.deepcopy(judge), partial(judge)):
@@ -248,7 +248,7 @@ def test_it_is_asynchronous_named_and_copied_as_trl_and_the_suite_need_it(serve)
         ({"key_variable": "NO_KEY_IS_HERE"}, "NO_KEY_IS_HERE holds no API key"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(wrong, says):
+def test_impossible_settings_are_refused(wrong, says):
     given = {"base_url": "http://127.0.0.1:8000/v1", "model": "judge", "rubric": RUBRIC} | wrong
     with pytest.raises(ValueError, match=says):
         JudgeReward(**given)
@@ -268,7 +268,7 @@ def says(text: str, shown: dict) -> float:
 
 
 @pytest.mark.parametrize("as_stored", [list, json.dumps, lambda given: np.array(given)])
-def test_the_weight_of_what_is_met_is_asked_in_one_call(as_stored):
+def test_one_request_asks_for_all_criteria_and_the_reward_is_the_weight_of_those_met(as_stored):
     texts = ["thanks, please", "thanks", "thanks!", "please!!", "no", ""]
     with scripted_judge(says) as address:
         judge = JudgeReward(address, "judge", "", rubric_column="rubric")
@@ -287,7 +287,7 @@ def test_the_weight_of_what_is_met_is_asked_in_one_call(as_stored):
         *([{"criterion": "a", "weight": weight}] for weight in (-1, None, float("nan"), 1e999)),
     ],
 )
-def test_a_row_without_sound_criteria_is_named_before_anything_is_asked(rubric):
+def test_a_row_without_valid_criteria_is_named_before_any_request(rubric):
     judge = JudgeReward("http://127.0.0.1:9", "judge", RUBRIC, rubric_column="rubric")
     with pytest.raises(ValueError, match=r"the 'rubric' of row 1 in the batch must be a list of"):
         run(judge, ["a", "b"], rubric=[CRITERIA, rubric])

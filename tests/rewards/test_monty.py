@@ -1,4 +1,6 @@
-"""What monty lacks is not a failure of a program, and a failure is not a lack; its workers."""
+"""monty: a program that needs something monty lacks is "unsupported", other failures are errors; and
+its worker processes.
+"""
 
 import subprocess
 import sys
@@ -46,7 +48,7 @@ FAILING = [
     "sorted([1, 'a'])",
     "import math\nmath.no_such_function()",
     "assert 1 == 2",
-    # what it raises itself, in words like monty's
+    # raised by the program itself, with a message like monty's
     "raise ValueError('unknown encoding')",
     "raise NameError(\"name 'memoryview' is not defined\")",
     "class date:\n    pass\ndate().year",
@@ -55,30 +57,30 @@ FAILING = [
 
 @pytest.mark.parametrize(
     ("source", "kind"),
-    [*((one, "unsupported") for one in LACKING), *((one, "error") for one in FAILING)],
+    [*((source, "unsupported") for source in LACKING), *((source, "error") for source in FAILING)],
 )
-def test_what_monty_lacks_is_not_a_failure_and_a_failure_is_not_a_lack(source, kind):
+def test_a_feature_that_monty_lacks_is_unsupported_and_other_failures_are_errors(source, kind):
     outcome = script(source)
     assert outcome.kind == kind and (outcome.message or kind == "error"), outcome
 
 
-# --- Many at once ---------------------------------------------------------------------------------
+# --- Worker processes -----------------------------------------------------------------------------
 
 
-def test_a_program_however_nested_costs_no_other_its_verdict():
+def test_a_deeply_nested_program_does_not_affect_the_others():
     fine = Job(SAME, [("f", (1,))])
     found = run_code([fine, Job("x = " + "-" * 40_000 + "1"), fine], SHORT)
     assert [outcome.kind for [outcome] in found] == ["value", "error", "value"]
 
 
-def test_waiting_for_a_worker_is_not_the_programs_time():
+def test_the_clock_starts_when_a_worker_is_free():
     jobs = [Job("while True: pass")] * 6 + [Job("1")]
     with ThreadPoolExecutor(7) as threads:
         found = threads.map(lambda job: run_code([job], Limits(seconds=0.4)), jobs)
     assert [one.kind for [[one]] in found] == ["timeout"] * 6 + ["value"]
 
 
-def test_a_fork_is_told_instead_of_waiting_for_ever():
+def test_a_fork_raises_instead_of_waiting_forever():
     program = """
 import os, sys
 from helpers.rewards.code.sandbox import Job, run_code

@@ -1,4 +1,4 @@
-"""A user's rewards by a list of names and files: what is read, where it is found, what is kept."""
+"""A user's list of rewards: how it is read, where its files are found, and which copies are kept."""
 
 import linecache
 import pickle
@@ -23,7 +23,7 @@ RIGHT = "<think>easy</think><answer>4</answer>"
 
 @pytest.fixture
 def typed(tmp_path, monkeypatch):
-    """A folder with a file of rewards and a module beside it, in which a user types."""
+    """A user's working folder, with a file of rewards and a module that the file imports."""
     (tmp_path / "my_rewards.py").write_text(FILE, encoding="utf-8")
     (tmp_path / "short.py").write_text("LIMIT = 60", encoding="utf-8")
     (tmp_path / "wrong.py").write_text("def", encoding="utf-8")
@@ -32,7 +32,7 @@ def typed(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_a_list_names_the_library_files_and_modules_each_with_its_weight(typed):
+def test_a_list_may_name_library_rewards_files_and_modules_with_weights(typed):
     listed = "my_rewards.py:brevity, correctness*2,format_reward*0.5,my_rewards:brevity*3"
     functions, weights = read_rewards(listed, FMT)
     names = ["brevity", "correctness_reward", "format_reward", "brevity"]
@@ -60,12 +60,12 @@ def test_a_list_names_the_library_files_and_modules_each_with_its_weight(typed):
         (5, "rewards='5' is not a reward of the library"),
     ],
 )
-def test_what_is_no_list_of_rewards_is_named(typed, rewards, why):
+def test_a_mistake_in_a_list_of_rewards_is_named(typed, rewards, why):
     with pytest.raises(ValueError, match=why):
         read_rewards(rewards, FMT)
 
 
-def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there(typed):
+def test_the_run_keeps_a_copy_that_is_used_when_the_file_is_gone(typed):
     run, listed = Run("mine"), with_absolute_paths("my_rewards.py:brevity*0.5, correctness")
     assert listed == f"{typed}/my_rewards.py:brevity*0.5,correctness*1"
 
@@ -77,17 +77,27 @@ def test_the_run_keeps_a_copy_and_the_file_itself_is_read_as_long_as_it_is_there
     assert (run.folder / "rewards" / "my_rewards.py").read_text("utf-8") == FILE
     (typed / "my_rewards.py").write_text("def brevity(completions, **_): return [7.0]", "utf-8")
 
-    # as the manifest has it, the copy is read; by its own name, the file that was edited
+    # the manifest names the copy; the original name reads the edited file
     assert copies_of(listed) == "rewards/my_rewards.py:brevity*0.5,correctness*1"
     assert score(copies_of(listed)) == 1.0
-    # a judge of the same file leaves the copy of the rewards alone
+    # a judge from the same file has a copy of its own
     assert score(listed, "judge") == 7.0 and score(copies_of(listed)) == 1.0
-    # without the file its copies
+    # if the file is gone, its copies are used
     (typed / "my_rewards.py").unlink()
     assert score(copies_of(listed, "judge"), "judge") == 7.0 and score(listed) == 1.0
+    # without a copy, the message names the missing file
+    with pytest.raises(ValueError, match=r"nowhere\.py:brevity.: nowhere\.py cannot"):
+        score("nowhere.py:brevity*1")
 
 
-def test_two_names_of_one_file_share_what_it_makes_and_can_be_pickled(typed):
+def test_two_files_of_one_name_cannot_be_copied(typed):
+    (typed / "work").mkdir()
+    (typed / "work" / "my_rewards.py").write_text(FILE, encoding="utf-8")
+    with pytest.raises(ValueError, match=r"names two files my_rewards\.py"):
+        own_rewards(Run("mine"), "my_rewards.py:brevity,work/my_rewards.py:brevity", FMT)
+
+
+def test_two_rewards_of_one_file_share_its_objects_and_can_be_pickled(typed):
     two = "seen = []\n" + "".join(
         f"def {name}(completions, **columns):\n    seen.append(1)\n    return [float(len(seen))]\n"
         for name in ("first", "second")
@@ -110,13 +120,13 @@ OPTION = (
 
 @pytest.mark.parametrize("typed_in", ["file", "cell"])
 @pytest.mark.parametrize("text", [DEF, CLASS, PARTIAL, OPTION])
-def test_the_hash_of_a_source_changes_with_it(tmp_path, text, typed_in):
+def test_the_hash_changes_with_the_source(tmp_path, text, typed_in):
     hashes = []
     for at, source in enumerate((text, text, text.replace("[0", "[1"))):
         file, names = tmp_path / f"{at}.py", {"__name__": "cell"}
         if typed_in == "file":
             file.write_text(source, encoding="utf-8")
-        else:  # known to linecache alone, as IPython's cells are
+        else:  # the source is only in linecache, like a cell of IPython
             lines = source.splitlines(keepends=True)
             linecache.cache[str(file)] = (len(source), None, lines, str(file))
         exec(compile(source, str(file), "exec"), names)
@@ -124,12 +134,12 @@ def test_the_hash_of_a_source_changes_with_it(tmp_path, text, typed_in):
     assert hashes[0] == hashes[1] != hashes[2] and None not in hashes
 
 
-def test_this_packages_rewards_and_those_without_source_have_no_hash():
+def test_library_rewards_and_rewards_without_source_have_no_hash():
     (correctness,), _ = read_rewards("correctness", FMT)
     assert source_hash(correctness) is None and source_hash(len) is None
 
 
-def test_a_copy_still_finds_what_its_file_imports(typed, monkeypatch):
+def test_a_copy_finds_the_modules_beside_the_original(typed, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])
     (typed / "work").mkdir()
     (typed / "work" / "beside.py").write_text("SCORE = 0.5", encoding="utf-8")

@@ -1,6 +1,4 @@
-"""Programs in a sandbox: the same outcomes from every back end, plain data only, and a sentence for
-what cannot be run.
-"""
+"""Programs in a sandbox: every back end gives the same outcomes, and only plain data comes out."""
 
 import sys
 from dataclasses import replace
@@ -14,7 +12,7 @@ SAME = "def f(x):\n    return x"
 SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
 
 
-NO_SANDLOCK = ""  # why this machine cannot have it
+NO_SANDLOCK = ""  # why sandlock does not work on this machine
 try:
     run_code([Job("1")], backend="sandlock")
 except ValueError as error:
@@ -25,8 +23,10 @@ BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
 
 
 def call(source: str, *inputs, backend="monty", limits: Limits = SHORT) -> list[Outcome]:
-    """The outcome of f for each tuple of arguments."""
-    [outcomes] = run_code([Job(source, [("f", given) for given in inputs])], limits, backend)
+    """Return the outcome of f for each tuple of arguments."""
+    [outcomes] = run_code(
+        [Job(source, [("f", arguments) for arguments in inputs])], limits, backend
+    )
     return outcomes
 
 
@@ -90,7 +90,7 @@ def test_plain_data_goes_in_and_comes_out_the_same(backend):
         "{type('A', (), {'__repr__': lambda self: '5'})()}",
     ],
 )
-def test_another_type_is_an_error(backend, value):
+def test_a_value_of_any_other_type_is_an_error(backend, value):
     source = f"from collections import deque\ndef f():\n    return {value}"
     [outcome] = call(source, (), backend=backend)
     assert (outcome.kind, outcome.error) == ("error", "TypeError")
@@ -122,12 +122,12 @@ DEEP = "def f(depth):\n    x = []\n    for at in range(depth):\n        x = [x]\
 NESTED: list = []
 for _ in range(99):
     NESTED = [NESTED]
-CASES = {  # the job, and what comes of each input
-    "a dictionary of the library is one": (
+CASES = {  # a job, and the outcome of each input
+    "the library's dictionaries become plain ones": (
         Job(LIBRARY, [("f", (["a", "a"],))]),
         [Outcome("value", [{"a": 2}, {1: ["a", "a"]}])],
     ),
-    "more than the limit is no value": (
+    "a value above the limit": (
         Job("def f(n):\n    return 'x' * n", [("f", (n,)) for n in (4_000, 6_000, 1)]),
         [Outcome("value", "x" * 4_000), Outcome("output"), Outcome("value", "x")],
     ),
@@ -139,19 +139,19 @@ CASES = {  # the job, and what comes of each input
             Outcome("error", error="TypeError"),
         ],
     ),
-    "each input may have a function of its own": (
+    "inputs for different functions": (
         Job(DOUBLE, [("f", (1,)), ("g", (2,)), ("h", (3,))]),
         [Outcome("value", 1), Outcome("value", -2), Outcome("error", error="NameError")],
     ),
-    "a function of Python's is not the program's": (
+    "a builtin instead of the program's function": (
         Job("def f(x):\n    return sum(x)", [("sum", ([1, 2],))]),
         [Outcome("error", error="NameError")],
     ),
-    "the program's own, named like Python's": (
+    "a function named like a builtin": (
         Job("def sum(x):\n    return 'mine'", [("sum", ([1, 2],))]),
         [Outcome("value", "mine")],
     ),
-    "names of Python's with another meaning": (
+    "builtins with another meaning": (
         Job(OVERWRITTEN, [("sum", ([1, 2],))]),
         [Outcome("value", [1, 2])],
     ),
@@ -171,18 +171,18 @@ CASES = {  # the job, and what comes of each input
         Job(DEEP, [("f", (99,)), ("f", (101,))]),
         [Outcome("value", NESTED), Outcome("error", error="TypeError")],
     ),
-    "no end of an assignment": (Job("x = "), [Outcome("error", error="SyntaxError")]),
-    "a bracket too few": (
+    "an incomplete assignment": (Job("x = "), [Outcome("error", error="SyntaxError")]),
+    "a missing bracket": (
         Job("def f(:\n    pass"),
         [Outcome("error", error="SyntaxError")],
     ),
-    "a return in no function": (Job("return 1"), [Outcome("error", error="SyntaxError")]),
+    "a return outside a function": (Job("return 1"), [Outcome("error", error="SyntaxError")]),
 }
 
 
 @BACKENDS
 @pytest.mark.parametrize("case", CASES)
-def test_what_comes_of_a_program(backend, case):
+def test_the_outcomes_of_a_program(backend, case):
     job, expected = CASES[case]
     [outcomes] = run_code([job], SHORT, backend)
     for outcome, wanted in zip(outcomes, expected, strict=True):
@@ -192,10 +192,10 @@ def test_what_comes_of_a_program(backend, case):
 
 @BACKENDS
 @pytest.mark.parametrize("returned", ["x", "[x] * 99", "{1: x}", "(x, [x, x])"])
-def test_a_value_that_holds_itself_is_none_and_costs_little(backend, returned):
+def test_a_value_that_contains_itself_is_refused_quickly(backend, returned):
     source = f"def f():\n    x = [1]\n    x.append(x)\n    return {returned}"
     [outcome] = call(source, (), backend=backend, limits=Limits(seconds=20.0))
-    assert outcome.kind in ("error", "output"), "it does not take the time"
+    assert outcome.kind in ("error", "output"), "it does not reach the time limit"
 
 
 # --- Scripts, and programs beside one another -----------------------------------------------------
@@ -240,14 +240,14 @@ def test_a_verdict_is_the_same_each_time(backend):
         ("while True: print('x' * 99)", "output"),
     ],
 )
-def test_a_limit_ends_the_inputs_that_follow_too(backend, body, kind):
+def test_an_exceeded_limit_is_the_outcome_of_the_remaining_inputs_too(backend, body, kind):
     source = f"def f(n):\n    if n == 1:\n        return 'first'\n    {body}"
     outcomes = call(source, (1,), (2,), (3,), backend=backend)
     assert outcomes[0].value == "first" and [outcome.kind for outcome in outcomes[1:]] == [kind] * 2
 
 
 @BACKENDS
-def test_the_time_is_for_all_inputs_or_runs_together(backend):
+def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
     source = "def f(n):\n    x = 0\n    for at in range(10 ** 5):\n        x += at\n    return n"
     outcomes = call(source, *((n,) for n in range(1000)), backend=backend)
     kinds = [outcome.kind for outcome in outcomes]
@@ -259,10 +259,10 @@ def test_the_time_is_for_all_inputs_or_runs_together(backend):
     assert outcomes[0].output == "done\n"
 
 
-# --- What is refused ------------------------------------------------------------------------------
+# --- Back ends that are not available -------------------------------------------------------------
 
 
-def test_a_back_end_that_is_not_known_or_not_installed_is_named(monkeypatch):
+def test_an_unknown_or_missing_back_end_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock"):
         run_code([Job("1")], backend="docker")
     monkeypatch.setitem(sys.modules, "sandlock", None)

@@ -1,5 +1,5 @@
-"""What sandlock holds: a program reads Python and nothing else, touches no process or file, and
-leaves nothing to the next; its values arrive as they were, and nothing else passes.
+"""sandlock: a program can read Python's files and nothing else, cannot touch other files or processes,
+leaves nothing behind, and only plain data comes out.
 """
 
 import json
@@ -16,7 +16,7 @@ from helpers.rewards.code import driver
 from helpers.rewards.code.sandbox import Job, Limits, decode, run_code
 from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
 
-# What the docs say that no program can do, with PID for our process and FILE for a file.
+# Actions that must fail, with PID for our process and FILE for one of our files.
 REFUSED = {
     "read a file": "open(FILE)",
     "list a folder": "os.listdir(os.path.dirname(FILE))",
@@ -80,7 +80,7 @@ def f():
     assert before_it == (file.stat().st_mode, file.stat().st_uid, file.stat().st_mtime_ns)
 
 
-AFTER = [  # what a program does, and what it comes to
+AFTER = [  # a program, and its outcome
     ("os.kill(-1, 9)", "value"),
     ("os.killpg(os.getpgid(os.getppid()), 9)", "error"),
     ("os.kill(os.getpid(), signal.SIGSTOP)", "timeout"),
@@ -99,12 +99,12 @@ AFTER = [  # what a program does, and what it comes to
 
 
 def ours() -> set[int]:
-    """The processes under this one."""
+    """Return the child processes of this one."""
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
 @NEEDS_SANDLOCK
-def test_whatever_a_program_does_the_next_is_run_as_ever():
+def test_no_program_affects_the_next_one():
     at_first = ours()
     probe = Job("import os, random, sys\nprint(sys.argv, random.random(), os.environ)")
     [[first]] = run_code([probe], SHORT, "sandlock", workers=1)
@@ -112,13 +112,13 @@ def test_whatever_a_program_does_the_next_is_run_as_ever():
         job = Job("import os, random, signal, sys\n" + source)
         [outcome], [following] = run_code([job, probe], SHORT, "sandlock", workers=1)
         assert (outcome.kind, following) == (kind, first), (source, outcome)
-    assert ours() == at_first, "nothing is left"
+    assert ours() == at_first, "no process is left"
     [[large]] = run_code([Job("x = bytearray(160_000_000)")], Limits(), "sandlock", workers=1)
-    assert large.kind == "value", "the limit is the program's"
+    assert large.kind == "value", "each program has its own memory limit"
 
 
 @NEEDS_SANDLOCK
-def test_a_program_holds_nothing_but_its_own_pipes():
+def test_a_program_has_no_open_files_but_its_own_pipes():
     source = """
 import os, stat
 held = []
@@ -130,12 +130,12 @@ for file in range(64):
         pass
 print(held == ["pipe", os.makedev(1, 3), os.makedev(1, 3), "pipe"], held)
 """
-    with open(os.__file__):  # which is ours
+    with open(os.__file__):  # a file open in our process
         assert script(source, backend="sandlock").output.startswith("True")
 
 
 @NEEDS_SANDLOCK
-def test_the_processes_end_with_ours():
+def test_the_processes_of_programs_end_with_our_process():
     program = """
 import os, psutil, threading
 from helpers.rewards.code.sandbox import Job, Limits, run_code
@@ -159,11 +159,11 @@ os.kill(os.getpid(), 9)
     assert len(below) == 1 and not any(map(psutil.pid_exists, below)), done.stderr
 
 
-# --- What leaves it: plain data as JSON, and nothing else -----------------------------------------
+# --- Only plain data comes out --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", [set, frozenset, dict.fromkeys, Counter])
-def test_a_set_that_is_too_large_is_refused_before_it_is_built(kind):
+def test_a_large_set_is_refused_before_it_is_built(kind):
     with pytest.raises(ValueError, match="with more than 1000 parts"):
         decode(driver.encode([kind(range(1001))]))
     with pytest.raises(ValueError, match="with more than 1000 parts"):
@@ -183,6 +183,6 @@ DEEP = "[" * 102 + "]" * 102
     "written",
     [*FORGED, json.loads(DEEP), json.loads(DEEP.replace("[", '["list",').replace(",]", "]"))],
 )
-def test_what_the_driver_never_writes_is_refused(written):
+def test_anything_that_encode_does_not_write_is_refused(written):
     with pytest.raises(ValueError):
         decode(written)

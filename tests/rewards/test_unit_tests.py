@@ -1,5 +1,5 @@
-"""The tests of a task as data: every form is read, what cannot be read is refused with its reason,
-and values are compared.
+"""The tests of a task as data: which forms are read, which are refused and why, and how values are
+compared.
 """
 
 import json
@@ -36,7 +36,7 @@ def check(candidate):
 '''
 
 
-# --- Forms that are read --------------------------------------------------------------------------
+# --- Forms of tests -------------------------------------------------------------------------------
 
 CALLS = [{"call": "f", "args": [[1, 2]], "value": 3}, {"call": "f", "args": [], "value": None}]
 READ = [Test("f", ([1, 2],), 3), Test("f", (), None)]
@@ -48,7 +48,7 @@ PRINTS = [Test(stdin="1\n", value="2\n"), Test(value="3")]
     [
         *[(form, READ) for form in (CALLS, json.dumps(CALLS), np.array(CALLS), tuple(CALLS))],
         ('[{"stdin": "1\\n", "stdout": "2\\n"}, {"stdout": "3"}]', PRINTS),
-        # in a CSV, as Python writes it
+        # a list as Python prints it, from a CSV file
         ("['assert f(1) == 2']", [Test("f", (1,), 2)]),
     ],
 )
@@ -56,7 +56,7 @@ def test_tests_are_read_from_json_lists_and_arrays(form, tests):
     assert read_tests(form) == tests
 
 
-def test_a_list_that_went_through_parquet_is_read(tmp_path):
+def test_a_list_from_parquet_is_read(tmp_path):
     kinds = [
         CALLS,
         [{"stdin": "1", "stdout": "2"}],
@@ -117,13 +117,13 @@ def test_asserts_are_read(condition):
     )
 
 
-def test_a_function_called_like_one_of_pythons_is_the_one_that_is_tested():
+def test_a_tested_function_may_be_named_like_a_builtin():
     assert read_tests(["assert sorted(f(1)) == 2"], "f") == [Test("f", (1,), 2, wraps=("sorted",))]
     with pytest.raises(ValueError, match=r"`f\(1\)` is no plain data"):
         read_tests(["assert sorted(f(1)) == 2"], "sorted")
 
 
-# --- What is refused ------------------------------------------------------------------------------
+# --- Tests that are refused -----------------------------------------------------------------------
 
 REFUSED = {
     "f(g(1)) == 2": r"line 1 of the tests, .*`g\(1\)` is no plain data",
@@ -188,7 +188,7 @@ NO_NAME = "is not the name of a function"
         (CHECK, None, "nothing says which function that is: give the column `entry_point`"),
         *[(CHECK, name, NO_NAME) for name in ("", "a b", 3, float("nan"), "f()")],
         (f"{SHORT_CHECK}    assert all([True, True])", "f", "line 4 .*it does not call candidate"),
-        # a part that would be lost refuses the whole
+        # if one part cannot be read, the whole row is refused
         (f"{SHORT_CHECK}assert g(1) == 1".replace("candidate)", "candidate, n=3)"), "g", LOST),
         (f"{SHORT_CHECK}check(g)\ncheck(h)", "g", LOST),
         (
@@ -199,12 +199,12 @@ NO_NAME = "is not the name of a function"
         ),
     ],
 )
-def test_what_are_no_tests_is_refused_with_its_reason(tests, entry_point, says):
+def test_anything_else_is_refused_with_a_reason(tests, entry_point, says):
     with pytest.raises(ValueError, match=says):
         read_tests(tests, entry_point)
 
 
-def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
+def test_output_is_compared_by_lines_which_end_only_at_a_line_feed():
     (test,) = read_tests([{"stdin": "", "stdout": "1\n2\n"}])
     for printed, passes in {
         "1\n2": True,
@@ -217,7 +217,7 @@ def test_output_is_compared_by_its_lines_and_nothing_else_ends_one():
         assert test.passes(Outcome("value", output=printed)) == passes, repr(printed)
 
 
-# --- What passes ----------------------------------------------------------------------------------
+# --- Comparing values -----------------------------------------------------------------------------
 
 NAN = float("nan")
 
@@ -250,7 +250,7 @@ NAN = float("nan")
         ({"a": 1}, {"b": 1}, False),
     ],
 )
-def test_values_are_equal_as_pythons_own_are_and_nan_is_nan(one, other, equal):
+def test_values_are_compared_as_in_python_except_that_nan_equals_nan(one, other, equal):
     assert equal_data(one, other) is equal
 
 
@@ -266,7 +266,7 @@ def test_values_are_equal_as_pythons_own_are_and_nan_is_nan(one, other, equal):
         (True, 1 + 1e-12, True),
     ],
 )
-def test_a_tolerance_is_for_every_number_inside(one, other, close):
+def test_a_tolerance_applies_to_every_number_in_a_value(one, other, close):
     assert equal_data(one, other, tolerance=1e-9) is close
 
 
@@ -286,14 +286,14 @@ def test_a_tolerance_is_for_every_number_inside(one, other, close):
         ("int(f()) == 2", [2.9, "2"], ["two", None]),
     ],
 )
-def test_a_test_passes_for_the_right_values_only(condition, right, wrong):
+def test_a_test_passes_only_for_the_right_values(condition, right, wrong):
     (test,) = read_tests([f"assert {condition}"])
     assert [test.passes(Outcome("value", one)) for one in right] == [True] * len(right)
     assert [test.passes(Outcome("value", one)) for one in wrong] == [False] * len(wrong)
 
 
 @pytest.mark.parametrize("kind", ["error", "timeout", "memory", "output", "unsupported"])
-def test_no_other_outcome_passes_whatever_it_holds(kind):
+def test_only_outcomes_with_a_value_pass(kind):
     for test in [*read_tests(["assert f() is None", "assert not f()"]), Test(value="3")]:
         assert not test.passes(Outcome(kind, value=None, output="3"))
 
@@ -314,7 +314,7 @@ humaneval = pytest.mark.needs("shared/data/humaneval")
 
 @humaneval
 def test_the_checks_of_humaneval_are_read_and_only_its_solutions_pass():
-    """A solution that returns the same for everything passes some tests at most."""
+    """A solution that always returns the same value must fail."""
     problems = [json.loads(line) for line in HUMANEVAL.read_text(encoding="utf-8").splitlines()]
     refused, known = {}, []
     for problem in problems:
@@ -324,7 +324,7 @@ def test_the_checks_of_humaneval_are_read_and_only_its_solutions_pass():
             refused[problem["task_id"]] = str(error)
             continue
         known.append(problem)
-        # every assert but `assert True` has become a test
+        # every assert except `assert True` becomes a test
         lines = [line.strip() for line in problem["test"].splitlines()]
         asserts = [line for line in lines if line.startswith("assert ")]
         idle = [line for line in asserts if line.startswith("assert True")]

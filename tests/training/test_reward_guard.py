@@ -1,5 +1,5 @@
-"""Rewards inside a real training: what a faulty one costs, and that their state is part of a
-checkpoint.
+"""Guarded rewards in a real training run: faults are logged, many faults stop the run after a
+checkpoint, and dead groups are counted.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ ROWS = load_task("arithmetic/sums", train_size=32, holdout_size=8).train
 
 @pytest.fixture
 def train(run, policy, config):
-    """A function that trains with some rewards and returns the trainer and the guarded rewards."""
+    """Return a function that trains with rewards, and returns the trainer and the guard."""
     model, tokenizer = policy
     shape = {"num_generations": 8, "per_device_train_batch_size": 64, "max_completion_length": 32}
     saved = {"save_strategy": "steps", "save_steps": 2}
@@ -74,19 +74,19 @@ def picky_reward(completions, **columns):
     return [1 / ("2" not in completion[0]["content"]) for completion in completions]
 
 
-# --- Groups that agree ----------------------------------------------------------------------------
+# --- Dead groups ----------------------------------------------------------------------------------
 
 
-def test_groups_that_agree_are_counted_whatever_the_weights(run, train):
+def test_dead_groups_are_counted_with_any_weights(run, train):
     trainer, _ = train([certain_reward], weights=[1.3])
     assert dead(run) == [1.0, 1.0]
-    # What this is for: in the number of TRL itself, rounding hides groups that agree.
+    # In TRL's own number, rounding hides the dead groups.
     logged = [row for row in trainer.state.log_history if "reward" in row]
     assert {row["frac_reward_zero_std"] for row in logged} == {0.0}
 
 
 @pytest.mark.parametrize(("weights", "last"), [(None, 0.5), ([0.0, 1.0], 1.0)])
-def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run, weights, last):
+def test_the_groups_of_each_round_are_counted_and_a_none_earns_nothing(run, weights, last):
     def given_reward(completions, **columns):
         return [None if text == "none" else float(text) for text in completions]
 
@@ -97,7 +97,7 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
     args = SimpleNamespace(reward_weights=weights, num_generations=4)
     guarded.on_step_end(args, SimpleNamespace(global_step=1), SimpleNamespace())
     assert guarded.dead_groups == [1.0, last]
-    # What no reward has scored is in no group.
+    # A completion without any score does not count in its group.
     scores = np.array([1, np.nan, 1, 1, 0, np.nan, 1, 1])
     args.reward_weights = None
     assert share_of_dead_groups({"given": scores}, args) == 0.5
@@ -106,7 +106,7 @@ def test_each_round_of_a_step_counts_its_groups_and_a_none_as_nothing_earned(run
 # --- Faults ---------------------------------------------------------------------------------------
 
 
-def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, train, capsys):
+def test_an_invalid_score_becomes_none_and_is_logged_and_training_goes_on(run, train, capsys):
     wrong = [float("nan"), 0.5]  # for the fourth completion of the first and the second step
 
     def text_reward(completions, **columns):
@@ -125,7 +125,7 @@ def test_one_bad_score_is_none_and_logged_and_the_training_goes_on(run, train, c
 
 
 async def judge_reward(completions, **columns):
-    """As one that asks a server; fails on what the policy likes to write."""
+    """An async reward that fails on completions with a 2."""
     return picky_reward(completions)
 
 
@@ -139,7 +139,7 @@ def test_a_reward_that_keeps_failing_stops_the_training_after_a_checkpoint(run, 
     assert checkpoint.name == "checkpoint-2"
     for fault in faults(run):
         assert "2" in fault["completion"] and "ZeroDivisionError" in fault["what"]
-    # corrected
+    # with a corrected reward, training resumes
     trainer, _ = train([correctness_reward, format_reward], max_steps=3, checkpoint=checkpoint)
     assert trainer.state.global_step == 3
 
@@ -148,7 +148,7 @@ both = asyncio.Barrier(2)
 
 
 async def one_reward(completions, **columns):
-    await asyncio.wait_for(both.wait(), 60)  # for the other one
+    await asyncio.wait_for(both.wait(), 60)  # until the other reward runs, too
     return [1.0] * len(completions)
 
 
@@ -156,7 +156,7 @@ async def other_reward(completions, **columns):
     return await one_reward(completions)
 
 
-def test_async_rewards_run_side_by_side_on_one_loop_for_the_whole_training(run, train):
+def test_async_rewards_run_at_the_same_time_on_one_loop_in_all_steps(run, train):
     _, rewards = train([one_reward, other_reward])
     assert rewards.seen == {"one_reward": 128, "other_reward": 128}
     assert rewards.failed == {"one_reward": 0, "other_reward": 0}
@@ -172,7 +172,7 @@ def test_guarded_rewards_can_be_pickled(run):
 @pytest.mark.parametrize(
     ("seen", "failed", "stops"), [(99, 99, False), (100, 1, False), (100, 2, True)]
 )
-def test_it_stops_above_one_percent_of_at_least_a_hundred_and_at_the_end_of_any(
+def test_training_stops_above_one_percent_of_at_least_a_hundred_completions(
     run, seen, failed, stops
 ):
     rewards = GuardedRewards(run, [picky_reward])
@@ -189,11 +189,11 @@ def test_it_stops_above_one_percent_of_at_least_a_hundred_and_at_the_end_of_any(
             rewards.on_train_end(None, state, None)
 
 
-def test_two_rewards_of_one_name_are_refused(run):
+def test_two_rewards_with_the_same_name_are_refused(run):
     with pytest.raises(ValueError, match="two rewards are called 'format_reward'"):
         GuardedRewards(run, [format_reward, functools.partial(format_reward)])
 
 
 @pytest.mark.parametrize("reward", ["org/reward-model", nn.Linear(1, 1)], ids=["name", "module"])
-def test_what_trl_calls_itself_is_handed_through(run, reward):
+def test_reward_models_are_left_to_trl(run, reward):
     assert GuardedRewards(run, [reward]).functions == [reward]

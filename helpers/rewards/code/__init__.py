@@ -1,9 +1,10 @@
-"""Run what a policy wrote: many programs at once, each in a sandbox, and only plain data comes out.
+"""Run programs that a policy wrote, each in a sandbox, and reward those that pass their tests.
 
-- `sandbox`: a program and its inputs, its limits, its outcome, and many of them at once.
-- `monty`, `sandlock`: the two back ends; `driver` is the program inside sandlock.
-- `unit_tests`: the tests of a row, as data; `rewards`: the share of them that a program passes.
+- `rewards`: the reward, which is the share of its row's tests that a program passes.
+- `unit_tests`: reads the tests of a row as data.
+- `sandbox`: runs many programs at once. `monty` and `sandlock` are its back ends, and `driver` is
+  the program that runs inside sandlock.
 
-Left out: a bare subprocess (it isolates nothing), containers (they need privileges), and replacing
-one back end by another (a verdict must not depend on what is installed).
+Left out: a bare subprocess, which isolates nothing; containers, which need privileges; and falling
+back from one back end to the other, because a verdict must not depend on what is installed.
 """

@@ -1,9 +1,10 @@
-"""The back end "monty": pydantic-monty's interpreter in worker processes, a new session for each
-program.
+"""The back end "monty": run programs in pydantic-monty, a Python interpreter in Rust, in worker
+processes. Each program gets a new session, so nothing passes from one program to the next.
 
-It lacks parts of the language and of the library. A program that needs them is "unsupported", and
-never a failure. Where monty differs without a word, the program gets the verdict on what it did,
-but for a template in `re.sub`, and lists whose order may be that of a set.
+monty implements part of the language and of the standard library. A program that needs more is
+"unsupported", which does not count as a failure. monty also differs from CPython in places where it
+raises nothing. Two of them are known here: some templates of `re.sub` are "unsupported", and the
+outcome of a program with sets is marked `unordered`. Otherwise what monty does decides the verdict.
 """
 
 import builtins
@@ -21,49 +22,14 @@ from dataclasses import replace
 from helpers.rewards.code import driver
 from helpers.rewards.code.sandbox import Job, Limits, Outcome, decode, limit_outcome
 
-# A verdict is the same each time; who sleeps longer than its time is ended at once.
-_POLICY = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
-
-# --- What is fed before the program, which may give `type` and `print` another meaning ------------
-
-# No program knows this: names of ours that end with it, and the value of the program's last line.
-_TOKEN = secrets.token_hex(8)
-_INPUTS = f"inputs_{_TOKEN}"
-# A value is written down inside, because outside a range would be text, and a deque a list. One
-# that is too long comes out as an empty list.
-_BEFORE_CALLS = f"""
-import collections as library
-LEAVES = (type(None), bool, int, float, str)
-KINDS = {{list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", dict: "dict"}}
-KINDS |= {{library.Counter: "dict", library.defaultdict: "dict"}}
-KINDS |= {{bytes: "bytes", complex: "complex"}}
-{inspect.getsource(driver.encode)}
-def write(value, most, len=len, repr=repr):
-    written = encode(value)
-    return [written] if len(repr(written)) <= most else []
-"""
-_OURS = r"\b(library|LEAVES|KINDS|encode|write)\b"
-_BEFORE_CALLS = re.sub(_OURS, rf"\1_{_TOKEN}", _BEFORE_CALLS)
-# For each function that will be called and is named like one of Python's.
-_NOT_PYTHONS = """
-def {name}(*arguments):
-    raise NameError("the program has no function {name}")
-"""
-_BEFORE_SCRIPTS = f"""
-def input_{_TOKEN}(prompt="", print=print, lines={_INPUTS}):
-    print(prompt, end="")
-    if not lines:
-        raise Exception("EOF when reading a line")  # monty has no EOFError
-    return lines.pop()
-input = input_{_TOKEN}
-"""
+_pools: dict[int, object] = {}  # the pool of workers of each process, by its number
 
 
 class Sandbox:
-    """Programs in workers of pydantic-monty.
+    """The back end: a pool of monty's workers, one for each process of ours.
 
-    Raise ValueError in a fork of a process that has some: their threads are not here, and a program
-    would wait for them forever.
+    Raise ValueError in a fork of a process that has a pool. The pool's threads do not exist in the
+    fork, so a program would wait for them forever.
     """
 
     def __init__(self):
@@ -77,31 +43,31 @@ class Sandbox:
                 "fork before the first program runs."
             )
         if process not in _pools:
-            # Inside one long operation nothing stops a program but the end of its worker.
+            # Kill a worker 0.02 s after the time limit: monty cannot interrupt one long operation.
             pool = Monty(max_processes=os.cpu_count(), feed_duration_limit_grace=0.02)
             pool.__enter__()
-            # Never freed: in a forked process that would end the workers of its parent. They end
-            # with this process, which holds the other end of their pipes.
+            # Never free the pool. If a forked process freed its copy, our workers would end. The
+            # workers end with this process, which holds the other end of their pipes.
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(pool))
             _pools[process] = pool
         self.pool = _pools[process]
 
     def run(self, job: Job, limits: Limits) -> list[Outcome]:
-        """Return the outcomes of a program."""
+        """Return one outcome per call of the program, or one outcome for a script."""
         from pydantic_monty import MontyCrashedError
 
-        # It reads a template such as r"\1_" as the name of a group that there is not.
+        # In a template of `re.sub`, monty reads "\1_" as a group named "1_", and raises nothing.
         lines = [line for line in job.source.split("\n") if "sub(" in line]
         if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
             message = "monty: a group beside a letter in re.sub"
             return [Outcome("unsupported", message=message)] * job.count
-        # A worker may have died while it waited; the next is a new one.
+        # A worker may have died while it was idle. The second try gets a new worker.
         for _ in range(2):
             try:
-                outcomes = _run_in_session(self.pool, job, limits)
+                outcomes = _run_session(self.pool, job, limits)
             except MontyCrashedError:
                 continue
-            # Its sets have the order of what was put into them.
+            # monty's sets, such as `set(x)` and `{1, 2}`, keep the order of insertion.
             if re.search(r"\bset\(|\{[^{}:]*\}", job.source):
                 outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
             return outcomes
@@ -109,39 +75,41 @@ class Sandbox:
         return [Outcome("not started", message=message)] * job.count
 
 
-_pools: dict[int, object] = {}  # by process
+def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
+    """Run a program in a new session, and return one outcome per call, or one for a script.
 
-
-def _run_in_session(pool, job: Job, limits: Limits) -> list[Outcome]:
-    """Return one outcome per call, or that of the script.
-
-    What ends the program is the outcome of all calls after it. The time begins when a worker is
-    free. monty's own limit of time begins anew with each piece of code, and none begins after the
-    end: so the last call that begins in time may take as long again.
+    The clock starts when a worker is free. monty restarts its own limit of time for each piece of
+    code, so the last call can take up to twice the limit.
     """
     session_limits = {
         "max_feed_duration_secs": float(limits.seconds),
         "max_total_sleep_secs": float(limits.seconds),
         "max_memory": limits.memory,
-        "max_recursion_depth": 1000,  # calls, as in CPython
+        "max_recursion_depth": 1000,  # nested calls, as in CPython
         "max_suspensions": 1000,
     }
+    # A fixed seed makes verdicts repeatable. Only the total of all sleeps is limited, not each one.
+    policy = {"sleep_system_max": math.inf, "random_start": {"seed": 0}}
     with pool.checkout(
-        limits=session_limits, os_policy=_POLICY, assert_message_annotations=False
+        limits=session_limits, os_policy=policy, assert_message_annotations=False
     ) as session:
         began = time.monotonic()
-        # Our own functions first, then the program, then one call after the other.
+        # Feed our own functions first, because the program may redefine `type` and `print`.
         if job.calls:
-            builtin = {name for name, _ in job.calls if hasattr(builtins, name)}
-            ours = _BEFORE_CALLS + "".join(_NOT_PYTHONS.format(name=name) for name in builtin)
+            ours = _BEFORE_CALLS
+            for name in {name for name, _ in job.calls}:
+                if hasattr(builtins, name):
+                    ours += _NOT_A_BUILTIN.format(name=name)
             outcome = _feed(session, job, limits, ours, {"__name__": "program"})
         else:
             lines = job.stdin[0].removesuffix("\n").split("\n") if job.stdin[0] else []
-            outcome = _feed(session, job, limits, _BEFORE_SCRIPTS, {_INPUTS: lines[::-1]})
+            outcome = _feed(session, job, limits, _BEFORE_SCRIPT, {_INPUTS: lines[::-1]})
+        # Feed the program.
         if outcome.kind == "value":
             outcome = _feed(session, job, limits, f"{job.source}\n'{_TOKEN}'")
         if outcome.kind != "value" or not job.calls:
             return [replace(outcome, seconds=time.monotonic() - began)] * job.count
+        # Feed one call after the other, until one of them ends the session.
         outcomes: list[Outcome] = []
         for name, arguments in job.calls:
             outcome = limit_outcome("timeout", limits)
@@ -159,11 +127,12 @@ def _run_in_session(pool, job: Job, limits: Limits) -> list[Outcome]:
             outcomes.append(outcome)
             if ended:
                 break
+    # The calls that were not made have the outcome of the last call.
     return outcomes + [outcome] * (job.count - len(outcomes))
 
 
 def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
-    """Return the outcome of a piece of code, its value unchecked."""
+    """Run a piece of code in a session, and return its outcome. Its value is not decoded yet."""
     from pydantic_monty import MontyCrashedError, MontyError
 
     output = ""
@@ -173,20 +142,22 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
         if stream == "stdout" and len(output) <= limits.output:
             output += text
 
-    error = value = None
+    error = None
+    value = None
     try:
         value = session.feed_run(code, inputs=inputs, print_callback=collect)
     except MontyError as raised:
         error = raised
     if len(output) > limits.output:
         return limit_outcome("output", limits, output[: limits.output])
-    if error is None and code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
-        message = "'return' outside function"  # which monty allows
-        return Outcome("error", error="SyntaxError", message=message, output=output)
     if error is None:
+        # monty allows `return` outside a function. Then the program's last line is never reached.
+        if code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
+            message = "'return' outside function"
+            return Outcome("error", error="SyntaxError", message=message, output=output)
         return Outcome("value", value, output=output)
 
-    # It exceeded a limit,
+    # 1. The code exceeded a limit.
     raised = error.exception()
     name = type(raised).__name__
     message = str(raised)
@@ -195,62 +166,82 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
         return limit_outcome("timeout", limits, output)
     if name == "MemoryError" and "limit" in message:
         return limit_outcome("memory", limits, output)
-    # or crashed its worker, or monty lacks something, or the program failed by itself.
+    # 2. It crashed its worker.
     if isinstance(error, MontyCrashedError):
-        name = "Crash"
         message = "it crashed the interpreter."
-    else:
-        frames = error.traceback() if hasattr(error, "traceback") else []
-        line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
-        if _lacks(raised, "".join(line), job):
-            return Outcome("unsupported", message=f"monty: {message}", output=output)
+        return Outcome("error", error="Crash", message=message, output=output)
+    # 3. It needs something that monty lacks.
+    frames = error.traceback() if hasattr(error, "traceback") else []
+    line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
+    if _is_unsupported(raised, "".join(line), job):
+        return Outcome("unsupported", message=f"monty: {message}", output=output)
+    # 4. It failed by itself.
     return Outcome("error", error=name, message=message[:500], output=output)
 
 
-# --- What monty says where it lacks something (pydantic-monty 1.4.0) ------------------------------
+# --- Our own code, which runs in the session before the program ----------------------------------
 
-_UNSUPPORTED = re.compile(
-    r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
-    r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
-)
-# `+=` takes anything that can be iterated over in CPython.
-_ADDED = re.compile(
-    r"can only concatenate list \(not \"(?!int|float|complex|bool|NoneType|function)"
-)
-_NAME = re.compile(r"(?:No module named|name|attribute) '(\w+)")
-_OWNER = re.compile(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'")
-# The modules that it has in part; the program may have made up the name of any other.
-_MODULES = """
-    asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools
-    hashlib io itertools json math os pathlib random re sys time tomllib typing unicodedata
+# Our names end with this token, so that no program can know them. It is also the value of the line
+# that we add to a program.
+_TOKEN = secrets.token_hex(8)
+_INPUTS = f"inputs_{_TOKEN}"
+
+# The functions that write the value of a call as plain data. They run inside, because monty itself
+# returns a range as text and a deque as a list. A value that is too long comes out as [].
+_BEFORE_CALLS = """
+import collections as library
+LEAVES = (type(None), bool, int, float, str)
+KINDS = {list: "list", tuple: "tuple", set: "set", frozenset: "frozenset", dict: "dict"}
+KINDS |= {library.Counter: "dict", library.defaultdict: "dict"}
+KINDS |= {bytes: "bytes", complex: "complex"}
 """
-# What ends a process or reaches for the machine: a function that is called has no use for it, and
-# is wrong in any sandbox.
-_MACHINE = """
-    __import__ abort breakpoint ctypes exit gc importlib inspect multiprocessing open os pty quit
-    resource shutil signal socket subprocess sysconfig tempfile threading
+_BEFORE_CALLS += inspect.getsource(driver.encode)
+_BEFORE_CALLS += """
+def write(value, most, len=len, repr=repr):
+    written = encode(value)
+    return [written] if len(repr(written)) <= most else []
+"""
+_BEFORE_CALLS = re.sub(r"\b(library|LEAVES|KINDS|encode|write)\b", rf"\1_{_TOKEN}", _BEFORE_CALLS)
+# If a tested function has the name of a builtin, the builtin must not be called in its place.
+_NOT_A_BUILTIN = """
+def {name}(*arguments):
+    raise NameError("the program has no function {name}")
+"""
+_BEFORE_SCRIPT = f"""
+def input_{_TOKEN}(prompt="", print=print, lines={_INPUTS}):
+    print(prompt, end="")
+    if not lines:
+        raise Exception("EOF when reading a line")  # monty has no EOFError
+    return lines.pop()
+input = input_{_TOKEN}
 """
 
 
-def _lacks(error: BaseException, line: str, job: Job) -> bool:
-    """Return whether monty raised this error, in this line of the program, because it lacks
-    something: it says so, or names what CPython has.
+# --- Which errors mean that monty lacks something (pydantic-monty 1.4.0) --------------------------
+
+
+def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
+    """Return whether monty raised an error because it lacks something: monty says so, or the error
+    names something that CPython has. line: the line of the program that raised the error.
     """
     text = str(error)
     if text.startswith("Internal error in monty"):  # for `raise ValueError(3)`, for example
-        # No program can catch it, so only one that catches nothing surely ends with it in CPython.
+        # The program cannot catch this error, but in CPython it might have caught its own.
         return bool(re.search(r"\bexcept\b", job.source))
     if re.search(r"\braise\b", line):
-        return False  # the program says so itself
-    if isinstance(error, NotImplementedError) or _UNSUPPORTED.search(text):
+        return False  # the program raised the error itself
+    if isinstance(error, NotImplementedError) or re.search(_UNSUPPORTED, text):
         return True
     if isinstance(error, TypeError):
-        return "+=" in line and bool(_ADDED.match(text))
-    missing = _NAME.search(text)
+        return "+=" in line and bool(re.match(_ADDED_TO_LIST, text))
+
+    # What is missing, and the module or class that should have it: "'list' object has no attribute
+    # 'x'", "No module named 'x'", "cannot import name 'x' from 'y'".
+    missing = re.search(r"(?:No module named|name|attribute) '(\w+)", text)
     if missing is None or not isinstance(error, ImportError | NameError | AttributeError):
         return False
     name = missing[1]
-    owned = _OWNER.search(text)
+    owned = re.search(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'", text)
     owner = owned and (owned[1] or owned[2])
     if job.calls and {name, owner} & set(_MACHINE.split()):
         return False
@@ -260,7 +251,28 @@ def _lacks(error: BaseException, line: str, job: Job) -> bool:
         return hasattr(builtins, name)
     if re.search(rf"\bclass\s+{owner}\b", job.source):
         return False
-    # A module, or a type of one of them or of Python's.
+    # Does CPython's module of this name have it, or a class of this name in one of the modules?
     modules = {module: importlib.import_module(module) for module in _MODULES.split()}
     owners = [vars(module).get(owner) for module in (builtins, *modules.values())]
     return any(hasattr(has, name) for has in [modules.get(owner), *owners])
+
+
+_UNSUPPORTED = (
+    r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
+    r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
+)
+# If `x` is a list, monty accepts only a list in `x += y`. CPython accepts any iterable, and so the
+# error is the program's own only for these types, which cannot be iterated over.
+_ADDED_TO_LIST = r"can only concatenate list \(not \"(?!int|float|complex|bool|NoneType|function)"
+# The modules that monty has in part. Other modules are not imported here: the program may have made
+# up their names.
+_MODULES = """
+    asyncio base64 binascii bisect collections copy csv dataclasses datetime decimal functools
+    hashlib io itertools json math os pathlib random re sys time tomllib typing unicodedata
+"""
+# Names that end the process or use the machine. A function that is tested needs none of them, and
+# would be wrong in any sandbox.
+_MACHINE = """
+    __import__ abort breakpoint ctypes exit gc importlib inspect multiprocessing open os pty quit
+    resource shutil signal socket subprocess sysconfig tempfile threading
+"""

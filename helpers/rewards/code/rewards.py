@@ -1,14 +1,9 @@
-"""Rewards that run what a policy wrote, in a sandbox, on the tests of its row.
+"""A reward for programs: the share of its row's tests that a program passes in a sandbox.
 
-The function is called inside, its value comes out as plain data, and what that is worth is decided
-here: see `sandbox` for what holds a program, and `unit_tests` for the forms of tests.
-
-A row that cannot be judged is None: its tests cannot be read, the machine failed, or the back end
-lacks something that all programs of the row use. Beside a program of the row that was judged, one
-that the back end cannot run scores 0: a None leaves its group, and no policy may choose that. A
-program that exceeds its own time or memory scores 0, too. One warning per batch counts the rows
-without a verdict, and under TRL the shares are metrics (`tests_reward/unsupported`,
-`…/unreadable`, `…/not_started`).
+See `unit_tests` for the forms of tests, and `sandbox` for how a program is confined. A row that
+cannot be judged scores None: its tests cannot be read, the machine failed, or the sandbox cannot
+run any program of the row. If the sandbox can run one program of a row but not another, the other
+scores 0. A completion with a None leaves its group, and a policy must not be able to choose that.
 """
 
 import re
@@ -18,39 +13,8 @@ from dataclasses import dataclass
 
 from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 from helpers.rewards.code.unit_tests import Test, as_lists, read_tests
-from helpers.rewards.structure import _document, fenced_blocks
-from helpers.tags import TagFormat
-
-_PYTHON = ("python", "py", "python3")
-_SHOWN = 160  # characters of a reason
-_UNJUDGED = {
-    "unreadable": "tests that cannot be read",
-    "unsupported": "programs that the sandbox cannot run",
-    "not started": "programs that were not started",
-}
-
-
-def program_of(completion: object, tags: TagFormat | None = None) -> str:
-    """Return the program of a completion: its last fenced block in Python; "" if there is none.
-
-    tags: read the answer block alone. Several blocks are drafts and their revisions, so the last
-    one counts, and only that: the best of several would pay for guessing. If none names a language,
-    the last block without a name counts; without any fence the whole text does. A fence that is
-    never closed was cut off, and with it the answer.
-
-    >>> draft, final = "```python\\nx = 1\\n```", "```py\\nx = 2\\n```\\nIt gives:\\n```\\n2\\n```"
-    >>> program_of(f"{draft}\\nBetter:\\n{final}")
-    'x = 2\\n'
-    >>> program_of("x = 3"), program_of("```python\\nx = 4")
-    ('x = 3', '')
-    """
-    text = _document(completion, tags)
-    if "```" not in text and "~~~" not in text:
-        return text
-    blocks = fenced_blocks(text)
-    named = [code for language, code in blocks if language in _PYTHON]
-    programs = named or [code for language, code in blocks if not language]
-    return programs[-1] if programs else ""
+from helpers.rewards.structure import fenced_blocks
+from helpers.tags import TagFormat, completion_text
 
 
 def tests_reward(
@@ -64,15 +28,19 @@ def tests_reward(
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
-    """Return the share of the row's tests that the program passes; with share=False 1.0 if it
-    passes all, else 0.0.
+    """Return the share of its row's tests that each program passes; with share=False, 1.0 if it
+    passes all of them, else 0.0.
 
-    tests, entry_point: columns as `read_tests` takes them: calls with values, or what a script
-    reads and prints. limits: for a program with all its tests, 1 s, 256 MB and 64 kB of output by
-    default; a test that comes to an error or a limit is not passed, and a time-out leaves none for
-    the tests behind it. Reward tests that the prompt does not show: those that it shows can be
-    written into the program. And a share can be guessed if many tests have the same answer: try
-    share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
+    tests, entry_point: columns of the data, in a form that `read_tests` knows.
+    limits: for a program with all its tests; by default 1 s, 256 MB and 64 kB of output. A test
+        that ends in an error or exceeds a limit is not passed. A time-out also fails the tests
+        after it.
+    log_metric: under TRL, logs the shares of completions without a verdict as
+        `tests_reward/unreadable`, `tests_reward/unsupported` and `tests_reward/not_started`.
+
+    A batch with such completions gives one warning. The prompt should not show the tests, because a
+    program can contain the expected values. A share can be guessed if many tests expect the same
+    value: compare share=True and share=False in the laboratory (`attacks.CODE_BATTERY`).
 
     >>> tests_reward(["def add(a, b):\\n    return a + b", "def add(a, b):\\n    return 3"],
     ...              tests=[["assert add(1, 2) == 3", "assert add(0, 0) == 0"]] * 2)
@@ -83,14 +51,18 @@ def tests_reward(
     """
     rows = _judge_batch(completions, tests, entry_point, tags, limits, backend)
 
-    # Count what was not judged, as metrics and in one warning.
+    # Count the completions without a verdict, as metrics and in one warning.
     counts = []
-    for kind, programs in _UNJUDGED.items():
+    for kind, programs in {
+        "unreadable": "tests that cannot be read",
+        "unsupported": "programs that the sandbox cannot run",
+        "not started": "programs that were not started",
+    }.items():
         reasons = [row.reason for row in rows if row.unjudged == kind]
         if log_metric and rows:
             log_metric(f"tests_reward/{kind.replace(' ', '_')}", len(reasons) / len(rows))
         if reasons:
-            example = reasons[0].rstrip(".")[:_SHOWN]
+            example = reasons[0].rstrip(".")[:160]
             counts.append(f"{len(reasons)} × {programs} (such as: {example})")
     if counts:
         unjudged = sum(bool(row.unjudged) for row in rows)
@@ -100,7 +72,7 @@ def tests_reward(
             stacklevel=2,
         )
 
-    # Score the others. A row that one program could be judged on, all can be judged on.
+    # Score each program. An unsupported one scores 0 if another one of its row was judged.
     judged = {id(row.tests) for row in rows if not row.unjudged}
     scores: list[float | None] = []
     for row in rows:
@@ -115,15 +87,41 @@ def tests_reward(
     return scores
 
 
-tests_reward.__test__ = False  # pytest would take it for a test, by its name
+tests_reward.__test__ = False  # pytest must not collect this function
 
 
-# --- What a program did, for people ---------------------------------------------------------------
+def program_of(completion: object, tags: TagFormat | None = None) -> str:
+    """Return the program in a completion: its last fenced block in Python, or "" without one.
+
+    If no block is marked as Python, the last block without a language counts. A text without
+    fences is a program as a whole. A block whose fence is never closed does not count. Only the
+    last block counts, because scoring the best of several would reward guessing.
+
+    tags: if given, only the answer block is read.
+
+    >>> draft, final = "```python\\nx = 1\\n```", "```py\\nx = 2\\n```\\nIt gives:\\n```\\n2\\n```"
+    >>> program_of(f"{draft}\\nBetter:\\n{final}")
+    'x = 2\\n'
+    >>> program_of("x = 3"), program_of("```python\\nx = 4")
+    ('x = 3', '')
+    """
+    text = completion_text(completion)
+    if tags:
+        text = tags.extract_answer(text) or ""
+    if "```" not in text and "~~~" not in text:
+        return text
+    blocks = fenced_blocks(text)
+    named = [code for language, code in blocks if language in ("python", "py", "python3")]
+    programs = named or [code for language, code in blocks if not language]
+    return programs[-1] if programs else ""
+
+
+# --- What programs did, for a reader --------------------------------------------------------------
 
 
 def verdicts(completions: list, tests: list, backend: object = "monty") -> list[str]:
-    """Return the first thing that goes wrong with each program on its tests: "wrong value", the
-    type of the error, or the kind of another outcome; "right" if nothing does.
+    """Return a word for each program: "right" if it passes all its tests, else the outcome of its
+    first failed test: "wrong value", the name of the error, or the kind of outcome.
 
     >>> programs = ["def f(n):\\n    return n", "def f(n):\\n    return 1 / n"]
     >>> verdicts(programs, [["assert f(1) == 1", "assert f(0) == 0"]] * 2)
@@ -142,10 +140,11 @@ def verdicts(completions: list, tests: list, backend: object = "monty") -> list[
 
 
 def looks_up(completion: object, tests: object) -> bool:
-    """Return whether the program contains the arguments of one of these tests: it looks its answer
-    up.
+    """Return whether a program contains the arguments of one of its tests, as one does that looks
+    its answers up.
 
-    Arguments of up to three characters, such as `1, 2`, and texts in other quotes are overlooked.
+    Arguments of up to three characters, such as `1, 2`, do not count. Strings with other quotes
+    than Python prints are missed.
 
     >>> looks_up("def f(xs): return {(3, 4, 1): 8}[tuple(xs)]", ["assert f([3, 4, 1]) == 8"])
     True
@@ -158,19 +157,19 @@ def looks_up(completion: object, tests: object) -> bool:
     return any(len(text) > 3 and text in bare(program_of(completion)) for text in arguments)
 
 
-# --- A batch: its rows, from their completions to what passed -------------------------------------
+# --- From completions to outcomes -----------------------------------------------------------------
 
 
 @dataclass
 class _Row:
-    """A completion. job: of its program, as a key; "" if it has none. unjudged: the kind of the
-    reason why it has no verdict; reason: in words.
+    """A completion with its tests and outcomes. unjudged: "", or why there is no verdict:
+    "unreadable", "unsupported" or "not started". reason: the same in words.
     """
 
     tests: Sequence[Test] = ()
-    job: str = ""
+    job: str = ""  # the key of the program's job, "" without a program
     outcomes: Sequence[Outcome] = ()  # one per test
-    passed: Sequence[bool] = ()
+    passed: Sequence[bool] = ()  # one per test
     unjudged: str = ""
     reason: str = ""
 
@@ -178,11 +177,11 @@ class _Row:
 def _judge_batch(
     completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend="monty"
 ) -> list[_Row]:
-    """Return each completion with the outcomes of its tests, as far as they can be read and run."""
+    """Run the programs of a batch on their tests, and return a row for each completion."""
     tests = [None] * len(completions) if tests is None else tests
     if not isinstance(entry_point, list | tuple):
         entry_point = [entry_point] * len(completions)
-    # Read the tests, once for each group, and collect the programs, each with its tests once.
+    # Read the tests, once for each group, and collect the jobs, without duplicates.
     rows: list[_Row] = []
     tests_read: dict[str, list[Test]] = {}
     jobs: dict[str, Job] = {}
@@ -199,7 +198,7 @@ def _judge_batch(
         row.tests = tests_read[key]
         row.outcomes = [Outcome("error", error="no program")] * len(row.tests)
         program = program_of(completion, tags)
-        # All its tests in one job, so that they share its time.
+        # All tests of a program are one job, so that they share its time.
         if row.tests[0].call is None:
             job = Job(program, stdin=[test.stdin for test in row.tests])
         else:
@@ -207,7 +206,7 @@ def _judge_batch(
         if program.strip():
             row.job = repr(job)
             jobs[row.job] = job
-    # Run them, and compare what came out.
+    # Run the jobs, and compare the outcomes with the expected values.
     outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
     for row in rows:
         row.outcomes = outcomes.get(row.job, row.outcomes)
@@ -224,7 +223,7 @@ def _judge_batch(
 
 
 def _same_items(value: object, expected: object) -> bool:
-    """Return whether two lists or tuples have the same items, in whatever order."""
+    """Return whether two lists or tuples have the same items, in any order."""
     if not isinstance(value, list | tuple) or not isinstance(expected, list | tuple):
         return False
     return sorted(map(repr, value)) == sorted(map(repr, expected))

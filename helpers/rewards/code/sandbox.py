@@ -1,8 +1,10 @@
-"""Run many programs at once, each in a sandbox of its own.
+"""Run many untrusted programs at once, each in a sandbox of its own.
 
-A function is called inside with the inputs of a test; outside, here, its value is compared. The
-expected values never go in, and no object of the policy's ever comes out: exit codes, printed
-verdicts, `__eq__` and exceptions named like ours decide nothing.
+    [[outcome]] = run_code([Job("def add(a, b):\\n    return a + b", [("add", (1, 2))])])
+
+A program's function is called inside the sandbox, and its value is compared outside, here. The
+expected value never enters the sandbox, and only plain data leaves it. So a program's exit code,
+its printed verdict, its `__eq__` and its exceptions decide nothing.
 """
 
 import importlib
@@ -14,23 +16,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-SOURCE_MOST = 50_000  # characters of a program; a policy's has some thousands
-
-# monty: an interpreter in Rust; part of the language; less than a millisecond per program.
-# sandlock: all of CPython, under Landlock and seccomp; Linux 6.12; about 0.1 s per program.
-# The numbers are the shares of its time and memory that a program gets where others have used up
-# the budget of the batch.
-BACKENDS = {"monty": (0.01, 0.05), "sandlock": (0.25, 1.0)}
-
 
 @dataclass(frozen=True)
 class Limits:
-    """What one program may use for all its inputs together.
+    """The limits of one program, for all its inputs together.
 
-    seconds: wall-clock time; under monty the last call that begins in time may take as long again.
-    Once the programs of a batch that come to nothing have cost as much together, each of the others
-    gets a small share of its time and memory. memory: bytes. output: bytes (under monty
-    characters) of what it prints, and of each value that it returns, as text.
+    seconds: wall-clock time. Under monty the last call can take up to twice as long. memory: in
+    bytes. output: of everything printed, and of each returned value as text; in bytes, under monty
+    in characters.
     """
 
     seconds: float = 1.0
@@ -40,12 +33,11 @@ class Limits:
 
 @dataclass(frozen=True)
 class Job:
-    """A program and its inputs; it has one outcome per input.
+    """A program and its inputs. Each input has one outcome.
 
-    calls: pairs of a function's name and a tuple of its arguments, plain data; each is called in
-    turn. stdin: without calls, the program is run as a script, once for each of these texts, which
-    it reads. A program that exceeds a limit or crashes has the same outcome for all inputs that
-    follow.
+    calls: pairs of a function's name and a tuple of arguments, which are plain data. stdin: if
+    there are no calls, the program is a script, and is run once for each of these texts. After a
+    program crashes or exceeds a limit, all remaining inputs have the same outcome.
     """
 
     source: str
@@ -54,7 +46,7 @@ class Job:
 
     @property
     def count(self) -> int:
-        """Return the number of its outcomes."""
+        """Return the number of inputs, and so of outcomes."""
         return len(self.calls or self.stdin)
 
 
@@ -62,11 +54,14 @@ class Job:
 class Outcome:
     """The result of one call, or of one run of a script.
 
-    kind: "value" (then `value` is plain data), "error" (then `error` is the exception's type and
-    `message` its text), "timeout", "memory", "output" (more than the limit), "unsupported" (the
-    back end cannot run such a program; `message` says what it lacks), "not started" (the machine
-    failed). output: what the program printed, up to the limit. seconds: what it took until then, on
-    the clock. unordered: the items of a list may be in another order than in CPython.
+    kind:
+        "value": the call returned `value`, or the script ended.
+        "error": the program raised `error`, the name of an exception, with the text `message`.
+        "timeout", "memory", "output": the program exceeded this limit.
+        "unsupported": the back end cannot run the program; `message` says why.
+        "not started": the machine failed; `message` says how.
+    output: what the program printed, up to the limit. seconds: how long the program had run.
+    unordered: the items of a list may be in another order than in CPython.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
@@ -86,11 +81,13 @@ def run_code(
 ) -> list[list[Outcome]]:
     """Return the outcomes of each job, one per input.
 
-    backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which is called by
-    several threads at a time and returns the outcomes of a program: one per call, or that of a
-    script with one text. workers: programs at a time; by default the number of cores. A program
-    that is too long is an "error" and never enters a sandbox. Raise ValueError for a back end that
-    this machine cannot have.
+    backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which returns the
+        outcomes of a program and is called from several threads.
+    workers: programs run at a time, by default the number of cores.
+
+    A batch has a budget for programs that return no value: together they may take one time limit.
+    When it is used up, each remaining program gets only a share of its time and memory, given in
+    `BACKENDS`. Raise ValueError if the back end is not known or does not work on this machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
@@ -106,17 +103,18 @@ def run_code(
             )
         time_share, memory_share = BACKENDS[backend]
         backend = importlib.import_module(f"helpers.rewards.code.{backend}").Sandbox()
+    # The limits of a program after the budget is used up.
     brief = replace(
         limits,
         seconds=max(0.01, time_share * limits.seconds),
         memory=int(memory_share * limits.memory),
     )
-    wasted = 0.0  # seconds of the programs that came to nothing, beyond what each may have
-    cut_short = 0
+    wasted = 0.0  # seconds that programs without a value have taken beyond their shares
+    cut_short = 0  # programs stopped because the budget was used up
 
     def run_in_budget(job: Job) -> list[Outcome]:
         nonlocal wasted, cut_short
-        hurried = wasted + brief.seconds >= limits.seconds  # one full limit is the budget
+        hurried = wasted + brief.seconds >= limits.seconds  # the budget is one time limit
         began = time.monotonic()
         outcomes = _run(backend, job, brief if hurried else limits)
         kinds = {outcome.kind for outcome in outcomes}
@@ -136,14 +134,21 @@ def run_code(
     return outcomes
 
 
+# monty: an interpreter in Rust with part of the language; less than a millisecond per program.
+# sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
+# The numbers are a program's shares of its time and memory after the budget is used up.
+BACKENDS = {"monty": (0.01, 0.05), "sandlock": (0.25, 1.0)}
+SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
+
+
 def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
-    """Return the outcomes of a job, if its program is not too long."""
+    """Return the outcomes of one job. A program that is too long never enters the sandbox."""
     if len(job.source) > SOURCE_MOST:
         message = f"the program has more than {SOURCE_MOST} characters."
         return [Outcome("error", error="SyntaxError", message=message)] * job.count
     if job.calls:
         return backend.run(job, limits)
-    # A script is run anew for each text; all runs share its time.
+    # Run a script again for each text. All runs share the time limit.
     outcomes = []
     seconds = limits.seconds
     for text in job.stdin:
@@ -156,7 +161,7 @@ def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
 
 
 def limit_outcome(kind: str, limits: Limits, output: str = "") -> Outcome:
-    """Return the outcome of a program that went over a limit: "timeout", "memory" or "output"."""
+    """Return the outcome of a program that exceeded a limit: "timeout", "memory" or "output"."""
     most = {
         "timeout": f"{limits.seconds:g} seconds",
         "memory": f"{limits.memory} bytes of memory",
@@ -165,10 +170,30 @@ def limit_outcome(kind: str, limits: Limits, output: str = "") -> Outcome:
     return Outcome(kind, message=f"it needed more than {most[kind]}.", output=output)
 
 
-# --- What leaves a sandbox: plain data, written as lists by `driver.encode` ----------------------
+# --- Plain data that leaves a sandbox ------------------------------------------------------------
 
-_DEEPEST = 100  # levels of containers in a value
-_MOST_HASHED = 1_000  # parts of a set or a dictionary, with all that is in them
+
+def decode(written: object, depth: int = 0) -> object:
+    """Return the value that `driver.encode` wrote as nested lists [kind, *parts].
+
+    The lists may be forged: raise ValueError for anything that `encode` does not write.
+
+    >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
+    [1, (2.5, {'a'}), {None: True}]
+    """
+    if type(written) in (type(None), bool, int, float, str):
+        return written
+    try:
+        if type(written) is not list or depth > 100:
+            raise TypeError(f"{written!r:.80}")
+        kind, *parts = written
+        if kind in ("set", "frozenset", "dict"):
+            check_hashed(parts)
+        return _MADE[kind]([decode(part, depth + 1) for part in parts])
+    except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"not plain data: {error}") from None
+
+
 _MADE = {
     "list": list,
     "tuple": tuple,
@@ -180,30 +205,10 @@ _MADE = {
 }
 
 
-def decode(written: object, depth: int = 0) -> object:
-    """Return the value that `driver.encode` wrote.
-
-    What is written may be hostile: raise ValueError for anything else.
-
-    >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
-    [1, (2.5, {'a'}), {None: True}]
-    """
-    if type(written) in (type(None), bool, int, float, str):
-        return written
-    try:
-        if type(written) is not list or depth > _DEEPEST:
-            raise TypeError(f"{written!r:.80}")
-        kind, *parts = written
-        if kind in ("set", "frozenset", "dict"):
-            check_hashed(parts)
-        return _MADE[kind]([decode(part, depth + 1) for part in parts])
-    except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
-        raise ValueError(f"not plain data: {error}") from None
-
-
 def check_hashed(written: list) -> None:
-    """Raise ValueError if a set or a dictionary of these parts could take long to build: where all
-    have one hash, each is compared with all before it.
+    """Raise ValueError if the parts of a set or dictionary, at all levels, are more than 1,000.
+
+    A set takes quadratic time to build if all its items have the same hash.
     """
     count = 0
     stack = [written]
@@ -211,5 +216,5 @@ def check_hashed(written: list) -> None:
         parts = stack.pop()
         count += len(parts)
         stack += [part for part in parts if type(part) is list]
-    if count > _MOST_HASHED:
-        raise ValueError(f"a set or a dictionary with more than {_MOST_HASHED} parts")
+    if count > 1000:
+        raise ValueError("a set or a dictionary with more than 1000 parts")

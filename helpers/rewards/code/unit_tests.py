@@ -1,20 +1,18 @@
-"""The tests of a programming task, as data: what to call, with what, and what must come out.
+"""Read the tests of a programming task as data: which function to call, with which arguments, and
+which value it must return.
 
-Read, never executed. JSON with calls and values, MBPP's lists of asserts, HumanEval's `check` with
-its entry point, and for a script what it reads and what it prints:
+    read_tests('[{"call": "add", "args": [1, 2], "value": 3}]')  # JSON
+    read_tests(["assert add(1, 2) == 3", "assert add(0, 0) == 0"])  # MBPP
+    read_tests("def check(candidate):\\n    assert candidate(1, 2) == 3", "add")  # HumanEval
+    read_tests([{"stdin": "1 2\\n", "stdout": "3\\n"}])  # a script: its input, its output
 
-    read_tests('[{"call": "add", "args": [1, 2], "value": 3}]')
-    read_tests(["assert add(1, 2) == 3", "assert add(0, 0) == 0"])
-    read_tests("def check(candidate):\\n    assert candidate(1, 2) == 3", "add")
-    read_tests([{"stdin": "1 2\\n", "stdout": "3\\n"}])
+Tests are never executed. Only the arguments enter a sandbox, never the expected value. The value of
+a call leaves the sandbox as plain data, and `Test.passes` compares it with the expected value here.
 
-Inputs go into a sandbox, expected values never do: a value comes out as plain data, and
-`Test.passes` compares it here.
-
-Left out: set-up code, loops, random inputs, helper functions, names, a value before the call, and
-comparisons other than `==` and `is`. A test that needs them is refused with its line, and the whole
-row with it: a task with a test left out would be easier than it says. Of HumanEval's 164, 157 can
-be read.
+A test is refused if it has set-up code, loops, random inputs, helper functions or names, if the
+value comes before the call, or if it compares with anything but `==`, `is` or a tolerance. Then the
+whole row is refused, because leaving out one test would make the task easier than it is. Of
+HumanEval's 164 rows, 157 can be read.
 """
 
 import ast
@@ -27,17 +25,15 @@ from dataclasses import dataclass, replace
 from helpers.rewards.code.driver import encode
 from helpers.rewards.code.sandbox import Outcome, check_hashed, decode
 
-_SHOWN = 80  # characters of what cannot be read
-
 
 @dataclass(frozen=True)
 class Test:
-    """One test. With `call`: that function, called with `args`, must give something that is `value`
-    under `compare`.
+    """One test: the function `call`, called with `args`, must return `value`.
 
-    compare: "==", or "is" for None, True and False. wraps: what is done to the function's value
-    first, the innermost first. tolerance: how far numbers may be apart. Without `call`: a script
-    that reads `stdin` must print `value`.
+    compare: "==", or "is" for None, True and False. wraps: the functions applied to the returned
+    value before it is compared, the innermost first: ("set", "len") for `len(set(f(1)))`.
+    tolerance: the greatest difference between two numbers. If `call` is None, the program is a
+    script: it reads `stdin` and must print `value`.
     """
 
     call: str | None = None
@@ -48,13 +44,10 @@ class Test:
     wraps: tuple[str, ...] = ()
     stdin: str = ""
 
-    __test__ = False  # no test case of pytest's
+    __test__ = False  # pytest must not collect this class
 
     def passes(self, outcome: Outcome) -> bool:
-        """Return whether an outcome is what the test asks for.
-
-        An error, a time-out or a lack of memory is not.
-        """
+        """Return whether an outcome passes the test. Errors and exceeded limits never pass."""
         if outcome.kind != "value":
             return False
         if self.call is None:
@@ -72,13 +65,63 @@ class Test:
             return False
 
 
-def equal_data(value: object, expected: object, tolerance: float = 0.0) -> bool:
-    """Return whether plain data are equal, as Python's `==` has it, which is what HumanEval and
-    MBPP mean: 1 == 1.0 == True.
+def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
+    """Return the tests in a column's value: calls, asserts, stdin/stdout pairs, or HumanEval's
+    `check`, as a list or as text.
 
-    A list is no tuple, and text is no bytes. nan is equal to nan: a test that nothing can pass is a
-    test that nobody meant. With a tolerance, numbers inside of lists, tuples and the values of
-    dictionaries may be that far apart, too.
+    entry_point: the function that `check` calls `candidate`. Raise ValueError if a test cannot be
+    read, with the test and the reason.
+
+    >>> test = read_tests(["assert add(1, 2) == 3"])[0]
+    >>> test.call, test.args, test.value, test.compare
+    ('add', (1, 2), 3, '==')
+    """
+    if entry_point is not None and not (
+        isinstance(entry_point, str) and entry_point.isidentifier()
+    ):
+        raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
+    # Parse JSON, or a list as Python prints it, which a CSV file may have.
+    if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
+        for parse in (json.loads, ast.literal_eval):
+            with contextlib.suppress(ValueError, SyntaxError):
+                tests = parse(tests)
+                break
+    tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
+    if not isinstance(tests, list | tuple):
+        raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
+    # Read each text or object.
+    read: list[Test] = []
+    if all(isinstance(test, str) for test in tests):
+        for text in tests:
+            read += _tests_of_asserts(text, entry_point)
+    else:
+        for number, test in enumerate(tests, start=1):
+            read.append(_test_of_object(test, number))
+    if not read:
+        raise ValueError("there are no tests.")
+    if len({test.call is None for test in read}) > 1:
+        raise ValueError(
+            "some tests are calls and some are stdin/stdout: a program is either called or run."
+        )
+    return read
+
+
+def as_lists(value: object) -> object:
+    """Return a value with its arrays as lists, at every level. Parquet returns lists as arrays."""
+    value = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(value, list):
+        return [as_lists(item) for item in value]
+    if isinstance(value, dict):
+        return {key: as_lists(item) for key, item in value.items()}
+    return value
+
+
+def equal_data(value: object, expected: object, tolerance: float = 0.0) -> bool:
+    """Return whether plain data are equal by Python's `==`, as in HumanEval and MBPP: 1 == 1.0 ==
+    True, but a list is not equal to a tuple, nor a str to bytes.
+
+    Unlike in Python, nan equals nan: otherwise no program could pass a test that expects nan. A
+    tolerance also applies to numbers inside lists, tuples and the values of dictionaries.
 
     >>> equal_data([1, 2.0], [1.0, 2]), equal_data([1], (1,))
     (True, False)
@@ -102,56 +145,21 @@ def equal_data(value: object, expected: object, tolerance: float = 0.0) -> bool:
     )
 
 
-def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
-    """Return the tests in a column's value: JSON or lists of calls, of asserts, or of
-    stdin/stdout; or HumanEval's `check`.
-
-    entry_point: the function that a check text calls `candidate`. Raise ValueError naming the test
-    that cannot be read, and why.
-
-    >>> test = read_tests(["assert add(1, 2) == 3"])[0]
-    >>> test.call, test.args, test.value, test.compare
-    ('add', (1, 2), 3, '==')
+def _printed_lines(text: object) -> list[str]:
+    """Return the lines of an output, without spaces and tabs at the end of a line, and without
+    empty lines at the end of the text.
     """
-    if entry_point is not None and not (
-        isinstance(entry_point, str) and entry_point.isidentifier()
-    ):
-        raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
-    if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
-        for parse in (json.loads, ast.literal_eval):  # or as Python writes it, from a CSV
-            with contextlib.suppress(ValueError, SyntaxError):
-                tests = parse(tests)
-                break
-    tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
-    if not isinstance(tests, list | tuple):
-        raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
-    if all(isinstance(test, str) for test in tests):
-        read = [test for text in tests for test in _tests_of_asserts(text, entry_point)]
-    else:
-        read = [_test_of_object(test, number) for number, test in enumerate(tests, start=1)]
-    if not read:
-        raise ValueError("there are no tests.")
-    if len({test.call is None for test in read}) > 1:
-        raise ValueError(
-            "some tests are calls and some are stdin/stdout: a program is either called or run."
-        )
-    return read
+    lines = str(text).replace("\r\n", "\n").split("\n")
+    return "\n".join(line.rstrip(" \t") for line in lines).rstrip("\n").split("\n")
 
 
-def as_lists(value: object) -> object:
-    """Return arrays as lists, also inside of them: Parquet gives a list back as an array."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, list):
-        return [as_lists(item) for item in value]
-    if isinstance(value, dict):
-        return {key: as_lists(item) for key, item in value.items()}
-    return value
+# --- Tests as objects -----------------------------------------------------------------------------
 
 
 def _test_of_object(test: object, number: int) -> Test:
-    """Return the test in an object: a call, or what is read and printed."""
+    """Return the test in an object with `call` or `stdout`."""
     fields = test if isinstance(test, dict) else {}
-    # Parquet fills up with None, which may also be the value of a call.
+    # Parquet adds None for a missing field. None may also be the value that a call must return.
     fields = {name: field for name, field in fields.items() if field is not None}
     match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | fields:
         case {"stdin": str(stdin), "stdout": str(value)} if fields.keys() <= {"stdin", "stdout"}:
@@ -175,15 +183,22 @@ def _test_of_object(test: object, number: int) -> Test:
 
 
 def _check_plain(values: list) -> None:
-    """Raise TypeError or ValueError for a value that could not enter a sandbox or leave it."""
+    """Raise TypeError or ValueError if a value is not plain data, and so cannot enter or leave a
+    sandbox.
+    """
     repr(decode(encode(values)))
 
 
-# --- Asserts --------------------------------------------------------------------------------------
+def _short(value: object) -> str:
+    text = repr(value) if isinstance(value, str) else f"{type(value).__name__} {value!r}"
+    return text if len(text) <= 80 else text[:80] + "…"
+
+
+# --- Tests as asserts -----------------------------------------------------------------------------
 
 
 def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
-    """Return the tests in the asserts of a text: at its top, or in `check(candidate)`."""
+    """Return the tests in a text of asserts, at the top level or in `check(candidate)`."""
     try:
         body = ast.parse(text).body
     except (SyntaxError, ValueError) as error:
@@ -191,7 +206,7 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
         raise ValueError(
             f"the tests {_short(text)} are neither JSON nor Python: {reason}."
         ) from None
-    # The statements that may be asserts, and what a function `check` calls the tested one.
+    # Collect the statements, and the name that `check` has for the tested function.
     candidate = None
     statements = []
     for statement in body:
@@ -203,7 +218,7 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
                 candidate,
                 entry_point,
             ):
-                pass  # the call of check at the end
+                pass  # the call `check(add)` at the end
             case _:
                 statements.append(statement)
     if candidate and entry_point is None:
@@ -211,7 +226,7 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
             "check() tests a `candidate`, and nothing says which function that is: give the "
             "column `entry_point`."
         )
-    # A test for each assert; what tests nothing is passed over, anything else is refused.
+    # Read each assert, skip statements that test nothing, and refuse all others.
     tests = []
     for statement in statements:
         match statement:
@@ -232,7 +247,7 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
                 raise ValueError(f"it does not call {candidate}")
             _check_plain([*test.args, test.value])
         except (TypeError, ValueError, ArithmeticError) as reason:
-            source = ast.unparse(statement).splitlines()[0][:_SHOWN]
+            source = ast.unparse(statement).splitlines()[0][:80]
             raise ValueError(
                 f"line {statement.lineno} of the tests, `{source}`, is no assert about one call "
                 f"with plain data: {reason}."
@@ -242,15 +257,16 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
 
 
 def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
-    """Return the test that an assert's condition is.
+    """Return the test in an assert's condition.
 
-    tested: the function, which may have the name of one of Python's.
+    tested: the name of the tested function, which may also be the name of a builtin.
     """
+    # 1. Split the condition into a call and the expected value.
     wraps = []
     compare = "=="
     tolerance = 0.0
-    # What the value of the call must be,
     match condition:
+        # abs(f(1) - 2) < 0.1
         case ast.Compare(
             ast.Call(ast.Name("abs"), [ast.BinOp(call, ast.Sub(), expected)]),
             [ast.Lt() | ast.LtE()],
@@ -258,9 +274,11 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
         ):
             value = _literal(expected)
             tolerance = float(_literal(near))
+        # f(1) == 2, f(1) is None
         case ast.Compare(call, [ast.Eq() | ast.Is() as sign], [expected]):
             value = _literal(expected)
             compare = "is" if isinstance(sign, ast.Is) else "=="
+        # math.isclose(f(1), 2, abs_tol=0.1)
         case ast.Call(
             ast.Name("isclose") | ast.Attribute(attr="isclose"), [call, expected], options
         ):
@@ -268,15 +286,17 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
             near |= {option.arg: _literal(option.value) for option in options}
             value = _literal(expected)
             tolerance = max(near["abs_tol"], near["rel_tol"] * abs(value))
+        # not f(1)
         case ast.UnaryOp(ast.Not(), ast.Call() as call):
             value = False
             wraps = ["bool"]
+        # f(1)
         case ast.Call() as call:
             value = True
             wraps = ["bool"]
         case _:
             raise ValueError("it is no comparison of a call with a value")
-    # and the call itself, from the outside: `len(sorted(f(1)))`.
+    # 2. Take the functions around the call off, from the outside: `len(sorted(f(1)))`.
     while True:
         match call:
             case ast.Call(ast.Name(name), [ast.Call() as inner], []) if (
@@ -293,10 +313,8 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
 
 
 def _literal(node: ast.expr) -> object:
-    """Return the value of literals, of arithmetic with them, and of `set`, `float` and the like of
-    them.
-
-    Nothing else is in the expression when Python computes it: no other name, and no attribute.
+    """Return the value of an expression that has only literals, arithmetic, and functions such as
+    `set` and `float`. Raise ValueError if it contains another name or an attribute.
     """
     for part in ast.walk(node):
         known = part.id in _CALLABLE if isinstance(part, ast.Name) else isinstance(part, _LITERALS)
@@ -305,21 +323,9 @@ def _literal(node: ast.expr) -> object:
     return eval(compile(ast.Expression(node), "<tests>", "eval"), {"__builtins__": {}}, _CALLABLE)
 
 
-def _short(value: object) -> str:
-    text = repr(value) if isinstance(value, str) else f"{type(value).__name__} {value!r}"
-    return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
-
-
-def _printed_lines(text: object) -> list[str]:
-    """Return the lines of an output without white space at their ends, and without empty lines at
-    the end.
-    """
-    lines = str(text).replace("\r\n", "\n").split("\n")
-    return "\n".join(line.rstrip(" \t") for line in lines).rstrip("\n").split("\n")
-
-
 _LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.expr_context)
 _LITERALS += (ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator)
+# The functions that a test may apply, to literals or to the value of the call.
 _KINDS = (bool, int, float, complex, str, list, tuple, set, frozenset, dict)
 _CALLABLE = {known.__name__: known for known in (*_KINDS, sorted, len, round, abs, sum, min, max)}
 _CALLABLE["Counter"] = lambda *items: dict(Counter(*items))
