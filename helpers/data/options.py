@@ -74,21 +74,20 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
         )
 
     # 2. the option that the answer names
-    labels = [str(label).casefold() for label, _ in zip(options, texts, strict=False)]
+    labels = [_name(label) for label, _ in zip(options, texts, strict=False)]
     places = _places_by_name(labels, texts)
-    name = str(answer).strip(" ().").casefold()
+    name = _name(answer).strip(" ().")
     place = places.get(name)
 
-    # 3. or whose number it is: an integer, also as tables have it (1.0); a text, such as "1", only
-    # if no option is a number
-    number = name
-    may_be_a_number = not any(other.isdecimal() for other in places)
-    if not isinstance(answer, str):
-        number = name.removesuffix(".0")
+    # 3. or whose number it is: an integer that is not a label; a text, such as "1", only if no
+    # option is a number
+    if isinstance(answer, str):
+        may_be_a_number = not any(other.isdecimal() for other in places)
+    else:
         may_be_a_number = name not in labels
-    is_number = may_be_a_number and number.isdecimal()
+    is_number = may_be_a_number and name.isdecimal()
     if is_number:
-        place = int(number)
+        place = int(name)
         if place >= len(texts):
             raise ValueError(
                 f"the answer {answer!r} is a number beyond the {len(texts)} options of "
@@ -112,6 +111,17 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
     if not is_shown:
         question = "\n".join([question, *lines])
     return question, LETTERS[place], NUMBERED if is_number else ""
+
+
+def _name(value: object) -> str:
+    """Return a label or an answer as text in lower case.
+
+    A whole number is written without a fraction: pandas turns a column of integers with missing
+    values into floats, so 1.0 stands for 1.
+    """
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).casefold()
 
 
 def _places_by_name(labels: list[str], texts: list[str]) -> dict[str, int]:
