@@ -192,14 +192,14 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
 # Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
 # of that name is renamed.
 _RESERVED = {
-    *("prompt", "question", "answer", "options", "split", "image", "pixels", "tags"),  # ours
+    *("prompt", "question", "answer", "options", "split", "image", "tags"),  # ours
     *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
     *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
     *("trainer_state", "log_extra", "log_metric", "environments"),
     # options of rewards
-    *("backend", "citations", "ignore_case", "language", "limits", "maximum", "minimum"),
-    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "share", "steps"),
-    *("target", "threshold", "tolerance", "unit"),
+    *("backend", "citations", "ignore_case", "limits", "maximum", "minimum", "ngram_size"),
+    *("patterns", "relative_tolerance", "schema", "share", "steps", "target", "threshold"),
+    *("tolerance", "unit"),
 }
 
 

@@ -92,6 +92,11 @@ def file_of(folder: Path, *rows: dict) -> str:
             [{"question": "1 + 1", "answer": "2", "problem": "1 + 1"}],
         ),
         (
+            [{"question": "q", "answer": "1", "language": "en", "unit": "m"}],
+            None,
+            [{"question": "q", "answer": "1", "language": "en", "source_unit": "m"}],
+        ),
+        (
             [{"question": "q", "answer": "1"}, {"question": "q"}],
             None,
             [{"question": "q", "answer": "1"}, {"question": "q", "answer": None}],
