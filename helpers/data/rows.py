@@ -66,7 +66,7 @@ class Account:
 
     read: int = 0
     dropped: list[tuple[str, str, str]] = field(default_factory=list)
-    shapes: Counter = field(default_factory=Counter)
+    formats: Counter = field(default_factory=Counter)
     unmarked: list[str] = field(default_factory=list)
     prompt_lengths: list[int] = field(default_factory=list)
 
@@ -147,19 +147,19 @@ def usable_rows(
     account: Account,
     *,
     kind: str | None,
-    as_it_is: bool,
-    worked: Iterable[str],
+    verbatim: bool,
+    example_questions: Iterable[str],
     folder: Path,
     max_pixels: int,
 ) -> list[Row]:
     """Return the rows with a question and its one answer, each once; the account has all others.
 
     kind, max_pixels: see `tasks.load_task`.
-    as_it_is: whether the answers are what is judged, and nothing is to be found in them.
+    verbatim: whether the answers are what is judged, and nothing is to be found in them.
     worked: questions of worked examples, whose answers stand in every prompt.
     folder: where paths of pictures begin.
     """
-    worked = {_normal_form(question) for question in worked}
+    asked_in_examples = {_normal_form(question) for question in example_questions}
     rows = []
     for number, columns in enumerate(source_rows, 1):
         account.read = number
@@ -170,8 +170,8 @@ def usable_rows(
         if kind:
             columns["kind"] = kind
         try:
-            columns |= _read(columns, kind, as_it_is, account)
-            if _normal_form(columns["question"]) in worked:
+            columns |= _read(columns, kind, verbatim, account)
+            if _normal_form(columns["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
                     "Bring more questions, or take examples that are none of them.",
@@ -180,14 +180,14 @@ def usable_rows(
                 picture = prepare_picture(columns["image"], folder, max_pixels)
                 columns["image"], row.pixels, is_smaller = picture
                 if is_smaller:
-                    account.shapes["a picture made smaller (max_pixels)"] += 1
+                    account.formats["a picture made smaller (max_pixels)"] += 1
             rows.append(row)
         except Dropped as cause:
             account.drop(cause, row)
     return _distinct(rows, account)
 
 
-def _read(columns: dict, declared: str | None, as_it_is: bool, account: Account) -> dict:
+def _read(columns: dict, declared: str | None, verbatim: bool, account: Account) -> dict:
     """Return the `question` and the `answer` that are found in a row's columns, as texts; of an
     answer that is a letter, also the `kind`, which is choice unless another is declared: a column
     of that name in the data may be about something else.
@@ -196,7 +196,7 @@ def _read(columns: dict, declared: str | None, as_it_is: bool, account: Account)
     """
     kind = columns.get("kind")
     question, question_shape = question_in(columns["question"])
-    answer, answer_shape = answer_in(columns["answer"], "text" if as_it_is else kind)
+    answer, answer_shape = answer_in(columns["answer"], "text" if verbatim else kind)
     shapes = [question_shape, answer_shape]
     options = options_in(columns.get("options"))
     if options and isinstance(question, str):
@@ -204,7 +204,7 @@ def _read(columns: dict, declared: str | None, as_it_is: bool, account: Account)
         shapes.append(option_shape)
     question = _clean_text("question", question, kind)
     answer = _clean_text("answer", answer, kind)
-    account.shapes.update(filter(None, shapes))
+    account.formats.update(filter(None, shapes))
     if answer_shape not in MARK_NAMES:
         account.unmarked.append(answer)
     texts = {"question": question, "answer": answer}
