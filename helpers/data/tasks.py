@@ -337,10 +337,8 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
             raise ValueError(f"{examples}: the file has no worked examples.")
     turns = []
     for number, row in enumerate(rows, 1):
-        texts = []
-        if isinstance(row, dict):
-            texts = [row.get("question"), row.get("completion")]
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        texts = [row.get("question"), row.get("completion")] if isinstance(row, dict) else [None]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(
                 f"{where}: a worked example is a question and a completion, both texts that are "
                 'not blank: {"question": "…", "completion": "…"}. This one is not: row '
