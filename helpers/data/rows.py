@@ -26,6 +26,7 @@ from helpers.data.questions import question_in
 # Without a train_size: twenty times the questions of 300 steps of 16, and small enough for memory.
 MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
+_MORE_ROWS = "Bring more rows, or ask for fewer."
 
 
 @dataclass
@@ -117,8 +118,9 @@ class Account:
         example = ""
         if self.dropped:
             [(most_frequent, count)] = self.reasons().most_common(1)
-            first = next(entry for entry in self.dropped if entry[0] == most_frequent)
-            reason, advice_for_reason, row = first
+            reason, advice_for_reason, row = next(
+                entry for entry in self.dropped if entry[0] == most_frequent
+            )
             example = f". For example, {reason}: {row}"
             # if these rows were usable, there would be enough; or they are most of the source
             if count >= missing or count > self.usable:
@@ -141,9 +143,6 @@ def counted(numbers: dict[str, int]) -> str:
     '2 × duplicate question, 1 × answer is blank'
     """
     return ", ".join(f"{count:,} × {reason}" for reason, count in numbers.items()) or "none"
-
-
-_MORE_ROWS = "Bring more rows, or ask for fewer."
 
 
 # --- Usable rows ----------------------------------------------------------------------------------
