@@ -189,24 +189,29 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     one is used.
     """
     csv.field_size_limit(2**24)  # characters; by default, the csv module stops at 2**17
-    declared = ""
+    delimiters = ",;\t|"
     if text.startswith("sep=") and text[5:6] == "\n":
-        declared = text[4]
+        delimiters = text[4]
         text = text[5:]  # the line's end remains, so that line numbers stay right
 
-    def header(delimiter: str) -> list[str]:
-        rows = csv.reader(io.StringIO(text), delimiter=delimiter)
-        return next(([name.strip() for name in row] for row in rows if "".join(row).strip()), [])
+    # 1. The first row that is not blank, by each delimiter, and the delimiter that fits best.
+    headers = {}
+    for delimiter in delimiters:
+        reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+        first_row = next((row for row in reader if "".join(row).strip()), [])
+        headers[delimiter] = [name.strip() for name in first_row]
 
     def fit(delimiter: str) -> tuple[int, int]:
-        return len(set(wanted) & set(header(delimiter))), len(header(delimiter))
+        return len(set(wanted) & set(headers[delimiter])), len(headers[delimiter])
 
-    delimiter = declared or max(",;\t|", key=fit)
-    names = header(delimiter)
+    delimiter = max(headers, key=fit)
+    names = headers[delimiter]
     twice = [name for name in wanted if names.count(name) > 1]
     if twice:
         raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
-    # strict: a quote that is never closed is an error; otherwise its field would swallow the rest
+
+    # 2. The rows. strict: a quote that is never closed is an error; otherwise its field would hold
+    # the rest of the file.
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     rows = (row for row in reader if "".join(row).strip())
     line = 0
