@@ -184,8 +184,9 @@ def usable_rows(
                     "Bring more questions, or take examples that are none of them.",
                 )
             if "image" in columns:
-                picture = prepare_picture(columns["image"], folder, max_pixels)
-                columns["image"], row.pixels, was_scaled_down = picture
+                columns["image"], row.pixels, was_scaled_down = prepare_picture(
+                    columns["image"], folder, max_pixels
+                )
                 if was_scaled_down:
                     account.formats["a picture made smaller (max_pixels)"] += 1
             rows.append(row)
