@@ -36,7 +36,9 @@ GREY = (128, 128, 128)  # replaces a picture, to see what a policy answers witho
 
 
 def picture_problem(rng: random.Random, kind: str) -> dict:
-    """Return a random scene with a question of this kind: `question`, `answer`, `kind`, and
+    """Return a random scene and a question of this kind about it.
+
+    The keys are `question`, `answer`, `kind`, and
 
     scene: the color and shape of each cell that is not empty, by (row, column) from 0.
     named: the color or shape that the question names.
@@ -46,7 +48,7 @@ def picture_problem(rng: random.Random, kind: str) -> dict:
     shape = rng.choice(SHAPES)
     cells = [(row, column) for row in range(GRID) for column in range(GRID)]
     rng.shuffle(cells)
-    # for the other cells: without the color or shape that the question names
+    # the other cells do not have the color or shape that the question names
     other_colors = [c for c in COLORS if c != color]
     other_shapes = SHAPES
     if kind == "left":
@@ -148,10 +150,10 @@ def as_rgb(picture: Image.Image) -> Image.Image:
 
 
 def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
-    """Read a row's picture. Return its file, the SHA-256 of its pixels, and if it was scaled down.
+    """Return a picture's file, the SHA-256 of its pixels, and whether it was scaled down.
 
-    The picture in the file is upright, in RGB, and has at most max_pixels. A file that is so
-    already is returned unchanged.
+    The picture in the file is upright, in RGB, and has at most max_pixels. If the user's file needs
+    no change, it is returned as it is.
 
     image: the bytes of a file, a path relative to the folder, or {"bytes": …, "path": …} as in
         datasets.Image. Dropped if it is not a picture.

@@ -70,10 +70,12 @@ class Account:
     prompt_lengths: list[int] = field(default_factory=list)
 
     def drop(self, cause: Dropped | Broken, row: Row | str) -> None:
+        """Record a row that is not used."""
         self.dropped.append((cause.reason, cause.advice, str(row)[:200]))
 
     @property
     def usable(self) -> int:
+        """Return the number of rows that were not dropped."""
         return self.read - len(self.dropped)
 
     def reasons(self) -> Counter:
@@ -158,7 +160,7 @@ def usable_rows(
     folder: Path,
     max_pixels: int,
 ) -> list[Row]:
-    """Return the rows that can be used, one per question; record all others in the account.
+    """Return the rows that can be used, one per question. The account records the dropped ones.
 
     kind, max_pixels: see `tasks.load_task`.
     verbatim: use answers as they are, without looking for a marked result in them.
@@ -271,10 +273,10 @@ def _normal_form(question: str) -> str:
 
 
 def _distinct(rows: list[Row], account: Account) -> list[Row]:
-    """Return the first row of each question; drop its duplicates.
+    """Return the first row of each question, and drop its duplicates.
 
-    A question with several answers is dropped altogether. The same question about two pictures is
-    two questions.
+    If a question has several answers, all its rows are dropped. The same question about two
+    pictures counts as two questions.
     """
     by_question: dict[tuple, list[Row]] = {}
     for row in rows:

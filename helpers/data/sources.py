@@ -290,9 +290,12 @@ def _complete_mapping(
     if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
         mapping.setdefault("options", letters)
 
-    # every column has to be there now, or for a path its first part
-    wanted = itertools.chain(*mapping.values())
-    absent = [c for c in wanted if c not in row and c.split(".")[0] not in row]
+    # every column must be there; for a path into a column, its first part
+    absent = [
+        column
+        for column in itertools.chain(*mapping.values())
+        if column not in row and column.split(".")[0] not in row
+    ]
     if absent:
         proposal = {}
         for field, columns in mapping.items():

@@ -89,8 +89,8 @@ def load_task(
     count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. Without
         it, neither limit below applies.
     max_prompt_tokens: longer prompts are dropped, because TRL does not truncate them.
-    max_completion_tokens: answers that do not fit into it, in their tags and without any reasoning,
-        are dropped, because no completion could give them.
+    max_completion_tokens: answers longer than this, in their tags and without any reasoning, are
+        dropped, because no completion could contain them.
     kind: how all answers are judged, one of `rewards.answers.kinds.DECLARED_KINDS`; stored in a
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
@@ -233,7 +233,8 @@ def _notes(
             f"{len(calculations):,}. Its result alone is then wrong: give the number."
         )
 
-    # examples in another format; an example also has the tag that a template opens for the policy
+    # examples in another format; if the chat template opens the first tag for the policy, an example
+    # still has it
     whole = replace(tags, opened=False)
     others = sum(not whole.matches(example["answer"]) for example in example_rows)
     if others:
