@@ -42,7 +42,7 @@ def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def is_careful(text: str) -> bool:
-    """Return whether a completion writes columns out, as `careful` does, with a colon in each step.
+    """Return whether a completion writes columns out, as `careful` does: only then it has a colon.
 
     >>> is_careful("<think>6 + 34: 6 + 4 = 10, 0 + 3 + 1 = 4, 40</think><answer>40</answer>")
     True
@@ -137,6 +137,10 @@ def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
     split: "holdout" for a tenth of all problems, by a hash of the numbers in any order: `12 + 34`
         and `34 + 12` are on one side, for every seed. The pocket model was not trained on this
         tenth either.
+
+    >>> row = problem("pairs", [46, 75], ["+"])
+    >>> row["question"], row["answer"], row["difficulty"]
+    ('What is 46 + 75?', '121', 2)
     """
     expression = str(numbers[0]) + "".join(
         f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)

@@ -41,38 +41,6 @@ class Dropped(ValueError):
         self.advice = advice
 
 
-def shorten(text: object, most: int = 200) -> str:
-    """Return the text for a message, with at most `most` of its characters.
-
-    >>> shorten("abcdef", 3)
-    'abc… (6 characters)'
-    """
-    text = str(text).encode(errors="backslashreplace").decode()
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
-def hub_failure(what: str, error: Exception) -> str:
-    """Return an error message for a data set or model that could not be downloaded."""
-    return (
-        f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
-        "is gated or private, HF_TOKEN; or name a folder that holds it."
-    )
-
-
-def parse_literal(value: object) -> object:
-    """Return the list or dictionary that a text contains as JSON or as Python; else the value.
-
-    >>> parse_literal("['a', 'b']"), parse_literal("a")
-    (['a', 'b'], 'a')
-    """
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        for read in (json.loads, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                return read(value)
-    return value
-
-
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
@@ -103,6 +71,60 @@ def file_rows(
             f"`iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
         ) from None
     return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(path, text, wanted)
+
+
+def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
+    """Yield the rows of a CSV file, without blank rows and without columns that have no name.
+
+    The delimiter is the one that finds the most wanted columns in the header, or the most columns
+    if there is a tie. `csv.Sniffer` is often wrong about files of short questions. Excel can name
+    the delimiter itself, in a first line `sep=;`. If two other columns have the same name, the last
+    one is used.
+    """
+    csv.field_size_limit(2**24)  # characters; by default, the csv module stops at 2**17
+    delimiters = ",;\t|"
+    if text.startswith("sep=") and text[5:6] == "\n":
+        delimiters = text[4]
+        text = text[5:]  # the line's end remains, so that line numbers stay right
+
+    # 1. The first row that is not blank, by each delimiter, and the delimiter that fits best.
+    headers = {}
+    for delimiter in delimiters:
+        reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+        first_row = next((row for row in reader if "".join(row).strip()), [])
+        headers[delimiter] = [name.strip() for name in first_row]
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        return len(set(wanted) & set(headers[delimiter])), len(headers[delimiter])
+
+    delimiter = max(headers, key=fit)
+    names = headers[delimiter]
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
+
+    # 2. The rows. strict: a quote that is never closed is an error; otherwise its field would hold
+    # the rest of the file.
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    rows = (row for row in reader if "".join(row).strip())
+    line = 0
+    try:
+        next(rows, None)  # the header
+        for row in rows:
+            line = reader.line_num
+            if len(row) == len(names):
+                yield {name: value for name, value in zip(names, row, strict=True) if name}
+            else:
+                yield Broken(
+                    f"not {len(names)} fields",
+                    f"line {line}: {len(row)} fields",
+                    "A field that holds a delimiter needs double quotes around it.",
+                )
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "
+            'open? A quote inside a quoted field is written twice (""), not with a backslash.'
+        ) from None
 
 
 def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict | Broken]:
@@ -180,55 +202,36 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
         raise ValueError(f"{path}: cannot be read as a Parquet file ({error}).") from None
 
 
-def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
-    """Yield the rows of a CSV file, without blank rows and without columns that have no name.
+# --- For other modules ----------------------------------------------------------------------------
 
-    The delimiter is the one that finds the most wanted columns in the header, or the most columns
-    if there is a tie. `csv.Sniffer` is often wrong about files of short questions. Excel can name
-    the delimiter itself, in a first line `sep=;`. If two other columns have the same name, the last
-    one is used.
+
+def shorten(text: object, most: int = 200) -> str:
+    """Return the text for a message, with at most `most` of its characters.
+
+    >>> shorten("abcdef", 3)
+    'abc… (6 characters)'
     """
-    csv.field_size_limit(2**24)  # characters; by default, the csv module stops at 2**17
-    delimiters = ",;\t|"
-    if text.startswith("sep=") and text[5:6] == "\n":
-        delimiters = text[4]
-        text = text[5:]  # the line's end remains, so that line numbers stay right
+    text = str(text).encode(errors="backslashreplace").decode()
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
-    # 1. The first row that is not blank, by each delimiter, and the delimiter that fits best.
-    headers = {}
-    for delimiter in delimiters:
-        reader = csv.reader(io.StringIO(text), delimiter=delimiter)
-        first_row = next((row for row in reader if "".join(row).strip()), [])
-        headers[delimiter] = [name.strip() for name in first_row]
 
-    def fit(delimiter: str) -> tuple[int, int]:
-        return len(set(wanted) & set(headers[delimiter])), len(headers[delimiter])
+def hub_failure(what: str, error: Exception) -> str:
+    """Return an error message for a data set or model that could not be downloaded."""
+    return (
+        f"{what} could not be fetched ({type(error).__name__}: "
+        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        "is gated or private, HF_TOKEN; or name a folder that holds it."
+    )
 
-    delimiter = max(headers, key=fit)
-    names = headers[delimiter]
-    twice = [name for name in wanted if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
 
-    # 2. The rows. strict: a quote that is never closed is an error; otherwise its field would hold
-    # the rest of the file.
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    rows = (row for row in reader if "".join(row).strip())
-    line = 0
-    try:
-        next(rows, None)  # the header
-        for row in rows:
-            line = reader.line_num
-            if len(row) == len(names):
-                yield {name: value for name, value in zip(names, row, strict=True) if name}
-            else:
-                yield Broken(
-                    f"not {len(names)} fields",
-                    f"line {line}: {len(row)} fields",
-                    "A field that holds a delimiter needs double quotes around it.",
-                )
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "
-            'open? A quote inside a quoted field is written twice (""), not with a backslash.'
-        ) from None
+def parse_literal(value: object) -> object:
+    """Return the list or dictionary that a text contains as JSON or as Python; else the value.
+
+    >>> parse_literal("['a', 'b']"), parse_literal("a")
+    (['a', 'b'], 'a')
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return read(value)
+    return value

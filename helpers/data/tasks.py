@@ -233,8 +233,7 @@ def _notes(
             f"{len(calculations):,}. Its result alone is then wrong: give the number."
         )
 
-    # examples in another format; if the chat template opens the first tag for the policy, an example
-    # still has it
+    # examples in another format; they have the first tag even if a chat template opens it
     whole = replace(tags, opened=False)
     others = sum(not whole.matches(example["answer"]) for example in example_rows)
     if others:
