@@ -183,7 +183,7 @@ def usable_rows(
             if _normal_form(columns["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
-                    "Bring more questions, or take examples that are none of them.",
+                    "Bring more questions, or choose other examples.",
                 )
             if "image" in columns:
                 columns["image"], row.pixels, was_scaled_down = prepare_picture(

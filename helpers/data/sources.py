@@ -299,7 +299,7 @@ def _complete_mapping(
     if absent:
         proposal = {}
         for field, columns in mapping.items():
-            candidates = [*columns, *_USUAL.get(field, [])]
+            candidates = [*columns, *_COMMON_COLUMNS.get(field, [])]
             found = [c for c in candidates if c in row or _value_at(row, c) is not None]
             proposal[field] = found[0] if found else "…"
         raise ValueError(
@@ -311,11 +311,18 @@ def _complete_mapping(
 
 
 # Columns that often hold a question or an answer, proposed in an error message.
-_USUAL = {
+_COMMON_COLUMNS = {
     "question": ["problem", "prompt", "instruction", "messages", "conversations", "query", "input"],
     "answer": [
-        *("solution", "reward_model", "output", "response", "answerKey", "correct", "label"),
-        *("messages.-1.content", "conversations.-1.value"),  # the assistant's last message
+        "solution",
+        "reward_model",
+        "output",
+        "response",
+        "answerKey",
+        "correct",
+        "label",
+        "messages.-1.content",  # the assistant's last message
+        "conversations.-1.value",
     ],
 }
 
@@ -338,12 +345,12 @@ def _value_at(row: dict, path: str) -> object:
 
 
 def check_model(model: str) -> None:
-    """Raise ValueError if a model's name is the folder of an adapter."""
+    """Raise ValueError if the model is the folder of an adapter."""
     folder = Path(model)
     by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
     if by_name or (folder / "adapter_config.json").is_file():
         raise ValueError(
-            f"model={model!r} is an adapter, which changes a model and is none. Merge it with "
-            "notebook 05 of its run, and give the merged model, model=runs/NAME/merged; or name "
-            "the model that it was trained on."
+            f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
+            "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "
+            "trained on."
         )
