@@ -1,6 +1,7 @@
-r"""Where the answer stands in a worked solution: behind `####`, in `\boxed{}`, between tags.
+r"""Find the answer in a worked solution: after `####`, in `\boxed{}`, between tags.
 
-`answer_in` takes it out of a row's value. The marks stand below it, each with two examples.
+`answer_in` reads a row's value. The marks that it looks for are listed below it in `MARKS`, each
+with two examples.
 """
 
 import re
@@ -10,19 +11,23 @@ import regex
 
 from helpers.data.files import Dropped, parse_literal
 
-TEXT_KINDS = ("text", "exact")  # whose answers may be any text, also one about marks
+TEXT_KINDS = ("text", "exact")  # kinds whose answers may be any text, such as `Write \boxed{5}.`
 LETTER_IN_BOX = "a letter in a box"
 _ONE_RESULT = "Mark one result per row, and not several parts."
 
 
 def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
-    r"""Return the answer in a value, and what it was in; "" if it is the value itself.
+    r"""Return the answer in a value, and the mark or field it was found in.
 
-    A number that was found has no thousands separators, as in GSM8K. Dropped for several results.
+    If the value is the answer itself, the second element is "". Numbers that were found lose their
+    thousands separators, as in GSM8K.
 
-    kind: as declared. An answer of kind exact or text is taken out of a mark only at the end of a
-        working. A list of texts in a cell of a CSV file is the answer itself if its kind is one of
-        these, set or mathematics.
+    value: a worked solution, a field of a hub data set, or the answer itself.
+    kind: how the answer is judged. Answers of a kind in TEXT_KINDS may be about marks, so only a
+        mark at the end of a solution is read. A list of texts in a CSV cell is itself the answer
+        if the kind is one of these, "set" or "mathematics".
+
+    Dropped if several different results are marked.
 
     >>> answer_in("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
     ('1234', '####')
@@ -30,54 +35,60 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     ('\\frac{1}{2}', '\\boxed{}')
     """
     is_text = kind in TEXT_KINDS
-    shape = ""
+    found_in = ""
 
-    # 1. out of a field, or of a list of one; in a CSV file each is written as a text
+    # 1. A CSV cell with a field or a list in it. `[1, 2]` stays a text: it may be an interval.
     literal = parse_literal(value)
-    has_field = isinstance(literal, dict) and "ground_truth" in literal
+    if isinstance(literal, dict) and "ground_truth" in literal:
+        value = literal
     has_texts = isinstance(literal, list) and any(isinstance(item, str) for item in literal)
     may_be_a_list = is_text or kind in ("set", "mathematics")
-    if has_field or (has_texts and not may_be_a_list):
+    if has_texts and not may_be_a_list:
         value = literal
+
+    # 2. The fields of verl's data sets, and lists of one answer.
     for field in ("ground_truth", "target"):
         if isinstance(value, dict) and field in value:
             value = value[field]
-            shape = f"the field {field}"
+            found_in = f"the field {field}"
     while isinstance(value, list) and len({str(item).strip() for item in value}) == 1:
         value = value[0]
-        shape = "a list of one"
+        found_in = "a list of one"
     if not isinstance(value, str):
-        return value, shape
+        return value, found_in
 
-    # 2. out of one mark after the other, each in what the one before had inside
+    # 3. Marks, in the order of MARKS. Each is looked for in the result of the mark before it.
     for mark in MARKS:
         if is_text and not mark.also_in_texts:
             continue
         matches = list(mark.pattern.finditer(value))
-        if is_text:  # behind a working, and at its end
+        if is_text:
+            # only at the end, and only if the mark is not the whole text
             end = len(value.rstrip())
-            matches = [m for m in matches if (m.start() > 0 or shape) and m.end() >= end]
+            matches = [m for m in matches if (m.start() > 0 or found_in) and m.end() >= end]
         results = {" ".join(match.captures("inside")).strip() for match in matches}
         if len(results) > 1 or results == {""}:
             raise Dropped(f"there is not one answer in {mark.name}", _ONE_RESULT)
         if results:
             value = results.pop()
-            shape = mark.name
+            found_in = mark.name
     if "####" in value and not is_text:
         raise Dropped("there is not one answer in ####, which are headings", _ONE_RESULT)
 
-    # 3. GSM8K's 1,234
-    if shape and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
+    # 4. Thousands separators: GSM8K has 1,234.
+    if found_in and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
         value = value.replace(",", "")
-    return value, shape
+    return value, found_in
 
 
 class Mark(NamedTuple):
     """A way to mark the answer in a worked solution.
 
-    name: as the report counts it. examples: worked solutions and the answers in them. pattern: its
-    group `inside` is the answer; of several such groups, all of them with spaces between.
-    also_in_texts: whether answers of `TEXT_KINDS` are marked so, too.
+    name: its name in the report.
+    examples: worked solutions, and the answer in each.
+    pattern: matches the mark. The answer is the group `inside`; several such groups are joined by
+        spaces.
+    also_in_texts: whether answers of TEXT_KINDS can be marked this way.
     """
 
     name: str
@@ -86,8 +97,8 @@ class Mark(NamedTuple):
     also_in_texts: bool = False
 
 
-# In the order in which they are looked for: the reasoning may have marks of its own, and a box may
-# be in any other mark.
+# Reasoning comes first, because it may contain other marks. Boxes come last, because they may be
+# inside any other mark.
 MARKS = [
     Mark(
         "what follows the reasoning",
@@ -107,13 +118,13 @@ MARKS = [
         ),
         also_in_texts=True,
     ),
-    Mark(  # on the last line
+    Mark(  # GSM8K: the last line
         "####",
         {"We add.\n#### 1,234": "1234", "#### Step 1\nAdd.\n#### six": "six"},
         regex.compile(r"(?<!\#)\#{4}(?!\#)\s*(?P<inside>(?:(?!\#{4})[^\n])*)\s*$"),
         also_in_texts=True,
     ),
-    Mark(  # a number or a letter on another line, if it is the only one; others are headings
+    Mark(  # a number or a letter before the last line; with several ####, they are headings
         "####",
         {"#### B.\nBecause.": "B", "We add.\n#### 6\nDone.": "6"},
         regex.compile(
@@ -127,7 +138,7 @@ MARKS = [
         "the last sentence",
         {"So the answer is 6, because 1 + 5 is.": "6", "We add.\n**Answer:** 6": "6"},
         regex.compile(
-            # what leads to `answer` is looked at after it: sixty times as fast
+            # `answer` is matched first, and the words before it by looking back: 60 times as fast
             r"""answer(?:\ is:?|:)
             (?<= (?: \bthe\ (?:final\ |correct\ )? | (?:^|\n)[\s*]*(?:final\ )? )
                 answer(?:\ is:?|:) )
@@ -143,7 +154,7 @@ MARKS = [
             regex.IGNORECASE | regex.VERBOSE,
         ),
     ),
-    Mark(  # with braces in pairs inside; or `\boxed 6`
+    Mark(  # with pairs of braces inside, or without braces: `\boxed 6`
         r"\boxed{}",
         {r"It is $\boxed{\frac{1}{2}}$.": r"\frac{1}{2}", r"So \fbox 6": "6"},
         regex.compile(
@@ -153,7 +164,7 @@ MARKS = [
             regex.DOTALL | regex.VERBOSE,
         ),
     ),
-    Mark(  # AMC's problems; the letter, and the text of its option
+    Mark(  # problems of the AMC contests: the letter and the text of an option
         LETTER_IN_BOX,
         {r"\boxed{\textbf{(C)}\ 51}": "(C) 51", r"So \boxed{\mathrm{(C)}}": "(C)"},
         regex.compile(

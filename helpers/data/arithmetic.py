@@ -1,11 +1,10 @@
-"""Built-in arithmetic: questions that need no file and no network, each with a difficulty and a
-working.
+"""Built-in arithmetic: questions with a difficulty and a worked solution, without file or network.
 
-A sum can be worked out in two ways. The **careful** one writes every column out and carries; the
-**careless** one adds tens and units and forgets the carry, so it is right only where there is none
-(a common error of pupils: J. S. Brown and R. R. Burton, Diagnostic models for procedural bugs in
-basic mathematical skills, Cognitive Science 2, 1978). The pocket model knows both and mostly takes
-the second, which is shorter. Rows carry the careful working.
+A sum is worked out in one of two ways. The **careful** one writes every column out and carries. The
+**careless** one adds tens and units and forgets the carry, so it is right only if there is none.
+(Pupils often make this error: J. S. Brown and R. R. Burton, Diagnostic models for procedural bugs
+in basic mathematical skills, Cognitive Science 2, 1978.) The pocket model knows both ways, and
+mostly uses the careless one, which is shorter. Rows carry the careful working.
 """
 
 import hashlib
@@ -16,9 +15,10 @@ from collections.abc import Callable
 
 
 def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """Return the working with every column written out, and its result, which is right.
+    """Return the working with every column written out, and its result, which is always right.
 
-    numbers: 1 to 99, two or more to add, or two to subtract.
+    numbers: each from 1 to 99. There are two or more to add, or two to subtract.
+    operators: "+" or "-" between the numbers, one fewer than there are numbers.
 
     >>> careful([46, 75, 28], ["+", "+"])
     ('46 + 75: 6 + 5 = 11, 4 + 7 + 1 = 12, 121, 121 + 28: 1 + 8 = 9, 12 + 2 = 14, 149', 149)
@@ -29,9 +29,9 @@ def careful(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
-    """Return the working without carry or borrow, and its result: wrong where one was needed.
+    """Return the working without carry or borrow, and its result, which is wrong if one was needed.
 
-    Takes what `careful` takes.
+    For the arguments, see `careful`.
 
     >>> careless([46, 75, 28], ["+", "+"])
     ('46 + 75 = 111, 111 + 28 = 139', 139)
@@ -42,8 +42,7 @@ def careless(numbers: list[int], operators: list[str]) -> tuple[str, int]:
 
 
 def is_careful(text: str) -> bool:
-    """Return whether a completion writes columns out, as `careful` does: it announces a step with a
-    colon.
+    """Return whether a completion writes columns out, as `careful` does: only then it has a colon.
 
     >>> is_careful("<think>6 + 34: 6 + 4 = 10, 0 + 3 + 1 = 4, 40</think><answer>40</answer>")
     True
@@ -52,8 +51,7 @@ def is_careful(text: str) -> bool:
 
 
 def carries(numbers: list[int], operators: list[str]) -> int:
-    """Return how many steps of a sum or difference need a carry or a borrow of the units; only
-    there is `careless` wrong.
+    """Return how many steps carry or borrow in the units. `careless` is wrong if there are any.
 
     >>> carries([46, 75, 28], ["+", "+"]), carries([52, 17], ["-"])
     (1, 1)
@@ -74,7 +72,7 @@ def carries(numbers: list[int], operators: list[str]) -> int:
 def _step_by_step(
     numbers: list[int], operators: list[str], step: Callable[[int, str, int], tuple[str, int]]
 ) -> tuple[str, int]:
-    """Return the working, read from left to right; `step` works one operator out."""
+    """Return the working from left to right, and its result. `step` works out one operator."""
     lines = []
     value = numbers[0]
     for operator, number in zip(operators, numbers[1:], strict=True):
@@ -106,14 +104,14 @@ def _without_carry(a: int, operator: str, b: int) -> tuple[str, int]:
     if operator == "+":
         result = (a // 10 + b // 10) * 10 + (a + b) % 10
     else:
-        # The smaller digit from the larger in either column, whichever number it stands in.
+        # in each column, the smaller digit is subtracted from the larger
         size = abs(a // 10 - b // 10) * 10 + abs(a % 10 - b % 10)
         result = size if a >= b else -size
     return f"{a} {operator} {b} = {result}", result
 
 
 # --- Families -------------------------------------------------------------------------------------
-# A family draws (numbers, operators), read from left to right.
+# Each family draws the numbers of a problem and the operators between them.
 
 
 def _sums(rng: random.Random) -> tuple[list[int], list[str]]:
@@ -133,12 +131,16 @@ FAMILIES: dict[str, Callable] = {"sums": _sums, "pairs": _pairs, "differences": 
 
 
 def problem(family: str, numbers: list[int], operators: list[str]) -> dict:
-    """Return one row of a family: question, answer, family, difficulty, working, split.
+    """Return a problem of a family as a row of a source.
 
-    The difficulty is the number of operators plus that of the carries or borrows. A tenth of all
-    problems is reserved for the holdout by a hash of its numbers in any order: `12 + 34` and
-    `34 + 12` stay on one side, in every run and for every seed. The pocket model's own training
-    kept off the same tenth.
+    difficulty: the number of operators, plus the number of steps that carry or borrow.
+    split: "holdout" for a tenth of all problems, by a hash of the numbers in any order: `12 + 34`
+        and `34 + 12` are on one side, for every seed. The pocket model was not trained on this
+        tenth either.
+
+    >>> row = problem("pairs", [46, 75], ["+"])
+    >>> row["question"], row["answer"], row["difficulty"]
+    ('What is 46 + 75?', '121', 2)
     """
     expression = str(numbers[0]) + "".join(
         f" {op} {number}" for op, number in zip(operators, numbers[1:], strict=True)

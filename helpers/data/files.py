@@ -1,10 +1,10 @@
-"""The rows of a .csv, .json, .jsonl or .parquet file.
+"""Read the rows of a .csv, .json, .jsonl or .parquet file: `file_rows`.
 
-A row that cannot be read is a `Broken` with its line, so that it is counted; a file that would be
-misread is a ValueError. Python's csv module reads CSV, and not pandas, which leaves out the rest of
-a file whose quote is never closed.
+A row that cannot be read becomes a `Broken`, so that it is counted. A file that would be misread is
+a ValueError. CSV files are read with Python's csv module, because pandas silently drops the rest of
+a file after a quote that is never closed.
 
-Imports the standard library only: `doctor`, before the install, imports this.
+This module imports only the standard library: `doctor` uses it before anything is installed.
 """
 
 import ast
@@ -21,7 +21,7 @@ FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 
 @dataclass(frozen=True)
 class Broken:
-    """A row that could not be read: why, where, and what to do about many of them."""
+    """A row that could not be read: why, where, and advice for a user with many such rows."""
 
     reason: str
     where: str
@@ -29,8 +29,10 @@ class Broken:
 
 
 class Dropped(ValueError):
-    """A row that cannot be used: the reason, by which such rows are counted, and what to do about
-    many of them.
+    """Raised for a row that cannot be used.
+
+    reason: the report counts dropped rows by it.
+    advice: what a user with many such rows can do.
     """
 
     def __init__(self, reason: str, advice: str) -> None:
@@ -39,53 +41,25 @@ class Dropped(ValueError):
         self.advice = advice
 
 
-def shorten(text: object, most: int = 200) -> str:
-    """Return a text for a message: at most so many characters of it, then how many there are."""
-    text = str(text).encode(errors="backslashreplace").decode()
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
-def hub_failure(what: str, error: Exception) -> str:
-    """Return the sentence for a data set or a model's files that could not be fetched."""
-    return (
-        f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
-        "is gated or private, HF_TOKEN; or name a folder that holds it."
-    )
-
-
-def parse_literal(value: object) -> object:
-    """Return the list or dictionary that a text writes out, as in a cell of a CSV file; else the
-    value.
-    """
-    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
-        for read in (json.loads, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                return read(value)
-    return value
-
-
 def file_rows(
     path: Path, wanted: Collection[str] = ("question", "answer")
 ) -> Iterator[dict | Broken]:
-    """Return the rows of a file of one of FILE_TYPES; ValueError says what is wrong with its
-    content.
+    """Return the rows of a file whose type is one of FILE_TYPES.
 
-    wanted: the columns that will be asked for. They decide a CSV's delimiter, and a header that
-    names one of them twice is refused.
+    wanted: the columns that the caller needs. They decide which delimiter a CSV file has.
+
+    ValueError if there is no such file, or if its content would be misread.
     """
     file_type = path.suffix.lower()
     if file_type not in FILE_TYPES:
         raise ValueError(f"{path}: give a {', '.join(FILE_TYPES)} file.")
-    if not path.exists() or not path.stat().st_size:
-        raise ValueError(
-            f"{path}: the file is empty."
-            if path.exists()
-            else f"No such file: {path} (looked for from {Path.cwd()})."
-        )
+    if not path.exists():
+        raise ValueError(f"No such file: {path} (looked for from {Path.cwd()}).")
+    if not path.stat().st_size:
+        raise ValueError(f"{path}: the file is empty.")
     if file_type == ".parquet":
         return _parquet_rows(path)
-    # Excel's "Unicode text" begins with UTF-16's mark; UTF-8 may have a mark, too
+    # Excel's "Unicode text" is UTF-16 with a byte order mark; UTF-8 may have a mark, too
     is_utf16 = path.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
         text = path.read_text(encoding="utf-16" if is_utf16 else "utf-8-sig")
@@ -99,19 +73,78 @@ def file_rows(
     return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(path, text, wanted)
 
 
+def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
+    """Yield the rows of a CSV file, without blank rows and without columns that have no name.
+
+    The delimiter is the one that finds the most wanted columns in the header, or the most columns
+    if there is a tie. `csv.Sniffer` is often wrong about files of short questions. Excel can name
+    the delimiter itself, in a first line `sep=;`. If two other columns have the same name, the last
+    one is used.
+    """
+    csv.field_size_limit(2**24)  # characters; by default, the csv module stops at 2**17
+    delimiters = ",;\t|"
+    if text.startswith("sep=") and text[5:6] == "\n":
+        delimiters = text[4]
+        text = text[5:]  # the line's end remains, so that line numbers stay right
+
+    # 1. The first row that is not blank, by each delimiter, and the delimiter that fits best.
+    headers = {}
+    for delimiter in delimiters:
+        reader = csv.reader(io.StringIO(text), delimiter=delimiter)
+        first_row = next((row for row in reader if "".join(row).strip()), [])
+        headers[delimiter] = [name.strip() for name in first_row]
+
+    def fit(delimiter: str) -> tuple[int, int]:
+        return len(set(wanted) & set(headers[delimiter])), len(headers[delimiter])
+
+    delimiter = max(headers, key=fit)
+    names = headers[delimiter]
+    twice = [name for name in wanted if names.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
+
+    # 2. The rows. strict: a quote that is never closed is an error; otherwise its field would hold
+    # the rest of the file.
+    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
+    rows = (row for row in reader if "".join(row).strip())
+    line = 0
+    try:
+        next(rows, None)  # the header
+        for row in rows:
+            line = reader.line_num
+            if len(row) == len(names):
+                yield {name: value for name, value in zip(names, row, strict=True) if name}
+            else:
+                yield Broken(
+                    f"not {len(names)} fields",
+                    f"line {line}: {len(row)} fields",
+                    "A field that holds a delimiter needs double quotes around it.",
+                )
+    except csv.Error as error:
+        raise ValueError(
+            f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "
+            'open? A quote inside a quoted field is written twice (""), not with a backslash.'
+        ) from None
+
+
 def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict | Broken]:
-    """Yield the rows of an array, also of one that an object holds beside other things; of an
-    object of columns, as pandas writes them; of an object of rows by their names; or of JSON lines.
+    """Yield the rows of JSON lines, or of one JSON value in any of these layouts.
+
+    - an array of rows, also inside an object: `{"version": 1, "data": [{"question": …}, …]}`
+    - an object of columns, as pandas writes it: `{"question": {"0": …}, "answer": {"0": …}}`
+    - an object of rows by their ids: `{"id1": {"question": …}, "id2": {"question": …}}`
+    - a single row
     """
     import pandas as pd
 
-    # 1. the whole file as one value, or each line as one
+    # 1. One JSON value, or else one value per line.
     content = _json_or_error(text)
     if isinstance(content, Exception):
         content = [_json_or_error(line) for line in io.StringIO(text) if line.strip()]
 
-    # 2. an object around the rows, if it is not a row itself
-    if isinstance(content, dict) and not {name.split(".")[0] for name in wanted} & content.keys():
+    # 2. An object around the rows, if it is not a row itself.
+    columns = {name.split(".")[0] for name in wanted}
+    if isinstance(content, dict) and not columns & content.keys():
         lists = [
             name
             for name, value in content.items()
@@ -124,10 +157,11 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
             )
         if lists:
             content = content[lists[0]]
+        # rows by their ids, unless the inner names are the row numbers of pandas' columns
         elif all(isinstance(v, dict) and not any(map(str.isdecimal, v)) for v in content.values()):
             content = list(content.values())
 
-    # 3. an object of columns, all of one length
+    # 3. An object of columns, all of the same length.
     if (
         isinstance(content, dict)
         and all(isinstance(column, list | dict) for column in content.values())
@@ -135,7 +169,7 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
     ):
         content = pd.DataFrame(content).to_dict("records")
 
-    # 4. row by row; an object that is none of these is a row itself
+    # 4. The rows. Any other object is a row itself.
     rows = content if isinstance(content, list) else [content]
     for number, row in enumerate(rows, 1):
         if isinstance(row, dict):
@@ -160,56 +194,44 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
     import pyarrow.parquet
 
     try:
-        # so many rows are Python objects at one time; each may hold a picture
+        # 256 rows at a time, because each may hold a picture
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(256):
             yield from batch.to_pylist()
-    # ValueError: a value that Python cannot hold, such as a date beyond the year 9999
+    # ValueError: a value that Python cannot represent, such as a date after the year 9999
     except (pyarrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise ValueError(f"{path}: cannot be read as a Parquet file ({error}).") from None
 
 
-def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
-    """Yield the rows of a CSV file with the delimiter that finds the most of the wanted columns in
-    the header, or else the most columns; `csv.Sniffer` is often wrong about files of short
-    questions.
+# --- For other modules ----------------------------------------------------------------------------
 
-    A first line `sep=;`, for Excel, says which it is. Left out are rows without any text and
-    columns without a name. Of several other columns with one name the last counts.
+
+def shorten(text: object, most: int = 200) -> str:
+    """Return the text for a message, with at most `most` of its characters.
+
+    >>> shorten("abcdef", 3)
+    'abc… (6 characters)'
     """
-    csv.field_size_limit(2**24)  # characters; the csv module stops at 2**17
-    declared = text[4:5] if text.startswith("sep=") and text[5:6] == "\n" else ""
-    text = text[5:] if declared else text  # its end of line remains, and is counted
+    text = str(text).encode(errors="backslashreplace").decode()
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
 
-    def header(delimiter: str) -> list[str]:
-        rows = csv.reader(io.StringIO(text), delimiter=delimiter)
-        return next(([name.strip() for name in row] for row in rows if "".join(row).strip()), [])
 
-    def fit(delimiter: str) -> tuple[int, int]:
-        return len(set(wanted) & set(header(delimiter))), len(header(delimiter))
+def hub_failure(what: str, error: Exception) -> str:
+    """Return an error message for a data set or model that could not be downloaded."""
+    return (
+        f"{what} could not be fetched ({type(error).__name__}: "
+        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        "is gated or private, HF_TOKEN; or name a folder that holds it."
+    )
 
-    delimiter = declared or max(",;\t|", key=fit)
-    names = header(delimiter)
-    twice = [name for name in wanted if names.count(name) > 1]
-    if twice:
-        raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
-    # strict: a quote that is never closed is an error, not a field that swallows the rest
-    reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
-    rows = (row for row in reader if "".join(row).strip())
-    line = 0
-    try:
-        next(rows, None)  # the header
-        for row in rows:
-            line = reader.line_num
-            if len(row) == len(names):
-                yield {name: value for name, value in zip(names, row, strict=True) if name}
-            else:
-                yield Broken(
-                    f"not {len(names)} fields",
-                    f"line {line}: {len(row)} fields",
-                    "A field that holds a delimiter needs double quotes around it.",
-                )
-    except csv.Error as error:
-        raise ValueError(
-            f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "
-            'open? A quote inside a quoted field is written twice (""), not with a backslash.'
-        ) from None
+
+def parse_literal(value: object) -> object:
+    """Return the list or dictionary that a text contains as JSON or as Python; else the value.
+
+    >>> parse_literal("['a', 'b']"), parse_literal("a")
+    (['a', 'b'], 'a')
+    """
+    if isinstance(value, str) and value.lstrip()[:1] in ("[", "{"):
+        for read in (json.loads, ast.literal_eval):
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+                return read(value)
+    return value

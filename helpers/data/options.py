@@ -1,5 +1,7 @@
-"""The options of a row's question: read in the shapes that people's data has, shown below the
-question behind letters, and the answer as a letter.
+"""Multiple-choice questions: find the options, show them by letter, and make the answer a letter.
+
+`options_in` reads the options in the formats that data sets have. `with_options` puts them below
+the question and finds the letter of the answer.
 """
 
 import re
@@ -8,18 +10,13 @@ from helpers.data.files import Dropped, parse_literal
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 NUMBERED = "an option's number, counted from 0"
-# between the options that a text lists: a new line, a bar, a semicolon, or the letter of the next
-_BETWEEN_OPTIONS = re.compile(
-    r"\s*(?:[\n|;]+|^)\s*(?:\(?[A-Za-z] ?[).:](?=\s))?\s*|[\s,]+\(?[A-Za-z] ?\)\s+"
-)
 
 
 def options_in(value: object) -> dict:
-    """Return the options in a value, by their labels; without labels, by letters. Empty for a value
-    that is none.
+    """Return the options in a value by their labels, or by letters if they have no labels.
 
-    value: a list of texts, or of dictionaries of a label and a text; texts by label; {"label":
-    [...], "text": [...]}; or a text that lists them behind letters, on lines, or between bars.
+    value: a list of texts, a list of dictionaries of a label and a text, a dictionary of texts by
+        label, {"label": [...], "text": [...]}, or one text. Returns {} for anything else.
 
     >>> options_in([{"key": "A", "value": "red"}, {"key": "B", "value": "blue"}])
     {'A': 'red', 'B': 'blue'}
@@ -32,9 +29,11 @@ def options_in(value: object) -> dict:
     if isinstance(options, list):
         by_label = {}
         for letter, option in zip(LETTERS, options, strict=False):
-            # MedQA has key and value, others id and text
-            label = _first_field(option, ("label", "key", "id"), letter)
-            by_label[label] = _first_field(option, ("text", "value"), option)
+            fields = option if isinstance(option, dict) else {}
+            # MedQA has key and value; other data sets have id or label, and text
+            labels = [fields[name] for name in ("label", "key", "id") if name in fields]
+            texts = [fields[name] for name in ("text", "value") if name in fields]
+            by_label[labels[0] if labels else letter] = texts[0] if texts else option
         return by_label
     if not isinstance(options, dict):
         return {}
@@ -43,26 +42,30 @@ def options_in(value: object) -> dict:
     return options
 
 
-def _first_field(option: object, names: tuple[str, ...], default: object) -> object:
-    """Return the first of these fields that an option has."""
-    for name in names:
-        if isinstance(option, dict) and name in option:
-            return option[name]
-    return default
+# What separates the options in one text: a new line, a bar or a semicolon, with or without the
+# letter of the next option (`A) red\nB) blue`, `red|blue`); or a letter alone (`(A) red (B) blue`).
+_BETWEEN_OPTIONS = re.compile(
+    r"\s*(?:[\n|;]+|^)\s*(?:\(?[A-Za-z] ?[).:](?=\s))?\s*|[\s,]+\(?[A-Za-z] ?\)\s+"
+)
 
 
 def with_options(question: str, options: dict, answer: object) -> tuple[str, str, str]:
-    """Return a question with its options below it, unless each is in it after its letter; the
-    letter of the answer; and NUMBERED if the answer is a number, else "".
+    """Return the question with its options below it, the letter of the answer, and a note.
 
-    options: from `options_in`. answer: a label, a text, both (`B. blue`), or the number of an
-    option from 0, an integer unless there are numbers among the options. Dropped if it is none of
-    these; ValueError for a number beyond the options, because then others may count from 1, too.
+    The options are not repeated if the question shows each of them with its letter. The note is
+    NUMBERED if the answer is the number of an option, else "".
+
+    options: from `options_in`.
+    answer: a label, the text of an option, both (`B. blue`), or the number of an option, counted
+        from 0. Among options that are numbers, only an integer is the number of an option.
+
+    Dropped if the answer is none of these. ValueError for a number beyond the options: the numbers
+    of the other rows then probably count from 1.
 
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
     ('Which is red?\\nA. sky\\nB. blood', 'B', '')
     """
-    # 1. the texts: `A) red` is red, since each gets its letter anew
+    # 1. The texts. Each gets a new letter, so `A) red` becomes `red`.
     texts = [
         re.sub(rf"^\(?{letter}[).:]\s*", "", str(text).strip())
         for letter, text in zip(LETTERS, options.values(), strict=False)
@@ -73,22 +76,26 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
         )
 
-    # 2. the option that the answer names
-    labels = [str(label).casefold() for label, _ in zip(options, texts, strict=False)]
-    places = _places_by_name(labels, texts)
-    name = str(answer).strip(" ().").casefold()
-    place = places.get(name)
+    # 2. The names of each option. Labels come last, so they win over texts: if the labels are 1, 2
+    # and 3, and the texts 4, 2 and 1, then "2" is a label.
+    labels = [_name(label) for label, _ in zip(options, texts, strict=False)]
+    folded = [text.casefold() for text in texts]
+    places = {text: place for place, text in enumerate(folded) if folded.count(text) == 1}
+    for place, (label, text) in enumerate(zip(labels, folded, strict=True)):
+        for sign in ".):":
+            places[f"{label}{sign} {text}"] = place
+    places |= {label: place for place, label in enumerate(labels)}
 
-    # 3. or whose number it is: an integer, also as tables have it (1.0); a text, such as "1", only
-    # if no option is a number
-    number = name
-    may_be_a_number = not any(other.isdecimal() for other in places)
-    if not isinstance(answer, str):
-        number = name.removesuffix(".0")
+    # 3. The place of the option that the answer names, or whose number it is.
+    name = _name(answer).strip(" ().")
+    place = places.get(name)
+    if isinstance(answer, str):
+        may_be_a_number = not any(other.isdecimal() for other in places)
+    else:
         may_be_a_number = name not in labels
-    is_number = may_be_a_number and number.isdecimal()
+    is_number = may_be_a_number and name.isdecimal()
     if is_number:
-        place = int(number)
+        place = int(name)
         if place >= len(texts):
             raise ValueError(
                 f"the answer {answer!r} is a number beyond the {len(texts)} options of "
@@ -103,7 +110,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             'columns? columns={"answer": "…", "options": "…"}.',
         )
 
-    # 4. shown, unless the question has each behind its letter: `(A) red`, `A: red`
+    # 4. The options below the question, unless it shows each with its letter: `(A) red`, `A: red`.
     lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, texts, strict=False)]
     is_shown = all(
         re.search(rf"(?<!\w){letter}[^\w\s]\W{{0,3}}{re.escape(text)}(?!\w)", question)
@@ -114,15 +121,11 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
     return question, LETTERS[place], NUMBERED if is_number else ""
 
 
-def _places_by_name(labels: list[str], texts: list[str]) -> dict[str, int]:
-    """Return the place of each option by what names it, in small letters: its text, unless another
-    has the same; its label with its text; and, before these, its label.
+def _name(value: object) -> str:
+    """Return a label or an answer as text in lower case, whole numbers without a fraction.
+
+    pandas turns a column of integers with missing values into floats, so 1.0 stands for 1.
     """
-    folded = [text.casefold() for text in texts]
-    places = {text: place for place, text in enumerate(folded) if folded.count(text) == 1}
-    for place, (label, text) in enumerate(zip(labels, folded, strict=True)):
-        for sign in ").:":
-            places[f"{label}{sign} {text}"] = place
-    for place, label in enumerate(labels):
-        places[label] = place
-    return places
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).casefold()

@@ -1,10 +1,13 @@
-"""Pictures: small ones with questions about them, drawn by a seeded generator, and people's own.
+"""Pictures: a seeded generator of small ones with questions, and the files of a user's own.
 
-The generator draws coloured shapes on a grid of two by two.
+`picture_row` draws coloured shapes on a grid of two by two, with one of three kinds of question:
 
-Three kinds of question. `left` (which shape is left of the blue one?) and `color` (which color is
-the circle?) have four equally frequent answers. `count` (how many red ones are there?) is
-unbalanced on purpose: seven answers in ten are 1, so a policy that never looks is right that often.
+    left    Which shape is left of the blue one?   four equally frequent answers
+    color   Which color is the circle?             four equally frequent answers
+    count   How many red ones are there?           1 in seven of ten pictures
+
+The counts are unbalanced on purpose: a policy that never looks is right seven times in ten.
+`prepare_picture` reads a user's own picture.
 """
 
 import hashlib
@@ -29,44 +32,47 @@ COLORS = {
 SHAPES = ("circle", "square", "triangle", "cross")
 KINDS = {"left": 4, "color": 4, "count": 1}  # how often each kind of question is asked
 COUNTS = {"1": 0.7, "2": 0.2, "3": 0.1}  # how often each count is the answer
-GREY = (128, 128, 128)  # what a blind policy sees
+GREY = (128, 128, 128)  # replaces a picture, to see what a policy answers without looking
 
 
 def picture_problem(rng: random.Random, kind: str) -> dict:
-    """Return a picture, a question of this kind and its answer.
+    """Return a random scene and a question of this kind about it.
 
-    Returned: `question`, `answer`, `kind`, `scene`, which is a color and a shape by row and column
-    from 0, `named`, the color or shape in the question, and `asked`, the cells where it is.
+    The keys are `question`, `answer`, `kind`, and
+
+    scene: the color and shape of each cell that is not empty, by (row, column) from 0.
+    named: the color or shape that the question names.
+    asked: the cells with this color or shape.
     """
     color = rng.choice(list(COLORS))
     shape = rng.choice(SHAPES)
-    colors = [c for c in COLORS if c != color]
-    shapes = [s for s in SHAPES if s != shape]
     cells = [(row, column) for row in range(GRID) for column in range(GRID)]
     rng.shuffle(cells)
+    # the other cells do not have the color or shape that the question names
+    other_colors = [c for c in COLORS if c != color]
+    other_shapes = SHAPES
     if kind == "left":
         question = f"Which shape is left of the {color} one?"
         answer = shape
-        row, column = next(cell for cell in cells if cell[1])
-        scene = {(row, column): (color, rng.choice(SHAPES))}
-        scene[row, column - 1] = (rng.choice(colors), shape)
+        row, column = next(cell for cell in cells if cell[1] > 0)
         asked = [(row, column)]
-        others = (colors, SHAPES)
+        scene = {(row, column): (color, rng.choice(SHAPES))}
+        scene[row, column - 1] = (rng.choice(other_colors), shape)
     elif kind == "color":
         question = f"Which color is the {shape}?"
         answer = color
-        scene = {cells[0]: (color, shape)}
         asked = cells[:1]
-        others = (list(COLORS), shapes)
+        scene = {cells[0]: (color, shape)}
+        other_colors = list(COLORS)
+        other_shapes = [s for s in SHAPES if s != shape]
     else:
-        answer = rng.choices(list(COUNTS), COUNTS.values())[0]
         question = f"How many {color} ones are there?"
+        answer = rng.choices(list(COUNTS), COUNTS.values())[0]
         asked = cells[: int(answer)]
-        others = (colors, SHAPES)
         scene = {cell: (color, rng.choice(SHAPES)) for cell in asked}
     free = [cell for cell in cells if cell not in scene]
     for cell in free[: rng.randint(1, 2)]:
-        scene[cell] = (rng.choice(others[0]), rng.choice(others[1]))
+        scene[cell] = (rng.choice(other_colors), rng.choice(other_shapes))
     return {
         "question": question,
         "answer": answer,
@@ -101,10 +107,10 @@ def draw_scene(scene: dict[tuple[int, int], tuple[str, str]]) -> Image.Image:
 
 
 def picture_row(rng: random.Random) -> dict:
-    """Return a random picture with a question: `question`, `answer`, `family` (the kind of
-    question), `image` (a PNG file's bytes) and `split`.
+    """Return a random picture with a question about it, as a row of a source.
 
-    A tenth of all pictures is reserved for the holdout, as in `arithmetic`.
+    `family` is the kind of question, `image` the bytes of a PNG file. `split` is "holdout" for a
+    tenth of all pictures, as in `arithmetic`.
     """
     problem = picture_problem(rng, rng.choices(list(KINDS), KINDS.values())[0])
     picture = draw_scene(problem["scene"])
@@ -120,19 +126,19 @@ def picture_row(rng: random.Random) -> dict:
 
 
 def is_reserved(picture: Image.Image) -> bool:
-    """Return whether a picture belongs to the tenth that no training sees."""
+    """Return whether a picture belongs to the tenth that is never trained on."""
     return hashlib.sha256(picture.tobytes()).digest()[0] < 26
 
 
 def open_picture(image: bytes | str) -> Image.Image:
-    """Return a picture: the bytes of its file, as in a row's column `image`, or its path."""
+    """Return the picture of a file, in RGB. image: the bytes of the file, or its path."""
     return as_rgb(Image.open(io.BytesIO(image) if isinstance(image, bytes) else image))
 
 
 def as_rgb(picture: Image.Image) -> Image.Image:
-    """Return a picture as a person sees it, in RGB: upright, and what is transparent on white.
+    """Return a picture in RGB, upright, with a white background where it is transparent.
 
-    ValueError for more than 8 bits per colour, which Pillow would cut off.
+    ValueError for more than 8 bits per colour, because Pillow would clip the values.
     """
     if picture.mode.startswith(("I", "F")):  # Pillow's modes with more than 8 bits per colour
         raise ValueError(f"it has more than 8 bits per colour, mode {picture.mode}")
@@ -144,15 +150,17 @@ def as_rgb(picture: Image.Image) -> Image.Image:
 
 
 def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes, bytes, bool]:
-    """Return the file of a row's picture, upright and of at most max_pixels; a digest of what is
-    seen in it; and whether it was made smaller.
+    """Return a picture's file, the SHA-256 of its pixels, and whether it was scaled down.
 
-    image: a path relative to the folder, the bytes of a file, or both as datasets.Image has them.
-        Dropped if it is no picture.
+    The picture in the file is upright, in RGB, and has at most max_pixels. If the user's file needs
+    no change, it is returned as it is.
+
+    image: the bytes of a file, a path relative to the folder, or {"bytes": …, "path": …} as in
+        datasets.Image. Dropped if it is not a picture.
     """
     if isinstance(image, dict):
         image = image.get("bytes") or image.get("path")
-    if not image or image != image:  # or is NaN
+    if not image or image != image:  # NaN differs from itself
         raise Dropped(
             "picture is blank", 'Is this its column? Name another: columns={"image": "…"}.'
         )
@@ -162,17 +170,17 @@ def prepare_picture(image: object, folder: Path, max_pixels: int) -> tuple[bytes
             changed = stored.mode != "RGB" or stored.getexif().get(Exif.Orientation, 1) != 1
             file_format = "JPEG" if stored.format in ("JPEG", "MPO") else "PNG"
             picture = as_rgb(stored)
-    except Exception as error:  # whatever the bytes provoke in one of Pillow's decoders
+    except Exception as error:  # Pillow's decoders raise many kinds of errors
         raise Dropped(
             f"picture cannot be opened ({type(error).__name__})",
             "Paths of pictures are relative to the folder of the file.",
         ) from None
-    ratio = math.sqrt(max_pixels / (picture.width * picture.height))
-    if ratio < 1:
-        picture = picture.resize([max(1, int(side * ratio)) for side in picture.size])
-    if ratio < 1 or changed:
+    scale = math.sqrt(max_pixels / (picture.width * picture.height))
+    if scale < 1:
+        picture = picture.resize([max(1, int(side * scale)) for side in picture.size])
+    if scale < 1 or changed:
         buffer = io.BytesIO()
         picture.save(buffer, file_format, quality=95)
         file = buffer.getvalue()
     pixels = hashlib.sha256(f"{picture.size}".encode() + picture.tobytes()).digest()
-    return file, pixels, ratio < 1
+    return file, pixels, scale < 1

@@ -1,7 +1,6 @@
-"""The question of a row: a text, chat messages, or a prompt that is already in a chat template.
+"""Find the question in a row: in a text, in chat messages, or in an already rendered chat template.
 
-verl, ms-swift and ShareGPT have messages. If there is one right reading, it is taken and counted in
-the report; if not, `Dropped` says what was found, and what to do about it.
+verl, ms-swift and ShareGPT store chat messages. A value without one clear question is `Dropped`.
 """
 
 import re
@@ -13,18 +12,21 @@ from helpers.tags import completion_text
 
 
 def question_in(value: object) -> tuple[object, str]:
-    r"""Return the question in a value, and what it was in; "" if it is the value itself.
+    r"""Return the question in a value, and the format it was found in.
 
-    Dropped for messages without one, and for what is left of a chat template.
+    If the value is the question itself, the second element is "".
+
+    Dropped for chat messages without a user's message, and for a text that contains a mark of an
+    unknown chat template.
 
     >>> question_in([{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}])
     ('1 + 1?', 'chat messages')
     >>> question_in("<|im_start|>user\n1 + 1?<|im_end|>\n<|im_start|>assistant\n")
     ('1 + 1?', 'a chat template')
     """
-    shape = ""
+    found_in = ""
 
-    # 1. of chat messages, the user's last
+    # 1. Chat messages: the user's last one. ShareGPT has `from` and `value`.
     messages = parse_literal(value)
     is_chat = isinstance(messages, list) and all(
         isinstance(turn, dict) and turn.keys() & {"role", "from"} for turn in messages
@@ -41,26 +43,27 @@ def question_in(value: object) -> tuple[object, str]:
                 'Name the field that is meant: columns={"question": "column.field"}.',
             )
         value = completion_text([{"content": questions[-1]}])
-        shape = "chat messages, the last user's" if len(questions) > 1 else "chat messages"
+        found_in = "chat messages, the last user's" if len(questions) > 1 else "chat messages"
     if not isinstance(value, str):
-        return value, shape
+        return value, found_in
 
-    # 2. of a chat template, the user's last turn
+    # 2. A rendered chat template: the user's last turn. In Alpaca's, it may have an input.
     turns = _USER_TURN.findall(value)
     if turns:
         value = re.sub(r"\s*### Input:\s*", "\n\n", turns[-1])
-        shape = "a chat template"
+        found_in = "a chat template"
 
-    # 3. the marks of any other template would be in the prompt
+    # 3. Any other chat template. Its marks would otherwise stay in the prompt.
     mark = _TEMPLATE_MARK.search(value)
     if mark:
         raise Dropped(
             f"question has {mark[0]}, a mark of a chat template",
             "Give the question alone: the model's own chat template is put around it.",
         )
-    return value, shape
+    return value, found_in
 
 
+# A user's turn in a rendered chat template: `<|im_start|>user\nWhat is 1 + 1?<|im_end|>`.
 _USER_TURN = re.compile(
     r"""(?:  # begins
           <\|im_start\|>user                                    # ChatML
@@ -80,7 +83,8 @@ _USER_TURN = re.compile(
     )""",
     re.DOTALL | re.VERBOSE,
 )
-# It begins a line or ends the text; elsewhere, the question is about such a mark.
+# A mark such as `<|eot_id|>` at the start of a line or at the end of the text, or `Assistant:` at
+# the end. Anywhere else, the question may be about the mark: `What does [INST] mean?`
 _TEMPLATE_MARK = regex.compile(
     r"""^(?P<mark>[<[][|｜][a-zA-Z_▁]{2,}[|｜][>\]] | <(?:start|end)_of_turn> | \[/?INST\])
     | (?: (?&mark) | \b(?:Assistant|ASSISTANT): ) (?= \s* (?:<think>\s*)? \Z)""",

@@ -1,9 +1,9 @@
-"""Which rows of a source are usable, and the two sides that they are split into.
+"""Keep the usable rows of a source, and split them into rows to train on and rows to hold out.
 
-Question and answer of a row are found (`questions.py`, `answer_marks.py`, `options.py`), cleaned,
-and compared with those of all other rows. What cannot be used is dropped, and the `Account` counts
-it by its reason. No question is ever on both sides of the split, and no picture. All usable rows
-are in memory while they are split, with their pictures.
+`usable_rows` finds the question and the answer of each row, cleans them, and compares them with
+those of all other rows. `split_rows` makes the two sides: no question and no picture is on both.
+Rows that cannot be used are dropped, and an `Account` counts them by reason. All usable rows are
+held in memory, with their pictures, until they are split.
 """
 
 import hashlib
@@ -23,22 +23,20 @@ from helpers.data.options import options_in, with_options
 from helpers.data.pictures import prepare_picture
 from helpers.data.questions import question_in
 
-# Rows to train on without a train_size: some twenty times what 300 steps of 16 questions see, in
-# memory that any machine has.
+# Without a train_size: twenty times the questions of 300 steps of 16, and small enough for memory.
 MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
-_MISSING = {"nan", "none", "n/a", "-"}  # what tables write for a missing value
-MORE_ROWS = "Bring more rows, or ask for fewer."
+_MORE_ROWS = "Bring more rows, or ask for fewer."
 
 
 @dataclass
 class Row:
     """A row of a source.
 
-    number: its place in the source, from 1.
-    columns: `question` and `answer`, `image` if there is a picture, and the source's own.
-    split: the side that the source puts it on, "train" or "holdout"; None if it has no sides.
-    pixels: a digest of what is seen in its picture.
+    number: its position in the source, counted from 1.
+    columns: `question`, `answer`, `image` if there is a picture, and the source's own columns.
+    split: "train" or "holdout" if the source has its own split, else None.
+    pixels: the SHA-256 of its picture's pixels, None without a picture.
     """
 
     number: int
@@ -55,26 +53,29 @@ class Row:
 
 @dataclass
 class Account:
-    """What happened to the rows of a source.
+    """A record of what happened to the rows of a source.
 
-    dropped: of each row that is not used the reason, what to do about many such rows, and a text
-        that shows it.
-    shapes: in which shapes questions and answers were found, and how many pictures were too large.
-    unmarked: the answers that were not marked as the result of a working.
-    prompt_lengths: in tokens, of the rows that were measured.
+    read: the number of rows read.
+    dropped: for each dropped row, the reason, advice for a user with many of them, and the row.
+    formats: how often each format of questions, answers and options was found (`chat messages`,
+        `####`), and how many pictures were scaled down.
+    unmarked: answers that were not marked as the result of a worked solution.
+    prompt_lengths: the tokens of each prompt that was measured.
     """
 
     read: int = 0
     dropped: list[tuple[str, str, str]] = field(default_factory=list)
-    shapes: Counter = field(default_factory=Counter)
+    formats: Counter = field(default_factory=Counter)
     unmarked: list[str] = field(default_factory=list)
     prompt_lengths: list[int] = field(default_factory=list)
 
     def drop(self, cause: Dropped | Broken, row: Row | str) -> None:
+        """Record a row that is not used."""
         self.dropped.append((cause.reason, cause.advice, str(row)[:200]))
 
     @property
     def usable(self) -> int:
+        """Return the number of rows that were not dropped."""
         return self.read - len(self.dropped)
 
     def reasons(self) -> Counter:
@@ -82,7 +83,7 @@ class Account:
         return Counter(reason for reason, _, _ in self.dropped)
 
     def report(self, train: list[Row], holdout: list[Row]) -> dict:
-        """Return what was read and dropped, and how many rows the two sides have."""
+        """Return the numbers of rows, examples of dropped rows and the lengths of the prompts."""
         examples = {}
         for reason, _, row in self.dropped:
             examples.setdefault(reason, []).append(row)
@@ -96,8 +97,10 @@ class Account:
         }
         if self.prompt_lengths:
             levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-            quantiles = np.percentile(self.prompt_lengths, list(levels.values()))
-            report["prompt_tokens"] = dict(zip(levels, map(int, quantiles), strict=True))
+            report["prompt_tokens"] = {
+                name: int(np.percentile(self.prompt_lengths, level))
+                for name, level in levels.items()
+            }
         return report
 
     def check_sizes(
@@ -108,21 +111,22 @@ class Account:
         train_size: int | None,
         holdout_size: int | None,
     ) -> None:
-        """Raise ValueError for fewer rows than were asked for, with what to do about it."""
-        lacking = max((train_size or 1) - len(train), 0)
-        lacking += max((holdout_size or 1) - len(holdout), 0)
-        if not lacking:
+        """Raise ValueError, with advice, if either side has fewer rows than were asked for."""
+        missing = max((train_size or 1) - len(train), 0)
+        missing += max((holdout_size or 1) - len(holdout), 0)
+        if not missing:
             return
-        advice = MORE_ROWS
+        advice = _MORE_ROWS
         example = ""
         if self.dropped:
             [(most_frequent, count)] = self.reasons().most_common(1)
-            rows = [entry for entry in self.dropped if entry[0] == most_frequent]
-            reason, advice_for_it, row = rows[0]
+            reason, advice_for_reason, row = next(
+                entry for entry in self.dropped if entry[0] == most_frequent
+            )
             example = f". For example, {reason}: {row}"
-            # the dropped rows would be enough, or are most of the source
-            if count >= lacking or count > self.usable:
-                advice = advice_for_it
+            # if these rows were usable, there would be enough; or they are most of the source
+            if count >= missing or count > self.usable:
+                advice = advice_for_reason
         if self.prompt_lengths:
             low, half, high = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
             advice += f" The prompts have {low} to {high} tokens, half of them over {half}."
@@ -135,7 +139,11 @@ class Account:
 
 
 def counted(numbers: dict[str, int]) -> str:
-    """Return counts as a text: `2 × duplicate question, 1 × answer is blank`."""
+    """Return counts as text.
+
+    >>> counted({"duplicate question": 2, "answer is blank": 1})
+    '2 × duplicate question, 1 × answer is blank'
+    """
     return ", ".join(f"{count:,} × {reason}" for reason, count in numbers.items()) or "none"
 
 
@@ -147,19 +155,20 @@ def usable_rows(
     account: Account,
     *,
     kind: str | None,
-    as_it_is: bool,
-    worked: Iterable[str],
+    verbatim: bool,
+    example_questions: Iterable[str],
     folder: Path,
     max_pixels: int,
 ) -> list[Row]:
-    """Return the rows with a question and its one answer, each once; the account has all others.
+    """Return the rows that can be used, one per question. The account records the dropped ones.
 
     kind, max_pixels: see `tasks.load_task`.
-    as_it_is: whether the answers are what is judged, and nothing is to be found in them.
-    worked: questions of worked examples, whose answers stand in every prompt.
-    folder: where paths of pictures begin.
+    verbatim: use answers as they are, without looking for a marked result in them.
+    example_questions: the questions of worked examples. Their answers are in every prompt, so rows
+        with these questions are dropped.
+    folder: the folder to which paths of pictures are relative.
     """
-    worked = {_normal_form(question) for question in worked}
+    asked_in_examples = {_normal_form(question) for question in example_questions}
     rows = []
     for number, columns in enumerate(source_rows, 1):
         account.read = number
@@ -170,51 +179,59 @@ def usable_rows(
         if kind:
             columns["kind"] = kind
         try:
-            columns |= _read(columns, kind, as_it_is, account)
-            if _normal_form(columns["question"]) in worked:
+            columns |= _question_and_answer(columns, kind, verbatim, account)
+            if _normal_form(columns["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
-                    "Bring more questions, or take examples that are none of them.",
+                    "Bring more questions, or choose other examples.",
                 )
             if "image" in columns:
-                picture = prepare_picture(columns["image"], folder, max_pixels)
-                columns["image"], row.pixels, is_smaller = picture
-                if is_smaller:
-                    account.shapes["a picture made smaller (max_pixels)"] += 1
+                columns["image"], row.pixels, was_scaled_down = prepare_picture(
+                    columns["image"], folder, max_pixels
+                )
+                if was_scaled_down:
+                    account.formats["a picture made smaller (max_pixels)"] += 1
             rows.append(row)
         except Dropped as cause:
             account.drop(cause, row)
     return _distinct(rows, account)
 
 
-def _read(columns: dict, declared: str | None, as_it_is: bool, account: Account) -> dict:
-    """Return the `question` and the `answer` that are found in a row's columns, as texts; of an
-    answer that is a letter, also the `kind`, which is choice unless another is declared: a column
-    of that name in the data may be about something else.
+def _question_and_answer(
+    columns: dict, declared_kind: str | None, verbatim: bool, account: Account
+) -> dict:
+    """Return the `question` and the `answer` of a row as texts, and record the formats found.
 
-    The account counts in which shapes they were. Dropped says why there are none.
+    If the answer is the letter of an option, the `kind` is returned, too: the declared one, or
+    "choice". It replaces a column `kind` of the source, which may be about something else.
+
+    Dropped if the row has no usable question or answer.
     """
     kind = columns.get("kind")
-    question, question_shape = question_in(columns["question"])
-    answer, answer_shape = answer_in(columns["answer"], "text" if as_it_is else kind)
-    shapes = [question_shape, answer_shape]
+    question, question_format = question_in(columns["question"])
+    answer, answer_format = answer_in(columns["answer"], "text" if verbatim else kind)
+    formats = [question_format, answer_format]
     options = options_in(columns.get("options"))
     if options and isinstance(question, str):
-        question, answer, option_shape = with_options(question, options, answer)
-        shapes.append(option_shape)
-    question = _clean_text("question", question, kind)
-    answer = _clean_text("answer", answer, kind)
-    account.shapes.update(filter(None, shapes))
-    if answer_shape not in MARK_NAMES:
-        account.unmarked.append(answer)
-    texts = {"question": question, "answer": answer}
-    if options or answer_shape == LETTER_IN_BOX:
-        texts["kind"] = declared or "choice"
+        question, answer, options_format = with_options(question, options, answer)
+        formats.append(options_format)
+    texts = {
+        "question": _clean_text("question", question, kind),
+        "answer": _clean_text("answer", answer, kind),
+    }
+    if options or answer_format == LETTER_IN_BOX:
+        texts["kind"] = declared_kind or "choice"
+    account.formats.update(name for name in formats if name)
+    if answer_format not in MARK_NAMES:
+        account.unmarked.append(texts["answer"])
     return texts
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:
-    """Return a question or an answer as a stripped text; Dropped says why it cannot be one."""
+    """Return a question or an answer as text without spaces around it; Dropped if it is not text.
+
+    name: "question" or "answer", for the message.
+    """
     if isinstance(value, list) and name == "answer":
         raise Dropped(
             "answer is a list, not text",
@@ -231,9 +248,11 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
         raise Dropped(
             f"{name} is blank", "Are these the right columns? Name others with columns=…."
         )
-    if re.search("[\ud800-\udfff]", text):  # from a JSON file; no tokenizer takes it
-        raise Dropped(f"{name} has a lone surrogate, which is no text", MORE_ROWS)
-    if text.casefold() in _MISSING and kind not in TEXT_KINDS:
+    # half of a character, which JSON can write as \ud800; no tokenizer accepts it
+    if re.search("[\ud800-\udfff]", text):
+        raise Dropped(f"{name} has a lone surrogate, which is no text", _MORE_ROWS)
+    # what spreadsheets and pandas write for a missing value
+    if text.casefold() in ("nan", "none", "n/a", "-") and kind not in TEXT_KINDS:
         raise Dropped(
             f"{name} is a missing value",
             "If that is an answer, declare kind='text' or kind='exact'.",
@@ -242,27 +261,35 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
 
 
 def _normal_form(question: str) -> str:
-    """Return a question as all its spellings have it: without capitals, double spaces, Unicode's
-    other forms of a character, and characters that nobody sees.
+    """Return a question without differences of case, spaces, Unicode form or invisible characters.
+
+    >>> _normal_form("What is  1\N{FULLWIDTH PLUS SIGN}1?")
+    'what is 1+1?'
     """
     question = unicodedata.normalize("NFKC", question)
+    # Cf: invisible characters, such as the zero-width space
     question = "".join(c for c in question if unicodedata.category(c) != "Cf")
     return " ".join(question.split()).casefold()
 
 
 def _distinct(rows: list[Row], account: Account) -> list[Row]:
-    """Return one row of each question, or of each question about a picture, that has one answer."""
-    alike: dict[tuple, list[Row]] = {}
+    """Return the first row of each question, and drop its duplicates.
+
+    If a question has several answers, all its rows are dropped. The same question about two
+    pictures counts as two questions.
+    """
+    by_question: dict[tuple, list[Row]] = {}
     for row in rows:
-        alike.setdefault((_normal_form(row.columns["question"]), row.pixels), []).append(row)
+        key = (_normal_form(row.columns["question"]), row.pixels)
+        by_question.setdefault(key, []).append(row)
     kept = []
-    for group in alike.values():
+    for group in by_question.values():
         if len({row.columns["answer"] for row in group}) == 1:
             kept.append(group.pop(0))
             cause = Dropped(
                 "duplicate question", "Bring more questions that differ, or ask for fewer."
             )
-        else:  # nobody knows which is right
+        else:  # there is no way to tell which is right
             cause = Dropped(
                 "question with two answers",
                 "Is a part of the question in another column? Then join them: "
@@ -273,7 +300,7 @@ def _distinct(rows: list[Row], account: Account) -> list[Row]:
     return kept
 
 
-# --- The two sides --------------------------------------------------------------------------------
+# --- The split ------------------------------------------------------------------------------------
 
 
 def split_rows(
@@ -285,30 +312,32 @@ def split_rows(
     holdout_size: int | None,
     seed: int,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows to train on and those to hold out: the source's own split, or else one by a
-    seeded hash of the question, or of the picture.
+    """Return the rows to train on and the rows to hold out.
 
-    A hash rather than a shuffle: the same rows give the same split in any order. No picture is on
-    both sides.
+    If the source has its own split, it is kept. Otherwise rows are ordered by a seeded hash of the
+    question or the picture, and the first ones are held out. A hash rather than a shuffle: the same
+    rows give the same split in any order.
 
-    check_length: raises Dropped for a row's columns that are too long. Only as many rows are
-        measured as are needed; of rows with pictures all, because some are dropped afterwards.
+    check_length: raises Dropped for the columns of a row that is too long. Text rows are measured
+        only until both sides are full. All rows with pictures are measured, because step 3 drops
+        some of them.
     """
 
-    def seeded(data: bytes) -> bytes:
+    def seeded_hash(data: bytes) -> bytes:
         return hashlib.sha256(f"{seed}\x1f".encode() + data).digest()
 
-    def order(row: Row) -> tuple[bytes, bytes]:
-        # all questions about a picture beside each other
-        picture = seeded(row.pixels) if row.pixels and not row.split else b""
-        return picture, seeded(row.columns["question"].encode() + row.columns.get("image", b""))
+    def position(row: Row) -> tuple[bytes, bytes]:
+        # first by picture, so that all questions about a picture follow one another
+        picture = seeded_hash(row.pixels) if row.pixels and not row.split else b""
+        content = row.columns["question"].encode() + row.columns.get("image", b"")
+        return picture, seeded_hash(content)
 
-    # 1. the rows that fit, in their order, and no more than are needed of each side
+    # 1. The rows of each side that are not too long, and no more than are needed.
     most = train_size or MOST_TRAINED
     held_out = holdout_size or HELD_OUT
     sizes = {"train": most, "holdout": held_out, None: most + held_out}
     fitting = {split: [] for split in sizes}
-    for row in sorted(rows, key=order):
+    for row in sorted(rows, key=position):
         if len(fitting[row.split]) >= sizes[row.split] and row.pixels is None:
             continue
         try:
@@ -318,13 +347,13 @@ def split_rows(
         else:
             fitting[row.split].append(row)
 
-    # 2. the holdout: of a source without sides at most a quarter, unless its size is given
+    # 2. The holdout. Without a size and a split of the source, it is at most a quarter of the rows.
     if holdout_size is None and not fitting["holdout"]:
         held_out = max(1, min(held_out, account.usable // 4, account.usable - (train_size or 0)))
     holdout = (fitting["holdout"] or fitting[None])[:held_out]
 
-    # 3. the rest is trained on, but for pictures that are held out
-    held_out_pictures = {row.pixels for row in holdout} - {None}
+    # 3. The rows to train on: the rest, without the pictures that are held out.
+    held_out_pictures = {row.pixels for row in holdout if row.pixels}
     train = []
     for row in fitting["train"] or fitting[None][held_out:]:
         if row.pixels in held_out_pictures:

@@ -1,8 +1,7 @@
-"""Where rows come from: built-in arithmetic, reasoning-gym, a hub data set, or a file.
+"""Read the rows of a source: a built-in generator, reasoning-gym, a hub data set, or a file.
 
-`read_source` yields one dict per row, with at least `question` and `answer` (`image` if asked for,
-`split` if the source has its own), or a `Broken` in place of a row that could not be read. It does
-not judge the values: `rows.py` does.
+`read_source` yields rows such as {"question": "What is 1 + 1?", "answer": "2"}, and a `Broken` for
+a row that could not be read. It does not check the values; `rows.py` does that.
 """
 
 import itertools
@@ -27,16 +26,6 @@ from helpers.data.files import (
 )
 from helpers.data.options import LETTERS, options_in
 
-_GENERATED_ROWS = 1_000  # to train on, without a train_size
-_USUAL = {  # where people have a question and its answer, for a hint
-    "question": ("problem", "prompt", "instruction", "messages", "conversations", "query", "input"),
-    "answer": (
-        *("solution", "reward_model", "output", "response", "answerKey", "correct", "label"),
-        *("messages.-1.content", "conversations.-1.value"),  # the assistant's
-    ),
-}
-_COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
-
 
 def read_source(
     source: str,
@@ -45,13 +34,22 @@ def read_source(
     holdout_size: int,
     seed: int,
 ) -> Iterator[dict | Broken]:
-    """Return the rows of a source, by name or by path; see `tasks.load_task` for the arguments."""
+    """Return the rows of a source. See `tasks.load_task` for the arguments.
+
+    Each row has `question` and `answer`, and the source's other columns. It has `image` and
+    `options` if the source has them, and `split` ("train" or "holdout") if the source is split.
+    The sizes and the seed matter only to generated sources; any other source is read whole.
+
+    ValueError for an unknown source, and for columns that are not there.
+    """
     source = str(source)
     mapping = check_columns(columns)
     kind, _, family = source.partition("/")
-    size = train_size or _GENERATED_ROWS
     if "://" in source:
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
+
+    # generated rows; without a train_size, 1,000 to train on
+    size = train_size or 1_000
     if kind == "arithmetic":
         if family not in arithmetic.FAMILIES:
             raise ValueError(
@@ -65,9 +63,13 @@ def read_source(
         return _generated(lambda: pictures.picture_row(rng), size, holdout_size)
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
+
+    # a file
     if source.lower().endswith(FILE_TYPES):
         wanted = set(itertools.chain(*mapping.values()))
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
+
+    # a folder, or owner/name on the hub
     if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
         return _hub(source, mapping)
     raise ValueError(
@@ -78,10 +80,10 @@ def read_source(
 
 
 def check_source(source: str, columns: dict | str | None = None) -> None:
-    """Raise ValueError for a source that `read_source` would refuse, as far as is known at once.
+    """Raise ValueError if `read_source` would refuse the source, without reading all of it.
 
-    The first row of a file is read, so that a missing column is named; the family of arithmetic is
-    checked; only the hub knows its data sets.
+    The first row of a file is read, to check its columns. A hub data set is not downloaded, so its
+    name and its columns are not checked.
     """
     rows = read_source(source, columns, None, 1, 0)
     if str(source).startswith("arithmetic/") or str(source).lower().endswith(FILE_TYPES):
@@ -92,22 +94,22 @@ def check_source(source: str, columns: dict | str | None = None) -> None:
 
 
 def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> Iterator[dict]:
-    """Yield distinct rows as `draw` gives them, so many for each side; fewer if it has no more."""
-    lacking = {"train": train_size, "holdout": holdout_size}
+    """Yield distinct rows from `draw` until both sides of the split are full.
+
+    A small family can run out of new rows: stop after 20,000 draws without one.
+    """
+    missing = {"train": train_size, "holdout": holdout_size}
     seen = set()
-    tries = 0  # since the last new row
-    while any(lacking.values()) and tries < 20_000:
-        tries += 1
+    draws_without_new_row = 0
+    while any(missing.values()) and draws_without_new_row < 20_000:
+        draws_without_new_row += 1
         row = draw()
-        subject = row.get("image", row["question"])
-        if subject not in seen and lacking[row["split"]]:
-            seen.add(subject)
-            lacking[row["split"]] -= 1
-            tries = 0
+        identity = row.get("image", row["question"])
+        if identity not in seen and missing[row["split"]]:
+            seen.add(identity)
+            missing[row["split"]] -= 1
+            draws_without_new_row = 0
             yield row
-
-
-# --- reasoning-gym --------------------------------------------------------------------------------
 
 
 def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
@@ -129,7 +131,7 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
             "question": entry["question"],
             "answer": entry["answer"],
             "family": family,
-            # what the family's own score_answer needs, as JSON for one Parquet column
+            # the family's own score_answer needs the whole entry; JSON fits one Parquet column
             "entry": json.dumps(entry, default=str),
         }
 
@@ -138,39 +140,57 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 
 
 def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
+    """Yield the rows of a hub data set `owner/name` or `owner/name:config`, or of a local folder.
+
+    GSM8K and folders keep their own split: `train` is trained on, `test` is held out. Any other
+    data set is read from its `train` split, or from its first split if none is called `train`.
+    """
     import datasets
 
     name, _, config = source.partition(":")
-    if len({file.suffix for file in Path(name).glob("*") if file.suffix in FILE_TYPES}) > 1:
+    is_gsm8k = name == "openai/gsm8k"
+    file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)
+    if len(file_types) > 1:
         raise ValueError(
             f"{source} has files of several types ({', '.join(FILE_TYPES)}), and only those of one "
             "would be read: give the path of a file, or a folder with files of one type."
         )
-    is_gsm8k = name == "openai/gsm8k"
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
         raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
-    # GSM8K's own test split is held out, and a folder's: test.jsonl beside train.jsonl, for example
-    held_out = "test" if "test" in splits and (is_gsm8k or Path(name).is_dir()) else None
-    for split in [name for name in ("train", held_out) if name in splits] or list(splits)[:1]:
+
+    keeps_split = "test" in splits and (is_gsm8k or Path(name).is_dir())
+    wanted = ["train", "test"] if keeps_split else ["train"]
+    used = [split for split in wanted if split in splits] or list(splits)[:1]
+    for split in used:
         rows = splits[split]
         for column in mapping.get("image", []):
             if isinstance(rows.features.get(column), datasets.Image):
-                # not opened here: a broken picture is the fault of its row alone
+                # undecoded, so that a broken picture costs only its own row
                 rows = rows.cast_column(column, datasets.Image(decode=False))
         for row in mapped_rows(iter(rows), mapping, source):
-            if held_out and isinstance(row, dict):
-                row["split"] = "holdout" if split == held_out else "train"
+            if keeps_split and isinstance(row, dict):
+                row["split"] = "holdout" if split == "test" else "train"
             yield row
 
 
-def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
-    """Return which columns of a source make `question` and `answer`, those of these names unless
-    `columns` says otherwise; and only if it says so, `image` and `options`.
+# --- Columns --------------------------------------------------------------------------------------
 
-    columns: the name of a column, or of a field in it (`reward_model.ground_truth`); for question
-    and options also a list of columns. A text, which papermill passes, is read as JSON.
+_COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
+
+
+def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
+    """Return the source columns to read for each field.
+
+    `question` and `answer` default to the columns of those names; `image` and `options` are read
+    only if `columns` maps them, or if `mapped_rows` recognises the options.
+
+    columns: for each field, a column, or a path into one (`reward_model.ground_truth`). A question
+        and options may also have a list of columns. papermill passes the mapping as JSON text.
+
+    >>> check_columns({"question": ["context", "question"]})
+    {'question': ['context', 'question'], 'answer': ['answer']}
     """
     try:
         declared = _COLUMNS.validate_python(
@@ -183,36 +203,21 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
             '"…" if there are options. A question in two columns is {"question": ["…", "…"]}.'
         ) from None
     mapping = {"question": "question", "answer": "answer"} | declared
-    return {
-        name: [columns] if isinstance(columns, str) else columns
-        for name, columns in mapping.items()
-    }
-
-
-# Names that the rows, the rewards' own arguments or TRL's keywords use already; a source's column
-# of that name is renamed.
-_RESERVED = {
-    *("prompt", "question", "answer", "options", "split", "image", "pixels", "tags"),  # ours
-    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
-    *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
-    *("trainer_state", "log_extra", "log_metric", "environments"),
-    # options of rewards
-    *("backend", "citations", "ignore_case", "language", "limits", "maximum", "minimum"),
-    *("ngram_size", "patterns", "relative_tolerance", "samples", "schema", "share", "steps"),
-    *("target", "threshold", "tolerance", "unit"),
-}
+    return {field: [names] if isinstance(names, str) else names for field, names in mapping.items()}
 
 
 def mapped_rows(
     rows: Iterator[dict | Broken], mapping: dict[str, list[str]], source: str
 ) -> Iterator[dict | Broken]:
-    """Yield the rows with the mapped columns under the names `question`, `answer` and, if there are
-    any, `image` and `options`; the first row says which columns these are.
+    """Yield each row with its mapped columns renamed to `question`, `answer`, `image`, `options`.
 
-    Of several columns, those of a question are joined. All columns but the pictures keep their
-    names, too, or get `source_` in front if the name is in use: rewards ask for them.
+    A question in several columns is joined by blank lines. Rewards may ask for any column, so every
+    column except a picture is also kept under its own name. Names in `_RESERVED` get the prefix
+    `source_`.
 
-    mapping: from `check_columns`. ValueError if a column is not there.
+    mapping: from `check_columns`. It is completed from the first row.
+
+    ValueError if a column is not there.
     """
     is_first = True
     for row in rows:
@@ -220,59 +225,83 @@ def mapped_rows(
             yield row
             continue
         if is_first:
-            mapping = _find_columns(row, mapping, source)
+            mapping = _complete_mapping(mapping, row, source)
             is_first = False
         mapped = {}
-        for name, columns in mapping.items():
-            values = [_field(row, column) for column in columns]
-            if name == "question" and len(values) > 1:
-                texts = [
-                    str(value).strip() for value in values if value is not None and value == value
-                ]
-                mapped[name] = "\n\n".join(filter(None, texts))
+        for field, columns in mapping.items():
+            values = [_value_at(row, column) for column in columns]
+            if len(values) == 1:
+                mapped[field] = values[0]
+            elif field == "question":
+                # None and NaN are missing values
+                texts = [str(v).strip() for v in values if v is not None and v == v]
+                mapped[field] = "\n\n".join(text for text in texts if text)
             else:
-                mapped[name] = values if len(values) > 1 else values[0]
+                mapped[field] = values
         for column, value in row.items():
-            if column not in mapping.get("image", ()) and mapping.get(column) != [column]:
-                is_used = column in _RESERVED or column in mapped
-                mapped[f"source_{column}" if is_used else column] = value
+            # not a picture, nor a column `question` that is the question
+            if column not in mapping.get("image", []) and mapping.get(column) != [column]:
+                is_taken = column in _RESERVED or column in mapped
+                mapped[f"source_{column}" if is_taken else column] = value
         yield mapped
 
 
-def _find_columns(row: dict, mapping: dict[str, list[str]], source: str) -> dict[str, list[str]]:
-    """Return the mapping with what a source's first row adds to it: the other half of a question,
-    the case of names, and options. ValueError if a column is not there, with a proposal.
-    """
-    # Alpaca and Dolly have the question in two columns
-    for pair in (["instruction", "input"], ["instruction", "context"]):
-        if row.keys() >= set(pair) and mapping["question"] in ([pair[0]], [pair[1]]):
-            mapping = mapping | {"question": pair}
+# A source's column of one of these names would be passed to a reward or to TRL as something else.
+_RESERVED = {
+    *("prompt", "question", "answer", "options", "split", "image", "tags"),  # ours
+    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
+    *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
+    *("trainer_state", "log_extra", "log_metric", "environments"),
+    # options of rewards
+    *("backend", "citations", "ignore_case", "limits", "maximum", "minimum", "ngram_size"),
+    *("patterns", "relative_tolerance", "schema", "share", "steps", "target", "threshold"),
+    *("tolerance", "unit"),
+}
 
-    # Question is question
-    folded = {str(column).strip().casefold(): column for column in row}
+
+def _complete_mapping(
+    mapping: dict[str, list[str]], row: dict, source: str
+) -> dict[str, list[str]]:
+    """Return the mapping with everything that the first row of a source adds to it.
+
+    ValueError if a column is not there; the message proposes columns that are.
+    """
+    # a name is found in any case and with spaces around it: " Question" for question
+    by_folded_name = {str(column).strip().casefold(): column for column in row}
     mapping = {
-        name: [c if c in row else folded.get(c.casefold(), c) for c in columns]
-        for name, columns in mapping.items()
+        field: [c if c in row else by_folded_name.get(c.casefold(), c) for c in columns]
+        for field, columns in mapping.items()
     }
 
-    # options in a column, or in A, B, C or option_a, option_b if the answer is a letter of theirs
-    for name in ("options", "choices"):
-        if name in row and len(options_in(row[name])) != 1:  # one is another text
-            mapping = {"options": [name]} | mapping
+    # Alpaca and Dolly split a question into two columns
+    for pair in (["instruction", "input"], ["instruction", "context"]):
+        if set(pair) <= row.keys() and mapping["question"] in ([pair[0]], [pair[1]]):
+            mapping["question"] = pair
+
+    # options in one column; a text with a single option is about something else
+    for column in ("options", "choices"):
+        if column in row and len(options_in(row[column])) != 1:
+            mapping.setdefault("options", [column])
+
+    # options in columns A, B, C or option_a, option_b, if the answer is one of the letters or blank
     pattern = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
     letters = sorted(column for column in row if re.fullmatch(pattern, str(column)))
-    answer = str(_field(row, mapping.get("answer", ["answer"])[0])).strip().upper()
+    answer = str(_value_at(row, mapping.get("answer", ["answer"])[0])).strip().upper()
     if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
-        mapping = {"options": letters} | mapping
+        mapping.setdefault("options", letters)
 
-    wanted = itertools.chain(*mapping.values())
-    absent = [c for c in wanted if c not in row and c.split(".")[0] not in row]
+    # every column must be there; for a path into a column, its first part
+    absent = [
+        column
+        for column in itertools.chain(*mapping.values())
+        if column not in row and column.split(".")[0] not in row
+    ]
     if absent:
         proposal = {}
-        for name, columns in mapping.items():
-            usual = (*columns, *_USUAL.get(name, ()))
-            there = [c for c in usual if c in row or _field(row, c) is not None]
-            proposal[name] = there[0] if there else "…"
+        for field, columns in mapping.items():
+            candidates = [*columns, *_COMMON_COLUMNS.get(field, [])]
+            found = [c for c in candidates if c in row or _value_at(row, c) is not None]
+            proposal[field] = found[0] if found else "…"
         raise ValueError(
             f"{source}: no column {', '.join(map(repr, absent))}. It has: "
             f"{shorten(', '.join(map(str, row)), 500)}. "
@@ -281,15 +310,30 @@ def _find_columns(row: dict, mapping: dict[str, list[str]], source: str) -> dict
     return mapping
 
 
-def _field(row: dict, column: str) -> object:
-    """Return a column of a row, or what is in it: `reward_model.ground_truth`,
-    `messages.0.content`; None if there is no such thing.
-    """
-    if column in row:
-        return row[column]
+# Columns that often hold a question or an answer, proposed in an error message.
+_COMMON_COLUMNS = {
+    "question": ["problem", "prompt", "instruction", "messages", "conversations", "query", "input"],
+    "answer": [
+        "solution",
+        "reward_model",
+        "output",
+        "response",
+        "answerKey",
+        "correct",
+        "label",
+        "messages.-1.content",  # the assistant's last message
+        "conversations.-1.value",
+    ],
+}
+
+
+def _value_at(row: dict, path: str) -> object:
+    """Return the value of a column, or of a path into it (`messages.0.content`); None if absent."""
+    if path in row:
+        return row[path]
     value = row
-    for name in column.split("."):
-        value = parse_literal(value)
+    for name in path.split("."):
+        value = parse_literal(value)  # a cell of a CSV file may hold JSON
         try:
             value = value[int(name) if isinstance(value, list) else name]
         except (KeyError, IndexError, ValueError, TypeError):
@@ -297,13 +341,16 @@ def _field(row: dict, column: str) -> object:
     return value
 
 
+# --- Models ---------------------------------------------------------------------------------------
+
+
 def check_model(model: str) -> None:
-    """Raise ValueError for the folder of an adapter in the place of a model's."""
+    """Raise ValueError if the model is the folder of an adapter."""
     folder = Path(model)
     by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
     if by_name or (folder / "adapter_config.json").is_file():
         raise ValueError(
-            f"model={model!r} is an adapter, which changes a model and is none. Merge it with "
-            "notebook 05 of its run, and give the merged model, model=runs/NAME/merged; or name "
-            "the model that it was trained on."
+            f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
+            "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "
+            "trained on."
         )

@@ -1,9 +1,10 @@
-"""Rows in, validated `prompt`/`answer` rows out: one function, `load_task`, from a source to a
-train and a holdout table.
+"""Turn a source into a table to train on and a table to hold out.
 
-A source is a name (`arithmetic/sums`, `reasoning-gym/leg_counting`, `openai/gsm8k`) or a path to a
-.csv, .json, .jsonl or .parquet file. `sources.py` reads its rows, `rows.py` keeps the usable ones
-and splits them; here they get their prompts and become tables.
+    task = load_task("questions.csv", holdout_size=100)
+    print(task.line)  # data: 291 of 300 rows usable (dropped: …); 191 to train on, 100 held out
+
+`sources.py` reads the rows of a source, and `rows.py` keeps the usable ones and splits them. This
+module adds the prompts, builds the tables and writes them into a run folder.
 """
 
 import hashlib
@@ -25,19 +26,16 @@ from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_LONG = 30  # words of an answer, about which a note is made
-_CALCULATION = re.compile(r"[\d\s.,()+*/×÷·−-]+=[\d\s.,()+*/×÷·−-]+")
-
 
 @dataclass(frozen=True)
 class Task:
     """A task ready to train on.
 
-    train, holdout: tables with the columns `prompt` (list of {role, content}), `question`, `answer`
-        (str), `image` (the bytes of a file) if there are pictures, and the source's own columns, as
-        far as Parquet can store them.
-    report: what was read, dropped (rows and columns, and why), notes on how it was read, and how
-        long the prompts are; JSON-ready.
+    train, holdout: tables with the columns `prompt` (a list of {role, content}), `question`,
+        `answer` (str), `image` (the bytes of a file, if there are pictures), and those of the
+        source's own columns that Parquet can store.
+    report: the rows read, the rows and columns dropped with the reasons, notes on how rows were
+        read, and the lengths of the prompts. It can be written as JSON.
     """
 
     train: pd.DataFrame
@@ -46,17 +44,17 @@ class Task:
 
     @property
     def line(self) -> str:
-        """Return how many rows there are, in one line, and the notes below it;
-        `python -m helpers run` prints them, too.
-        """
-        read, dropped, unused = map(self.report.get, ("rows_read", "dropped", "rows_unused"))
+        """Return one line with the numbers of rows, followed by a line for each note."""
+        report = self.report
+        usable = report["rows_read"] - sum(report["dropped"].values())
         line = (
-            f"data: {read - sum(dropped.values()):,} of {read:,} rows usable (dropped: "
-            f"{counted(dropped)}); {len(self.train):,} to train on, {len(self.holdout):,} held out"
+            f"data: {usable:,} of {report['rows_read']:,} rows usable (dropped: "
+            f"{counted(report['dropped'])}); {len(self.train):,} to train on, "
+            f"{len(self.holdout):,} held out"
         )
-        if unused:
-            line += f", {unused:,} unused (train_size takes more)"
-        return "\n".join([line, *(f"note: {note}" for note in self.report["notes"])])
+        if report["rows_unused"]:
+            line += f", {report['rows_unused']:,} unused (train_size takes more)"
+        return "\n".join([line, *(f"note: {note}" for note in report["notes"])])
 
 
 def load_task(
@@ -75,44 +73,40 @@ def load_task(
     kind: str | None = None,
     max_pixels: int = Preset.max_pixels,
 ) -> Task:
-    """Read a source and split it into rows to train on and rows to hold out.
+    """Read a source and split its usable rows into a training table and a holdout table.
 
-    source: `arithmetic/<family>`, `reasoning-gym/<family>`, a hub data set `owner/name` (or
-        `owner/name:config`), or a path.
-    train_size, holdout_size: rows on each side. train_size None takes all up to 100,000 (for
-        a generated source, 1,000). holdout_size None takes 256, but at most a quarter of the usable
-        rows unless the source has a split of its own.
-    columns: the source's names of `question` and `answer`, e.g. {"question": "problem", "answer":
-        "solution"}; see `sources.check_columns` for fields in a column and for `options`. With
-        `image` it names the column of the pictures, each a path relative to the file or folder, or
-        the bytes of a file that Pillow opens. A row is then a picture and a question; the rows of
-        one picture are all on one side of the split.
-    system_prompt: replaces the one of `tags`; the empty string leaves the system message out.
-    examples: worked examples, which stand in each prompt as chat turns before the question; see
-        `example_turns`. A row whose question is one of theirs is dropped, because the prompt would
-        hold its answer.
-    count_tokens: tokens of one prompt or of one text (see `prompt_token_counter`); without it
-        nothing is measured. Prompts over max_prompt_tokens are dropped, because TRL does not
-        truncate them; so are answers that, rendered in `tags` without any reasoning, are over
-        max_completion_tokens, because no completion could give them. Only rows that may be used
-        are measured.
-    kind: how all answers are judged, one of `rewards.answers.kinds.DECLARED_KINDS`; written to a
-        column `kind`, which correctness_reward reads. Without it an answer is a number, mathematics
-        or text. NaN, None, N/A and - are missing values, unless the kind is text or exact.
-    max_pixels: a picture with more is made smaller, in its proportions; a note counts these.
+    source: `arithmetic/<family>`, `pictures/shapes`, `reasoning-gym/<family>`, a hub data set
+        `owner/name` or `owner/name:config`, or the path of a file or folder.
+    train_size: rows to train on; None uses all rows, up to 100,000 (1,000 if they are generated).
+    holdout_size: rows to hold out. None holds out 256 rows, and at most a quarter of the usable
+        rows unless the source has its own split.
+    columns: the columns to read as `question` and `answer`, for example {"question": "problem",
+        "answer": "solution"}; see `sources.check_columns`. `image` names a column of pictures:
+        paths relative to the file or folder, or the bytes of files that Pillow opens.
+    system_prompt: replaces the system prompt of `tags`; an empty string leaves it out.
+    examples: worked examples, shown in every prompt before the question; see `example_turns`.
+        Rows that ask the question of an example are dropped.
+    count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. Without
+        it, neither limit below applies.
+    max_prompt_tokens: longer prompts are dropped, because TRL does not truncate them.
+    max_completion_tokens: answers longer than this, in their tags and without any reasoning, are
+        dropped, because no completion could contain them.
+    kind: how all answers are judged, one of `rewards.answers.kinds.DECLARED_KINDS`; stored in a
+        column `kind`, which correctness_reward reads.
+    max_pixels: larger pictures are scaled down.
 
-    ValueError if the source cannot give these rows; it names the value and the way out.
+    ValueError if the source cannot give these rows.
     """
     system = tags.system_prompt if system_prompt is None else system_prompt
     turns = example_turns(examples)
-    worked = [
+    example_rows = [
         {"question": user["content"], "answer": assistant["content"]}
         for user, assistant in zip(turns[::2], turns[1::2], strict=True)
     ]
     account = Account()
 
     def check_length(columns: dict) -> None:
-        """Raise Dropped for a row that exceeds a limit."""
+        """Raise Dropped if a row's prompt or answer exceeds its limit."""
         if count_tokens is None:
             return
         length = count_tokens(chat_prompt(system, columns["question"], turns))
@@ -129,25 +123,25 @@ def load_task(
                 "Raise max_completion_length, or drop the long answers.",
             )
 
-    # 1. rows with a question and its one answer; a generator makes up for those that are dropped
-    # because they are worked examples
+    # 1. The usable rows. A generator draws a few more, in case it draws the examples' questions.
+    source_rows = read_source(
+        source,
+        columns,
+        train_size + len(example_rows) if train_size else None,
+        (holdout_size or HELD_OUT) + len(example_rows),
+        seed,
+    )
     rows = usable_rows(
-        read_source(
-            source,
-            columns,
-            train_size and train_size + len(worked),
-            (holdout_size or HELD_OUT) + len(worked),
-            seed,
-        ),
+        source_rows,
         account,
         kind=kind,
-        as_it_is=str(source).startswith("reasoning-gym/"),
-        worked=[example["question"] for example in worked],
+        verbatim=str(source).startswith("reasoning-gym/"),
+        example_questions=[example["question"] for example in example_rows],
         folder=Path(source) if Path(source).is_dir() else Path(source).parent,
         max_pixels=max_pixels,
     )
 
-    # 2. the two sides, of rows that fit
+    # 2. The split. It measures prompts, and only those of rows that may be used.
     train, holdout = split_rows(
         rows,
         check_length,
@@ -158,69 +152,102 @@ def load_task(
     )
     account.check_sizes(source, train, holdout, train_size, holdout_size)
 
-    # 3. their prompts, and the tables
+    # 3. The prompts and the tables.
     rows = [row.columns for row in train + holdout]
     for row in rows:
         row["prompt"] = chat_prompt(system, row["question"], turns)
     table, columns_dropped = _table(rows)
 
-    # 4. the report; some of it only if there is such a thing
+    # 4. The report. The optional entries are left out if they are empty.
     report = account.report(train, holdout) | {
         "source": source,
         "seed": seed,
         "tags": tags.spec,
         "system_prompt": system,
-        "fingerprint": fingerprint(worked + rows),
-        "notes": _notes(account, rows, worked, tags),
+        "fingerprint": fingerprint(example_rows + rows),
+        "notes": _notes(account, rows, example_rows, tags),
     }
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
-def _notes(account: Account, rows: list[dict], worked: list[dict], tags: TagFormat) -> list[str]:
-    """Return sentences on how rows were read, on answers that a completion will hardly give, and on
-    worked examples that show another format.
+def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
+    """Return the rows as a table, and the columns that Parquet cannot store, with the reasons.
+
+    Each of these columns is left out of the table, and named on the terminal.
+    """
+    kept = []
+    left_out = {}
+    names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
+    for name in names:
+        try:
+            values = {name: [row.get(name) for row in rows]}
+            column = pd.DataFrame(values, dtype=object).infer_objects()
+            column.to_parquet(io.BytesIO(), index=False)
+        # Arrow's own errors, OverflowError, UnicodeEncodeError, TypeError: it depends on the values
+        except Exception as error:
+            shown = shorten(name, 40)
+            left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shorten(error)}"
+            print(f"column left out: {shown} ({left_out[shown]})")
+        else:
+            kept.append(column)
+    return pd.concat(kept, axis=1), left_out
+
+
+def _notes(
+    account: Account, rows: list[dict], example_rows: list[dict], tags: TagFormat
+) -> list[str]:
+    """Return the notes of the report: how rows were read, and which answers or examples look wrong.
+
+    rows, example_rows: each with `question` and `answer`.
     """
     notes = []
-    if account.shapes:
-        notes.append(f"found in the data: {counted(account.shapes)}")
-    marked = sum(count for shape, count in account.shapes.items() if shape in MARK_NAMES)
-    if marked > len(account.unmarked) > 0:
+    if account.formats:
+        notes.append(f"found in the data: {counted(account.formats)}")
+
+    # a few answers without the mark that the others have
+    marked = sum(count for name, count in account.formats.items() if name in MARK_NAMES)
+    if 0 < len(account.unmarked) < marked:
         longest = max(account.unmarked, key=len)
         notes.append(
             f"answers without a marked result, beside {marked:,} with one: "
             f"{len(account.unmarked):,}, such as {shorten(longest)!r}. They are taken whole."
         )
+
+    # whole solutions as answers
     answers = [row["answer"] for row in rows]
-    if 2 * sum(len(answer.split()) > _LONG for answer in answers) > len(rows):
+    if 2 * sum(len(answer.split()) > 30 for answer in answers) > len(rows):
         notes.append(
-            f"most answers have more than {_LONG} words, which no completion repeats: mark the "
+            "most answers have more than 30 words, which no completion repeats: mark the "
             r"result in each of them, by #### or \boxed{}, or name another column."
         )
+
+    # calculations as answers: 17 + 34 = 51
     answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
-    calculations = [answer for answer in answers if _CALCULATION.fullmatch(answer)]
+    side = r"[\d\s.,()+*/×÷·−-]+"
+    calculations = [answer for answer in answers if re.fullmatch(f"{side}={side}", answer)]
     if calculations:
         notes.append(
             f"answers that are a whole calculation, such as {calculations[0]!r}: "
             f"{len(calculations):,}. Its result alone is then wrong: give the number."
         )
-    # in a worked example, the assistant says it all, also what a template opens for the policy
+
+    # examples in another format; they have the first tag even if a chat template opens it
     whole = replace(tags, opened=False)
-    others = sum(not whole.matches(example["answer"]) for example in worked)
+    others = sum(not whole.matches(example["answer"]) for example in example_rows)
     if others:
         notes.append(
             f"worked examples that are not in the format {whole.render('…', '…')}: {others} of "
-            f"{len(worked)}. The policy copies what it is shown."
+            f"{len(example_rows)}. The policy copies what it is shown."
         )
     return notes
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:
-    """Write a task into the run folder: both tables, `data_report.json`, and the manifest's
-    section `data`.
+    """Write both tables, `data_report.json` and the manifest's section `data` into the run folder.
 
-    ValueError, before anything is written, while another process trains this run.
+    ValueError, before anything is written, if another process is training this run.
     """
     with lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK):
         for name, table in (("train", task.train), ("holdout", task.holdout)):
@@ -235,8 +262,9 @@ def save(run: Run, task: Task, settings: Preset) -> None:
 
 
 def fingerprint(rows: Iterable[dict]) -> str:
-    """Return the SHA-256 over the questions and answers, in order: the same in two runs on the same
-    data.
+    """Return the SHA-256 of the questions, answers and pictures, in order, as hexadecimal digits.
+
+    Two runs on the same data have the same fingerprint.
     """
     digest = hashlib.sha256()
     for row in rows:
@@ -245,12 +273,13 @@ def fingerprint(rows: Iterable[dict]) -> str:
 
 
 def tokenizer_of(model: str, thinking: bool | None = None):
-    """Return the tokenizer of a model, which carries the setting `thinking`; print it if the chat
-    template cannot do as the setting says.
+    """Return the tokenizer of a model, with the setting `thinking` stored in it.
 
-    model: a folder or hub name. ValueError if there is no such model, or no chat template.
+    A setting that the model's chat template does not support is named on the terminal.
+
+    model: a folder, or a name on the hub. ValueError if it is not there or has no chat template.
     """
-    from transformers import AutoTokenizer  # imports torch, which not everything here needs
+    from transformers import AutoTokenizer  # slow: it imports torch
 
     check_model(model)
     try:
@@ -270,27 +299,31 @@ def tokenizer_of(model: str, thinking: bool | None = None):
 def prompt_token_counter(
     model: str, thinking: bool | None = None
 ) -> Callable[[list[dict] | str], int]:
-    """Return a function that counts the tokens of chat messages as the model will see them, or of
-    a text without a template: the length of a completion. See `tokenizer_of`.
+    """Return a function that counts tokens as the model sees them.
+
+    Chat messages are rendered with the model's chat template; a text, such as a completion, is
+    counted as it is. For the arguments, see `tokenizer_of`.
     """
     return partial(templates.length, tokenizer_of(model, thinking))
 
 
 def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[dict]:
-    """Return the messages that ask a question, after the turns of worked examples.
+    """Return a system message (unless it is empty), the turns of worked examples and the question.
 
-    An empty system prompt is left out.
+    >>> chat_prompt("Add.", "1 + 1?")
+    [{'role': 'system', 'content': 'Add.'}, {'role': 'user', 'content': '1 + 1?'}]
     """
     messages = [*turns, {"role": "user", "content": question}]
     return [{"role": "system", "content": system}, *messages] if system else messages
 
 
 def example_turns(examples: list[dict] | str | None) -> list[dict]:
-    """Return the chat turns of worked examples, each a question and what the assistant says to it.
+    """Return worked examples as chat turns: a user's question, then the assistant's completion.
 
-    examples: a list of {"question": …, "completion": …}, or the path of a file of such rows, JSON
-        lines for example. The completion is what the model should write, tags included. ValueError
-        for a row without the two texts, and for a file without rows.
+    examples: a list of {"question": …, "completion": …}, or the path of a file of such rows. The
+        completion is the text that the model should write, tags included.
+
+    ValueError for a row without both texts, and for a file without rows.
 
     >>> example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])[1]
     {'role': 'assistant', 'content': '<answer>2</answer>'}
@@ -304,10 +337,8 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
             raise ValueError(f"{examples}: the file has no worked examples.")
     turns = []
     for number, row in enumerate(rows, 1):
-        texts = []
-        if isinstance(row, dict):
-            texts = [row.get("question"), row.get("completion")]
-        if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        texts = [row.get("question"), row.get("completion")] if isinstance(row, dict) else [None]
+        if not all(isinstance(text, str) and text.strip() for text in texts):
             raise ValueError(
                 f"{where}: a worked example is a question and a completion, both texts that are "
                 'not blank: {"question": "…", "completion": "…"}. This one is not: row '
@@ -317,26 +348,3 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
         turns.append({"role": "user", "content": question.strip()})
         turns.append({"role": "assistant", "content": completion.strip()})
     return turns
-
-
-def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
-    """Return the rows as a table, and why each column that is not in it was left out.
-
-    A column that Parquet cannot store is left out, so that it stops no run; that is printed, too.
-    """
-    kept = []
-    left_out = {}
-    names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
-    for name in names:
-        try:
-            values = {name: [row.get(name) for row in rows]}
-            column = pd.DataFrame(values, dtype=object).infer_objects()
-            column.to_parquet(io.BytesIO(), index=False)
-        # Arrow's own, OverflowError, UnicodeEncodeError, TypeError: whatever the values provoke
-        except Exception as error:
-            shown = shorten(name, 40)
-            left_out[shown] = f"Parquet cannot store it: {type(error).__name__}: {shorten(error)}"
-            print(f"column left out: {shown} ({left_out[shown]})")
-        else:
-            kept.append(column)
-    return pd.concat(kept, axis=1), left_out

@@ -1,4 +1,4 @@
-"""The built-in arithmetic: right answers, a reserved tenth, and the two ways to work a sum out."""
+"""Built-in arithmetic: right answers, a reserved tenth, and the two ways to work out a sum."""
 
 import hashlib
 import json
@@ -9,13 +9,14 @@ import pytest
 from helpers.data import arithmetic
 from helpers.data.sources import read_source
 
-by_columns = pytest.mark.parametrize("family", ["sums", "pairs", "differences"])
+each_family = pytest.mark.parametrize("family", ["sums", "pairs", "differences"])
 
 
 def drawn(family, count=2000):
-    """Problems of a family: numbers, operators, and the true result."""
+    """Yield problems of a family: the numbers, the operators, and the true result."""
     rng = random.Random(7)
-    for numbers, operators in (arithmetic.FAMILIES[family](rng) for _ in range(count)):
+    for _ in range(count):
+        numbers, operators = arithmetic.FAMILIES[family](rng)
         terms = zip(numbers, [*operators, ""], strict=True)
         yield numbers, operators, eval(" ".join(f"{number} {sign}" for number, sign in terms))
 
@@ -23,22 +24,19 @@ def drawn(family, count=2000):
 # --- Two ways to work -----------------------------------------------------------------------------
 
 
-@by_columns
+@each_family
 def test_careful_working_is_right_line_by_line(family):
     for numbers, operators, true in drawn(family):
         text, result = arithmetic.careful(numbers, operators)
         assert result == true and text.endswith(f", {result}")
-        lines = [line.rpartition(": ")[2] for line in text.split(", ")]
-        assert all(
-            eval(left) == int(right)
-            for left, _, right in (line.partition(" = ") for line in lines)
-            if right
-        ), text
+        for line in text.split(", "):
+            left, _, right = line.rpartition(": ")[2].partition(" = ")
+            assert not right or eval(left) == int(right), text
         assert text.count(":") == len(operators) and arithmetic.is_careful(text)
 
 
-@by_columns
-def test_careless_working_is_wrong_exactly_where_the_units_carry_or_borrow(family):
+@each_family
+def test_careless_working_is_wrong_exactly_if_the_units_carry_or_borrow(family):
     for numbers, operators, true in drawn(family):
         text, result = arithmetic.careless(numbers, operators)
         assert text.endswith(f"= {result}") and not arithmetic.is_careful(text)
@@ -55,10 +53,8 @@ def test_careless_working_is_wrong_exactly_where_the_units_carry_or_borrow(famil
         ("differences", "3e4ec5d45195e2b7"),
     ],
 )
-def test_the_rows_of_a_seed_are_those_they_always_were(family, digest):
-    """Questions, answers, workings, difficulties and sides: runs of earlier versions are reproduced
-    with them.
-    """
+def test_the_rows_of_a_seed_never_change(family, digest):
+    """So that runs of earlier versions can be reproduced."""
     rows = list(read_source(f"arithmetic/{family}", None, 500, 60, 1))
     assert hashlib.sha256(json.dumps(rows).encode()).hexdigest()[:16] == digest
     assert len({row["question"] for row in rows}) == 560
@@ -80,7 +76,7 @@ def test_the_rows_of_a_seed_are_those_they_always_were(family, digest):
         ("differences", "17 - 52", 2),
     ],
 )
-def test_difficulty_counts_operators_and_what_makes_them_hard(family, question, difficulty):
+def test_difficulty_counts_operators_and_carries_or_borrows(family, question, difficulty):
     pieces = question.split()
     row = arithmetic.problem(family, [int(number) for number in pieces[::2]], pieces[1::2])
     assert row["difficulty"] == difficulty

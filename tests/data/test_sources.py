@@ -1,4 +1,4 @@
-"""Where rows come from: their names, their columns, and a model's files."""
+"""Reading a source by its name, mapping its columns, and refusing what is not a chat model."""
 
 import json
 import sys
@@ -44,7 +44,7 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
 
 
 @pytest.mark.parametrize("source", ["gsm8k", "rows.txt", "rows", "./no/such", "", 3])
-def test_what_names_no_source_is_refused_with_the_kinds_there_are(source):
+def test_an_unknown_source_is_refused_with_the_known_kinds(source):
     with pytest.raises(ValueError, match=r"is not known.*sums.*reasoning-gym.*gsm8k.*\.csv, "):
         read(source)
 
@@ -69,7 +69,7 @@ def file_of(folder: Path, *rows: dict) -> str:
             [
                 {"question": "1 + 1", "answer": "2", "level": 1}
                 | {"source_answer": "no", "source_split": "x", "source_prompt": "y"}
-                # for rewards that ask for them
+                # mapped columns keep their names, too, for rewards that ask for them
                 | {"problem": "1 + 1", "solution": "2"}
             ],
         ),
@@ -92,13 +92,19 @@ def file_of(folder: Path, *rows: dict) -> str:
             [{"question": "1 + 1", "answer": "2", "problem": "1 + 1"}],
         ),
         (
+            # unit is an option of a reward, language is not
+            [{"question": "q", "answer": "1", "language": "en", "unit": "m"}],
+            None,
+            [{"question": "q", "answer": "1", "language": "en", "source_unit": "m"}],
+        ),
+        (
             [{"question": "q", "answer": "1"}, {"question": "q"}],
             None,
             [{"question": "q", "answer": "1"}, {"question": "q", "answer": None}],
         ),
     ],
 )
-def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows, columns, found):
+def test_columns_are_mapped_and_all_columns_are_kept(tmp_path, rows, columns, found):
     assert read(file_of(tmp_path, *rows), columns) == found
 
 
@@ -134,12 +140,11 @@ def test_columns_are_mapped_and_the_rest_keep_a_name_of_their_own(tmp_path, rows
         ),
     ],
 )
-def test_columns_that_cannot_be_found_are_refused_with_those_there_are(
-    tmp_path, names, columns, said
-):
+def test_missing_columns_are_refused_with_a_proposal(tmp_path, names, columns, said):
+    row = names if isinstance(names, dict) else dict.fromkeys(names, "x")
+    path = file_of(tmp_path, row, row)
     with pytest.raises(ValueError) as error:
-        row = names if isinstance(names, dict) else dict.fromkeys(names, "x")
-        read(file_of(tmp_path, row, row), columns)
+        read(path, columns)
     assert said in str(error.value)
 
 
@@ -150,11 +155,11 @@ def test_a_folder_with_files_of_two_types_is_refused(tmp_path):
         read(tmp_path)
 
 
-# --- A model that is none -------------------------------------------------------------------------
+# --- Models ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("model", ["runs/a/adapter", "runs/a/checkpoints/checkpoint-8", "{here}"])
-def test_an_adapter_in_the_place_of_a_model_is_refused_with_what_to_name(tmp_path, model):
+def test_an_adapter_is_refused_as_a_model(tmp_path, model):
     (tmp_path / "adapter_config.json").touch()
     with pytest.raises(ValueError, match=r"is an adapter.*model=runs/NAME/merged"):
         prompt_token_counter(model.replace("{here}", str(tmp_path)))

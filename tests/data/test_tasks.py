@@ -1,6 +1,4 @@
-"""load_task: what is kept, what is dropped and counted, how it is split, and what it costs
-in tokens.
-"""
+"""load_task: which rows are kept or dropped, how they are split, and how prompts are measured."""
 
 import json
 import os
@@ -25,7 +23,7 @@ def numbered(count: int) -> list[dict]:
 
 @pytest.fixture
 def load(tmp_path):
-    """load_task on a JSONL file of these rows."""
+    """Return a function that calls load_task on a JSONL file of these rows."""
 
     def load_rows(rows: list, **arguments) -> tasks.Task:
         path = tmp_path / "rows.jsonl"
@@ -64,20 +62,21 @@ def both(task) -> pd.DataFrame:
         ({"question": "What is 0\u200b + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "q"}, "answer is blank"),
         (["q", "1"], "not a JSON object"),
-        # Half a character cannot be written to Parquet nor tokenised.
-        ({"question": "q \ud800", "answer": "1"}, None),
+        # half of a character cannot be tokenised
+        (
+            {"question": "q \ud800", "answer": "1"},
+            "question has a lone surrogate, which is no text",
+        ),
     ],
 )
 def test_a_bad_row_is_dropped_and_counted_with_its_reason(load, bad, reason):
-    task = load([*numbered(3), bad, *[bad] * 4])
-    (found,) = task.report["dropped"]
-    assert reason in (found, None)
-    assert task.report["dropped"][found] == 5
-    assert len(task.report["dropped_examples"][found]) == 3
+    task = load([*numbered(3), *[bad] * 5])
+    assert task.report["dropped"] == {reason: 5}
+    assert len(task.report["dropped_examples"][reason]) == 3
     assert sorted(both(task)["answer"]) == ["0", "1", "2"]
 
 
-def test_a_missing_value_is_an_answer_where_the_kind_says_so(load):
+def test_a_missing_value_is_an_answer_if_the_kind_is_text_or_exact(load):
     rows = [{"question": f"q{word}", "answer": word} for word in ("None", "-", "nan")]
     for kind in ("text", "exact"):
         assert sorted(both(load(rows, kind=kind))["answer"]) == ["-", "None", "nan"]
@@ -86,7 +85,7 @@ def test_a_missing_value_is_an_answer_where_the_kind_says_so(load):
         load(rows, kind="number")
 
 
-def test_a_question_with_two_answers_loses_all_its_rows_and_is_named(load):
+def test_all_rows_of_a_question_with_two_answers_are_dropped(load):
     twice = {"question": " what is  0 + 0? ", "answer": "7"}
     task = load([*numbered(4), twice, numbered(1)[0]])
     assert sorted(both(task)["answer"]) == ["1", "2", "3"]
@@ -99,7 +98,7 @@ def test_a_question_with_two_answers_loses_all_its_rows_and_is_named(load):
 
 
 def test_all_rows_are_accounted_for(tmp_path):
-    """What is read is dropped for one reason, unused, trained on, or held out."""
+    """Each row is dropped for one reason, unused, trained on, or held out."""
     sums = [f"What is {n} + 1?,{n + 1}" for n in range(50)]
     lines = ["question,answer", *sums, *sums[:5], "lonely", ",1", ""]
     (tmp_path / "a.csv").write_text("\n".join(lines))
@@ -150,14 +149,17 @@ def test_a_question_is_never_on_both_sides(load):
     sizes = {"train_size": 200, "holdout_size": 50, "seed": 9}
     for task in (load(numbered(400) * 2, **sizes), load_task("arithmetic/sums", **sizes)):
         assert (len(task.train), len(task.holdout)) == (200, 50)
-        assert both(task)["question"].is_unique and "split" not in both(task)
+        assert both(task)["question"].is_unique
+        assert "split" not in both(task)
 
 
-def test_without_a_train_size_there_is_a_bound_and_it_is_said(load, monkeypatch):
+def test_without_a_train_size_there_is_a_maximum_and_the_line_names_it(load, monkeypatch):
     monkeypatch.setattr("helpers.data.rows.MOST_TRAINED", 20)
-    bounded, asked = (load(numbered(40), holdout_size=8, train_size=size) for size in (None, 32))
-    assert bounded.line.endswith("20 to train on, 8 held out, 12 unused (train_size takes more)")
-    assert bounded.train.equals(asked.train[:20]) and bounded.holdout.equals(asked.holdout)
+    limited = load(numbered(40), holdout_size=8)
+    whole = load(numbered(40), holdout_size=8, train_size=32)
+    assert limited.line.endswith("20 to train on, 8 held out, 12 unused (train_size takes more)")
+    assert limited.train.equals(whole.train[:20])
+    assert limited.holdout.equals(whole.holdout)
 
 
 @pytest.mark.parametrize(
@@ -177,17 +179,23 @@ def test_without_a_holdout_size_at_most_a_quarter_is_held_out(load, rows, train_
 
 
 def test_the_split_of_a_seed_is_the_one_it_always_was(load):
-    """Whatever the order of the rows; runs of earlier versions are reproduced with it."""
+    """In any order of the rows, so that runs of earlier versions can be reproduced."""
     task = load(numbered(10)[::-1], holdout_size=3, seed=7)
-    assert "".join(task.holdout["answer"]) == "806" and "".join(task.train["answer"]) == "4752319"
+    assert "".join(task.holdout["answer"]) == "806"
+    assert "".join(task.train["answer"]) == "4752319"
 
 
-def test_a_fingerprint_tells_every_change():
-    rows = [{"question": "q", "answer": "1"}, {"question": "r", "answer": "1"}]
-    others = [rows[::-1], *([row, rows[1]] for row in numbered(1))]
-    others += [[rows[0] | {"answer": "2"}, rows[1]], [{"question": "q1", "answer": ""}, rows[1]]]
-    assert fingerprint(rows) not in map(fingerprint, others)
-    assert fingerprint(rows) == fingerprint([row | {"level": 3} for row in rows])
+def test_a_fingerprint_changes_with_every_question_and_answer():
+    first = {"question": "q", "answer": "1"}
+    second = {"question": "r", "answer": "1"}
+    changed = [
+        [second, first],
+        [first | {"question": "Q"}, second],
+        [first | {"answer": "2"}, second],
+        [{"question": "q1", "answer": ""}, second],
+    ]
+    assert fingerprint([first, second]) not in map(fingerprint, changed)
+    assert fingerprint([first, second]) == fingerprint([first | {"level": 3}, second])
 
 
 @pytest.mark.parametrize(
@@ -207,7 +215,7 @@ def test_a_fingerprint_tells_every_change():
         ),
     ],
 )
-def test_what_cannot_be_given_is_an_error_with_the_numbers(load, rows, sizes, said):
+def test_too_few_rows_are_an_error_with_the_numbers(load, rows, sizes, said):
     with pytest.raises(ValueError, match=said):
         load(rows, **sizes)
 
@@ -241,7 +249,7 @@ EXAMPLES = [{"question": "What is 1 + 0?", "completion": " <think>1</think><answ
 
 
 @pytest.mark.parametrize("way", ["list", "file"])
-def test_worked_examples_stand_before_every_question_and_theirs_is_dropped(load, tmp_path, way):
+def test_worked_examples_are_in_every_prompt_and_their_questions_are_dropped(load, tmp_path, way):
     file = tmp_path / "examples.jsonl"
     file.write_text(json.dumps(EXAMPLES[0]) + "\n")
     examples = EXAMPLES if way == "list" else str(file)
@@ -301,7 +309,7 @@ def test_generated_rows_make_up_for_those_that_are_worked_examples():
         ("[1", "This one is not: row 2: "),
     ],
 )
-def test_what_is_no_worked_example_is_named(tmp_path, line, said):
+def test_an_invalid_worked_example_is_refused_with_its_row(tmp_path, line, said):
     file = tmp_path / "examples.jsonl"
     file.write_text(json.dumps(EXAMPLES[0]) + "\n" + line if line.strip() else line)
     with pytest.raises(ValueError, match=re.escape(said)):
@@ -317,8 +325,8 @@ def words(messages: list[dict]) -> int:
 
 def test_prompts_over_the_limit_are_dropped_and_counted(load):
     rows = [{"question": f"q{n} " * n, "answer": "1"} for n in range(1, 21)]
-    asked = {"train_size": 14, "system_prompt": ""}  # all that fit: the others give way
-    task = load(rows, **asked, count_tokens=words, max_prompt_tokens=15)
+    # with the holdout, all 15 rows that fit are needed
+    task = load(rows, train_size=14, system_prompt="", count_tokens=words, max_prompt_tokens=15)
     assert task.report["dropped"] == {"prompt over 15 tokens": 5}
     assert sorted(map(words, both(task)["prompt"])) == list(range(1, 16))
     assert task.report["prompt_tokens"] == {"min": 1, "p50": 10, "p90": 18, "p99": 19, "max": 20}
@@ -335,7 +343,7 @@ def test_fewer_rows_are_the_first_of_the_same_draw_and_few_are_measured(load):
     assert 50 <= len(measured) < 800, "two texts a row"
 
 
-def test_an_answer_that_no_completion_has_room_for_is_dropped_and_named(load):
+def test_an_answer_that_does_not_fit_into_a_completion_is_dropped(load):
     count = prompt_token_counter(PRESETS["pocket"].model_path)
     room = count("<think></think><answer>1234</answer>")  # four tags and four digits
     rows = [{"question": f"What is {n} + 0?", "answer": str(n)} for n in (2, 1234, 12345)]
@@ -381,8 +389,8 @@ configs:
 """
 
 
-def test_a_data_set_of_the_hub_keeps_its_splits_and_what_it_cannot_give_is_said(tmp_path):
-    """A local copy of one, and one that is not there, without a network."""
+def test_gsm8k_keeps_its_split_and_a_missing_data_set_is_an_error(tmp_path):
+    """GSM8K is a local folder of the same name here, and there is no network."""
     data = tmp_path / "openai" / "gsm8k"
     data.mkdir(parents=True)
     (data / "README.md").write_text(CARD, encoding="utf-8")
@@ -406,7 +414,7 @@ def test_a_data_set_of_the_hub_keeps_its_splits_and_what_it_cannot_give_is_said(
     assert done.returncode == 0, done.stderr
     hub = json.loads(done.stdout.splitlines()[-1])
     assert hub["train"] == ["1000", "2000", "3000", "4000"]
-    assert hub["holdout"] == ["q5", "q6"], "its own, whole"
+    assert hub["holdout"] == ["q5", "q6"], "its whole test split"
     assert hub["dropped"] == {"duplicate question": 1}
     assert hub["other"] == ["q0", "q1", "q2"], "it has no test split"
     said = [
@@ -423,7 +431,7 @@ def test_a_data_set_of_the_hub_keeps_its_splits_and_what_it_cannot_give_is_said(
 # --- Kinds of answers -----------------------------------------------------------------------------
 
 
-def test_a_kind_that_is_said_is_written_to_a_column_and_one_that_is_there_is_kept(load):
+def test_a_declared_kind_is_written_to_a_column_and_an_own_column_is_kept(load):
     assert list(both(load(numbered(5), kind="text"))["kind"]) == ["text"] * 5
     assert "kind" not in both(load(numbered(5)))
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
