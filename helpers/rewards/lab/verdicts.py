@@ -117,7 +117,7 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
         return
 
     # faults with the same advice, or with the same error in the same line, have one cause
-    causes = [fault.advice or fault.what.partition(":")[0] for fault in faults]
+    causes = [fault.advice or fault.cause for fault in faults]
     for cause, count in Counter(causes).most_common(_MOST_CAUSES):
         first = faults[causes.index(cause)]
         stop = f"{first} ({count} of {len(faults)} faults). {first.advice}"
