@@ -47,7 +47,8 @@ def check_pass_at_8(answer, evaluation):
     curve = {k: point["value"] for k, point in evaluation["baseline"]["pass_at_k"].items()}
     p, measured = curve["1"], curve.get("8", math.nan)
     expected, alike = 1 - (1 - p) ** 8, "Questions differ: if a question's p is below the mean, extra samples help less."
-    right = f"Right: {expected:.1%}. Measured: {measured:.1%}. {alike}"
+    compared = f"Measured: {measured:.1%}. {alike}" if "8" in curve else "To measure it, set `samples` to 8 or more."
+    right = f"Right: {expected:.1%}. {compared}"
     known = [
         (expected, right),
         (8 * p, "Chances do not simply add up: 8 p can exceed 1. Begin with the chance that all eight are wrong."),

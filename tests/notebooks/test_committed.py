@@ -70,7 +70,7 @@ SHOWN = [
     # what survives of a change, stored in 4, 16 and 32 bits
     ("05", "through_nf4(matrix)", "change of 5.", 1, 0, 5),
     ("05", "through_nf4(matrix)", "change of 5.", -2, 90, 99.9),
-    ("05", "through_nf4(matrix)", "change of 0.05% of W", 1, 5, 30),
+    ("05", "through_nf4(matrix)", "change of 0.05", -2, 5, 30),
     ("05", "through_nf4(matrix)", "weights that keep their 4-bit number", -1, 75, 95),
     ("05", "gaps, chosen = ", "original", -1, 1.5, 4),
     ("05", "gaps, chosen = ", "dequantised", -1, 0.05, 0.5),

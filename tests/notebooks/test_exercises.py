@@ -17,6 +17,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from notebooks.checks.nb05 import check_pass_at_8
 from tools import teach
 
 NUMBERS = [path.name[:2] for path in sorted(teach.NOTEBOOKS.glob("*.ipynb"))][1:]  # 00 has none
@@ -106,3 +107,10 @@ def test_wrong_answers_are_refused_with_the_likely_mistake_and_right_ones_pass(n
     for answer in NONSENSE:  # a message, and no traceback
         message = told(f"{name} = {answer}")
         assert message.strip() and not message.startswith("Right"), answer
+
+
+def test_pass_at_8_is_judged_without_a_measured_one():
+    evaluation = {"baseline": {"pass_at_k": {"1": {"value": 0.5}, "4": {"value": 0.9}}}}
+    message = check_pass_at_8(1 - 0.5**8, evaluation)
+    assert message.startswith("Right: 99.6%") and "set `samples` to 8" in message
+    assert "nan" not in message
