@@ -506,12 +506,12 @@ def flat_reward(signals: Signals) -> Finding | None:
     """Report that the reward does not rise, and has not fallen either."""
     reward = signals.series("reward", 2 * MIN_WINDOW)
     spread = signals.reward_spread()
-    # Return if another rule explains it.
+    # Return if there is another explanation.
     if signals.unweighted or signals.solved or fallen_reward(signals):
         return None
     if signals.risen(reward) or signals.risen(signals.correctness):
         return None
-    # Wait until the learning rate's maximum is MIN_ROWS rows in the past.
+    # Wait until the learning rate passed its maximum MIN_ROWS rows ago.
     rate = signals.series("learning_rate")
     if len(rate) - int(np.argmax(rate)) <= MIN_ROWS:
         return None
@@ -561,7 +561,7 @@ def hacked_reward(signals: Signals) -> Finding | None:
     )
 
 
-FORM_LEARNED = 0.8  # the format reward from which wrong answers are not due to the format
+FORM_LEARNED = 0.8  # mean format reward; above it, wrong answers are not due to the format
 
 
 def format_only(signals: Signals) -> Finding | None:

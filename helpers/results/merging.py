@@ -256,9 +256,9 @@ def _prove(
 def merge_in_memory(unmerged, tokenizer, prompts: list[list[dict]]) -> dict:
     """Merge a PEFT model's adapter in place, and return the reference for the comparison.
 
-    Returns base, adapter and merged, the `prompt_logits` of the bare base, of the adapter on the
-    base and of the merged model, all computed in 32 bits; and matrices (`merge_by_matrix`).
-    ValueError if the adapter does not change the logits.
+    Returns a dictionary: base, adapter and merged are the `prompt_logits`, computed in 32 bits, of
+    the bare base, the adapter on the base, and the merged model; matrices is the result of
+    `merge_by_matrix`. ValueError if the adapter does not change the logits.
     """
     expected = {}
     with in_32_bits(unmerged):
