@@ -1,5 +1,5 @@
-"""Completions of the pocket model are saved while they are sampled: interruptions, damaged files and
-changed settings never affect the result.
+"""Completions of the pocket model are saved while they are sampled: interruptions, damaged files
+and changed settings never affect the result.
 """
 
 from pathlib import Path
