@@ -412,7 +412,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
     if one of these notebooks has measured them now.
     """
     if run.evaluation and {_EVALUATION, *LESSONS} & set(numbers):
-        from helpers.results.tables import summary
+        from helpers.results.evaluation import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))
     print(f"all of it is in {run.show()}")

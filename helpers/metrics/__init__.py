@@ -1,6 +1,5 @@
-"""Stage 04, training metrics: the history of a training as a table, the rules that read it, the
-figures.
+"""Stage 04, training metrics: the training history as a table, its diagnosis, and its figures.
 
-In: `metrics.csv` and `completions.parquet` of one run or several. Out: findings, and
-`figures/*.png`. Used by notebook 04; 03 shows the same rules and figures while it trains.
+In: `metrics.csv` and `completions.parquet` of one or more runs. Out: findings, and
+`figures/*.png`. Used by notebook 04; notebook 03 uses the same rules and figures while it trains.
 """

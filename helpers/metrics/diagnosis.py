@@ -1,9 +1,11 @@
-"""The rules that read a training history: what goes wrong in GRPO, the numbers that show it, and
-what to try.
+"""Diagnose a GRPO training run from its history: faults, the numbers that show them, and advice.
 
-A rule is a function that returns a finding or None, listed at the end in `RULES`; those of an
-agent's tools are in `tool_rules.py`. A rule that asks for a column which was not logged ends there
-(see `signals.apply`). With few rows, only what cannot be a matter of luck is judged.
+    for finding in diagnose(read_metrics(run.folder / "metrics.csv")):
+        print(finding)
+
+Each rule is a function that returns a finding or None, and is listed in `RULES` at the end. A rule
+finds nothing if a column it needs was not logged (`signals.apply`). The rules about an agent's
+tools are in `tool_rules.py`.
 """
 
 import numpy as np
@@ -14,11 +16,11 @@ from helpers.metrics.signals import (
     CERTAIN,
     LIKELY,
     MIN_ROWS,
+    MIN_WINDOW,
     MOST,
     NEARLY_ALL,
     NOTABLE,
     SEVERITIES,
-    SHORTEST,
     SINCE_BEST,
     Finding,
     Signals,
@@ -29,27 +31,17 @@ from helpers.metrics.signals import (
 )
 from helpers.metrics.tool_rules import failing_calls, given_up_tools, unfinished_episodes
 
-NEVER = 0.02  # correctness: as good as no answer is right
-FORM_LEARNED = 0.8  # of 1: so often kept that a lacking answer is no matter of form
-# nats per token: the reference finds a sampled token 1.6 times less likely; healthy runs stay
-# below 0.1
-KL_HIGH = 0.5
-KL_RUNAWAY = 2.0  # 7 times less likely: what is written is no longer the reference's language
-# nats per token; rounding to bf16 alone makes 0.01 to 0.04 (huggingface/trl issue 6789)
-SAMPLING_GAP = 0.08
-UNJUDGED = 0.05  # of a batch: programs without a verdict, each taken out of its group
-# what every training logs; kl, entropy and the tools depend on settings
-LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
-
 
 def diagnose(history: pd.DataFrame) -> list[Finding]:
-    """Return what a training history shows, most severe first.
+    """Return the findings about a training history, the most severe first.
 
-    history: one row a logged step under TRL's column names, as `read_metrics` returns it or as
-    `DataFrame(trainer.state.log_history)`, or under names that `in_trl_names` knows; columns and
-    values may be absent. Which rewards judge the answer and which the form is read from their
-    names, as in `accuracy_reward` and `format_reward`. A history in which all is well gives
-    findings of severity "info", or none.
+    history: one row per logged step, as `read_metrics` returns it, or
+        `DataFrame(trainer.state.log_history)`. Columns have TRL's names, or names that
+        `in_trl_names` knows; columns and values may be missing. A reward's name says whether it
+        judges the answer (`accuracy_reward`) or the format (`format_reward`).
+
+    A healthy history gives findings of severity "info", or none. With fewer than MIN_ROWS rows,
+    only the rules in AT_ONCE are used.
     """
     signals = Signals(in_trl_names(history))
     rules = RULES if signals.enough else AT_ONCE
@@ -71,9 +63,14 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
 
 # --- What was logged ------------------------------------------------------------------------------
 
+# What every training run logs. The KL, the entropy and the tools depend on settings.
+LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
+
 
 def unread(signals: Signals) -> Finding | None:
-    """Columns that every training logs are not there under a known name: silence is not health."""
+    """Report columns that every training run logs but that are missing here: a fault in them would
+    go unnoticed.
+    """
     missing = [name for name in LOGGED if signals.optional(name) is None]
     if signals.rows.empty or not missing:
         return None
@@ -97,10 +94,10 @@ def unread(signals: Signals) -> Finding | None:
 
 
 def silent_reward(signals: Signals) -> Finding | None:
-    """A reward was logged without a number at any step."""
+    """Report rewards that were logged, but without a number at any step."""
     names = reward_names(signals.rows)
     silent = [name for name in names if signals.optional(f"rewards/{name}/mean") is None]
-    if not silent or len(signals.rows) < SHORTEST:
+    if not silent or len(signals.rows) < MIN_WINDOW:
         return None
     return Finding(
         "warning",
@@ -112,11 +109,16 @@ def silent_reward(signals: Signals) -> Finding | None:
     )
 
 
+UNJUDGED = 0.05  # share of a batch
+
+
 def unjudged_programs(signals: Signals) -> Finding | None:
-    """Many programs of a batch had no verdict: the sandbox lacks something, or time was over."""
+    """Report that many programs in a batch got no verdict, because the sandbox does not support
+    something they use, or because time ran out.
+    """
     shares = signals.rows.filter(regex="/(unsupported|not_started)$")
     highest = shares.max()
-    if not highest.max() > UNJUDGED:  # not <=: true for nan too, where nothing was logged
+    if not highest.max() > UNJUDGED:  # `not >` is also true for nan, if nothing was logged
         return None
     column = highest.idxmax()
     return Finding(
@@ -129,11 +131,11 @@ def unjudged_programs(signals: Signals) -> Finding | None:
     )
 
 
-# --- The machinery: numbers, gradient, sampler ----------------------------------------------------
+# --- The numerics: loss, gradient, sampler --------------------------------------------------------
 
 
 def not_a_number(signals: Signals) -> Finding | None:
-    """The loss or the gradient norm is not a number, now or at some step before."""
+    """Report that the loss or the gradient norm is or was nan or infinite."""
     rows = signals.rows
     finite = np.ones(len(rows), dtype=bool)
     for column in ("loss", "grad_norm"):
@@ -156,7 +158,7 @@ def not_a_number(signals: Signals) -> Finding | None:
             "fp16.",
         )
     return Finding(
-        # fp16's loss scaler looks for its scale in the first ten rows, and skips those steps
+        # in fp16, the loss scaler searches for its scale in the first ten rows, and skips steps
         "info" if finite[10:].all() else "warning",
         "gradient",
         "The loss or the gradient was not a number, and is one again.",
@@ -167,15 +169,17 @@ def not_a_number(signals: Signals) -> Finding | None:
 
 
 def no_gradient(signals: Signals) -> Finding | None:
-    """Groups differ, and neither a gradient nor a KL is ever more than 0: the weights stay."""
-    norms = signals.series("grad_norm", SHORTEST)
+    """Report that the weights do not change: the gradient and the KL are always 0, although rewards
+    differ within groups.
+    """
+    norms = signals.series("grad_norm", MIN_WINDOW)
     dead = signals.series("frac_reward_zero_std")
     kl = signals.optional("kl")
     if norms.any() or (kl is not None and kl.any()):
         return None
     if dead.mean() >= NEARLY_ALL or signals.unweighted:
         return None
-    # without a KL, a reward that rises says that the norm was not measured
+    # If no KL was logged, a rising reward shows that the norm was not measured.
     if kl is None and signals.better:
         return None
     return Finding(
@@ -188,12 +192,16 @@ def no_gradient(signals: Signals) -> Finding | None:
     )
 
 
-def sampling_gap(signals: Signals) -> Finding | None:
-    """The engine that samples and the model that trains differ by more than rounding makes.
+# Nats per token. Rounding to bf16 alone causes 0.01 to 0.04 (huggingface/trl issue 6789).
+SAMPLING_GAP = 0.08
 
-    From what TRL logs with vllm_importance_sampling_correction.
+
+def sampling_gap(signals: Signals) -> Finding | None:
+    """Report that the sampling engine and the trained model differ by more than rounding explains.
+
+    TRL logs the difference if vllm_importance_sampling_correction is on.
     """
-    gap = signals.series("sampling/sampling_logp_difference/mean", SHORTEST)
+    gap = signals.series("sampling/sampling_logp_difference/mean", MIN_WINDOW)
     last = signals.last(gap)
     if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= SAMPLING_GAP:
         return None
@@ -209,8 +217,8 @@ def sampling_gap(signals: Signals) -> Finding | None:
 
 
 def rising_loss(signals: Signals) -> Finding | None:
-    """The loss rises and the KL is not high, which is healthy."""
-    loss = signals.series("loss", 2 * SHORTEST)
+    """Explain a rising loss, which is healthy unless the KL is high."""
+    loss = signals.series("loss", 2 * MIN_WINDOW)
     change = signals.change(loss)
     if not change.is_rise(CERTAIN) or apply(high_kl, signals):
         return None
@@ -224,18 +232,23 @@ def rising_loss(signals: Signals) -> Finding | None:
     )
 
 
-# --- The policy: its KL, its entropy, its lengths -------------------------------------------------
+# --- The policy: KL, entropy, completion length ---------------------------------------------------
+
+
+# Nats per token.
+KL_HIGH = 0.5  # the reference finds a sampled token 1.6 times less likely; healthy: below 0.1
+KL_RUNAWAY = 2.0  # 7 times less likely: the text no longer resembles the reference model's
 
 
 def high_kl(signals: Signals) -> Finding | None:
-    """The KL is high now, by its running median."""
-    kl = signals.series("kl", SHORTEST)
-    level = _kl_level(kl)
+    """Report that the KL is high at the end of the history, by its running median."""
+    kl = signals.series("kl", MIN_WINDOW)
+    level = _running_median(kl)
     now = level.iloc[-1]
     if now <= KL_HIGH:
         return None
-    # the rows after the last one that was not high
-    since = level[level.where(level <= KL_HIGH).bfill().isna()]
+    low = np.flatnonzero(level <= KL_HIGH)
+    since = level.iloc[low[-1] + 1 :] if len(low) else level
     runaway = now > KL_RUNAWAY
     return Finding(
         "critical" if runaway else "warning",
@@ -249,10 +262,10 @@ def high_kl(signals: Signals) -> Finding | None:
 
 
 def kl_spikes(signals: Signals) -> Finding | None:
-    """Single steps have a high KL: what a reader notices in the plot and asks about."""
-    kl = signals.series("kl", SHORTEST)
+    """Explain single steps with a high KL, which stand out in the plot."""
+    kl = signals.series("kl", MIN_WINDOW)
     spikes = kl[kl > max(5 * kl.median(), 0.1)]
-    if spikes.empty or _kl_level(kl).max() > KL_HIGH:
+    if spikes.empty or _running_median(kl).max() > KL_HIGH:
         return None
     return Finding(
         "info",
@@ -265,21 +278,19 @@ def kl_spikes(signals: Signals) -> Finding | None:
     )
 
 
-def _kl_level(kl: pd.Series) -> pd.Series:
-    """Return the running median of nine rows: four spikes of a heavy-tailed estimate do not move
-    it.
-    """
-    return kl.rolling(9, min_periods=SHORTEST).median().dropna()
+def _running_median(kl: pd.Series) -> pd.Series:
+    """Return the running median over nine rows, which up to four spikes hardly change."""
+    return kl.rolling(9, min_periods=MIN_WINDOW).median().dropna()
 
 
 def collapsed_entropy(signals: Signals) -> Finding | None:
-    """Entropy spent before the task is solved: without it no better answer is found (Cui et al.,
-    arXiv 2505.22617).
+    """Report that the entropy collapsed before the task was solved: without entropy, the policy
+    finds no better answers (Cui et al., arXiv 2505.22617).
     """
-    # With a quarter left, samples of one question hardly differ.
+    # With a quarter of the entropy left, samples for one question hardly differ.
     if signals.better or not _entropy_fell(signals, 0.25):
         return None
-    change = signals.change(signals.series("entropy"), SHORTEST)
+    change = signals.change(signals.series("entropy"), MIN_WINDOW)
     return Finding(
         "warning",
         "entropy",
@@ -291,22 +302,22 @@ def collapsed_entropy(signals: Signals) -> Finding | None:
 
 
 def _entropy_fell(signals: Signals, share: float) -> bool:
-    """Return whether less than this share of the first rows' entropy is left; False if too little
-    of it was logged to tell.
+    """Return whether less than this share of the initial entropy is left; False if there are too
+    few rows to tell.
     """
     entropy = signals.optional("entropy")
-    if entropy is None or len(entropy) < 2 * SHORTEST:
+    if entropy is None or len(entropy) < 2 * MIN_WINDOW:
         return False
-    return bool(signals.last(entropy).mean() < share * entropy.iloc[:SHORTEST].mean())
+    return bool(signals.last(entropy).mean() < share * entropy.iloc[:MIN_WINDOW].mean())
 
 
 def changed_length(signals: Signals) -> Finding | None:
-    """Completions have become twice as long as at first, or half as long, and no better."""
-    length = signals.series("completions/mean_length", 2 * SHORTEST)
+    """Report completions that became twice or half as long as at the start, but no better."""
+    length = signals.series("completions/mean_length", 2 * MIN_WINDOW)
     if signals.better or length.min() <= 0:
         return None
-    # doubled or halved: learning a shape changes the pocket model's length by half
-    ratio = signals.change(np.log(length), SHORTEST)
+    # A smaller change is normal: the pocket model's length changes by half when it learns a format.
+    ratio = signals.change(np.log(length), MIN_WINDOW)
     longer = ratio.is_rise(CERTAIN, np.log(2))
     if not longer and not ratio.is_fall(CERTAIN, np.log(2)):
         return None
@@ -314,7 +325,7 @@ def changed_length(signals: Signals) -> Finding | None:
         "warning",
         "length",
         f"Completions have become much {'longer' if longer else 'shorter'}, and no better.",
-        f"mean length {signals.change(length, SHORTEST)} (tokens)",
+        f"mean length {signals.change(length, MIN_WINDOW)} (tokens)",
         "Reward brevity if more and more are cut off."
         if longer
         else "Read some: is the reasoning still there?",
@@ -322,8 +333,8 @@ def changed_length(signals: Signals) -> Finding | None:
 
 
 def clipped_completions(signals: Signals) -> Finding | None:
-    """Most completions are cut off at the limit."""
-    last = signals.last(signals.series("completions/clipped_ratio", SHORTEST))
+    """Report that most completions are cut off at the length limit."""
+    last = signals.last(signals.series("completions/clipped_ratio", MIN_WINDOW))
     if lower_bound(last) < MOST:
         return None
     return Finding(
@@ -336,12 +347,12 @@ def clipped_completions(signals: Signals) -> Finding | None:
     )
 
 
-# --- The groups: what there is to learn from ------------------------------------------------------
+# --- The groups: is there anything to learn from? -------------------------------------------------
 
 
 def unweighted_rewards(signals: Signals) -> Finding | None:
-    """The total is always 0, and single rewards are not."""
-    if not signals.unweighted or len(signals.rows) < SHORTEST:
+    """Report that all rewards have weight 0: the total is always 0, but single rewards are not."""
+    if not signals.unweighted or len(signals.rows) < MIN_WINDOW:
         return None
     return Finding(
         "info",
@@ -353,19 +364,21 @@ def unweighted_rewards(signals: Signals) -> Finding | None:
 
 
 def dead_groups(signals: Signals) -> Finding | None:
-    """Most groups are dead, their completions all score the same: they are solved, have collapsed
-    on one wrong answer, or have no signal.
+    """Report that most groups are dead: all completions in the group score the same. The finding
+    says whether these questions are solved, the policy has collapsed on wrong answers, or nothing
+    earns the reward.
 
-    From frac_reward_zero_std: reward_std is the spread over the whole batch, and says nothing about
-    a group.
+    The share of dead groups is frac_reward_zero_std. reward_std does not show it, because it is the
+    spread over the whole batch.
     """
-    share = signals.series("frac_reward_zero_std", SHORTEST)
+    share = signals.series("frac_reward_zero_std", MIN_WINDOW)
+    # In the first steps, some groups are dead by chance, so every group must be dead.
     if signals.unweighted or (not signals.enough and share.min() < 1):
         return None
     last = signals.last(share)
     if lower_bound(last) < MOST:
         return None
-    start = share.iloc[:SHORTEST].mean()
+    start = share.iloc[:MIN_WINDOW].mean()
     now = last.mean()
     right = signals.share_right
     evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
@@ -373,7 +386,7 @@ def dead_groups(signals: Signals) -> Finding | None:
         solved = signals.risen(signals.optional("reward"))
     else:
         evidence += f", with correctness {right:.2f}"
-        # More than half of them are right, even if all wrong completions are in dead groups.
+        # More than half of the dead groups are right, even if they hold all wrong completions.
         solved = right > 1 - now / 2
 
     if solved:
@@ -384,8 +397,8 @@ def dead_groups(signals: Signals) -> Finding | None:
             evidence,
             "There is little left to learn from these questions: stop, or go on with harder ones.",
         )
-    # A collapse begins with signal. A group of noise has more entropy than before, a collapsed one
-    # less.
+    # A collapsed policy had fewer dead groups before, and has less entropy now. (A policy that
+    # writes noise has more.)
     collapsed = now - start >= 0.3 and _entropy_fell(signals, 0.5)
     if collapsed and (right is None or right <= now / 2):
         return Finding(
@@ -405,8 +418,11 @@ def dead_groups(signals: Signals) -> Finding | None:
     )
 
 
+NEVER = 0.02  # correctness: practically no answer is right
+
+
 def _advice_for_dead_groups(signals: Signals) -> str:
-    """Return what to try if most groups are dead and not right, by the cause."""
+    """Return advice for dead groups that are not solved, depending on the cause."""
     if apply(clipped_completions, signals):
         return "Begin with the completions that are cut off: they earn the same."
     right = signals.share_right
@@ -417,7 +433,7 @@ def _advice_for_dead_groups(signals: Signals) -> str:
             "Nothing earns the reward: take easier questions, a larger model, or a reward with "
             "partial credit, and read some completions."
         )
-    if level > 0 and np.ptp(reward) < 1e-6:
+    if np.ptp(reward) < 1e-6:
         return (
             f"All earn {level:.3g}. If these are full marks, take harder questions; if not, the "
             "reward is a constant."
@@ -426,7 +442,9 @@ def _advice_for_dead_groups(signals: Signals) -> str:
 
 
 def constant_reward(signals: Signals) -> Finding | None:
-    """A reward has given the same number throughout."""
+    """Report a reward that gave every completion at every step the same number, for at least
+    MIN_ROWS steps.
+    """
     for name in reward_names(signals.rows):
         mean = signals.optional(f"rewards/{name}/mean")
         std = signals.optional(f"rewards/{name}/std")
@@ -455,17 +473,18 @@ def constant_reward(signals: Signals) -> Finding | None:
     return None
 
 
-# --- The reward: does it rise, and does correctness rise with it ----------------------------------
+# --- The reward: does it rise, and does correctness rise with it? ---------------------------------
 
 
 def fallen_reward(signals: Signals) -> Finding | None:
-    """The reward has fallen from its height."""
-    reward = signals.series("reward", 2 * SHORTEST)
-    # less than a quarter of the spread is what easier and harder questions make of it
+    """Report that the reward has fallen from its best window."""
+    reward = signals.series("reward", 2 * MIN_WINDOW)
+    # Easier and harder questions alone can move the reward by a quarter of its spread.
     fall = change_between(reward, *signals.since_best(reward))
     if not fall.is_fall(SINCE_BEST, max(0.25 * signals.reward_spread(), 1e-9)):
         return None
-    # a total alone may fall because a callback takes a mastered reward's weight away
+    # Correctness must fall, too. The total alone also falls if a callback lowers the weight of a
+    # reward that the policy has mastered.
     right = signals.correctness
     if right is not None:
         fall_of_right = change_between(right, *signals.since_best(right))
@@ -484,19 +503,19 @@ def fallen_reward(signals: Signals) -> Finding | None:
 
 
 def flat_reward(signals: Signals) -> Finding | None:
-    """The reward has certainly neither fallen nor risen."""
-    reward = signals.series("reward", 2 * SHORTEST)
+    """Report that the reward does not rise, and has not fallen either."""
+    reward = signals.series("reward", 2 * MIN_WINDOW)
     spread = signals.reward_spread()
-    # Leave out what has another reason.
+    # Return if there is another explanation.
     if signals.unweighted or signals.solved or fallen_reward(signals):
         return None
     if signals.risen(reward) or signals.risen(signals.correctness):
         return None
-    # Wait until the learning rate is past its height for as many rows as a trend takes.
+    # Wait until the learning rate passed its maximum MIN_ROWS rows ago.
     rate = signals.series("learning_rate")
     if len(rate) - int(np.argmax(rate)) <= MIN_ROWS:
         return None
-    # A training that has certainly gained less than a quarter of the spread has not begun to learn.
+    # Be certain that the gain is less than a quarter of the spread.
     change = signals.change(reward)
     highest_gain = change.difference + CERTAIN * change.error
     if highest_gain > 0.25 * spread:
@@ -519,12 +538,12 @@ def flat_reward(signals: Signals) -> Finding | None:
 
 
 def hacked_reward(signals: Signals) -> Finding | None:
-    """The total rises while correctness falls, since the window where it was best."""
+    """Report reward hacking: the total rises while correctness falls from its best window."""
     reward = signals.series("reward")
     if signals.correctness is None:
         return None
     both = pd.DataFrame({"correct": signals.correctness, "reward": reward}).dropna()
-    if len(both) < 2 * SHORTEST:
+    if len(both) < 2 * MIN_WINDOW:
         return None
     windows = signals.since_best(both["correct"])
     fall = change_between(both["correct"], *windows)
@@ -542,23 +561,26 @@ def hacked_reward(signals: Signals) -> Finding | None:
     )
 
 
+FORM_LEARNED = 0.8  # mean format reward; above it, wrong answers are not due to the format
+
+
 def format_only(signals: Signals) -> Finding | None:
-    """The format was learned and correctness, given as many rows again as a trend takes, has not
-    moved.
+    """Report that the format was learned, but correctness has not risen in the MIN_ROWS rows since
+    then.
     """
     form = signals.format
     right = signals.correctness
     if form is None or right is None or min(len(form), len(right)) < MIN_ROWS:
         return None
-    # Was the format learned? A gain of 0.2 is beyond what drifts.
-    gain = signals.change(form, SHORTEST)
+    # Was the format learned? A gain of less than 0.2 may be drift.
+    gain = signals.change(form, MIN_WINDOW)
     if gain.after < FORM_LEARNED or not gain.is_rise(CERTAIN, 0.2):
         return None
     # Was it learned long enough ago?
-    learned = form.rolling(SHORTEST).mean() >= FORM_LEARNED
+    learned = form.rolling(MIN_WINDOW).mean() >= FORM_LEARNED
     if not learned.any() or len(form) - int(np.argmax(learned)) < MIN_ROWS:
         return None
-    # Has correctness moved, or had it nowhere to go?
+    # Did correctness rise, or was it high already?
     change = signals.change(right)
     may_have_risen = change.difference + CERTAIN * change.error >= NOTABLE
     if may_have_risen or signals.risen(right) or signals.solved:
@@ -574,13 +596,15 @@ def format_only(signals: Signals) -> Finding | None:
 
 
 def blind_policy(signals: Signals) -> Finding | None:
-    """The reward rises without the picture's help: from a holdout that is measured with its
-    pictures and with grey ones during the training (`training.vision.Looking`).
+    """Report that the reward rises, but not because the policy looks at the pictures.
+
+    `training.vision.Looking` logs holdout accuracy during training, with the pictures (sighted) and
+    with grey ones (blind).
     """
     sighted = signals.series("holdout/sighted", 3)
     blind = signals.series("holdout/blind", 3)
     reward = signals.series("reward")
-    # Compare the first third with the last, of the reward and of what the picture adds.
+    # Compare the first third with the last: the reward, and the accuracy that the pictures add.
     sees = (sighted - blind).dropna()
     first = max(1, len(reward) // 3)
     last = max(1, len(sees) // 3)
@@ -598,14 +622,14 @@ def blind_policy(signals: Signals) -> Finding | None:
     )
 
 
-# In the order in which findings of one severity are told: causes before their effects.
+# Findings of one severity are listed in this order: causes before effects.
 RULES = (
     unread, not_a_number, no_gradient, silent_reward, unjudged_programs, sampling_gap, high_kl,
     kl_spikes, hacked_reward, failing_calls, clipped_completions, unfinished_episodes,
     given_up_tools, unweighted_rewards, dead_groups, constant_reward, fallen_reward, flat_reward,
     format_only, changed_length, collapsed_entropy, rising_loss, blind_policy,
 )  # fmt: skip
-# those that few rows are enough for
+# The rules that can be used with fewer than MIN_ROWS rows.
 AT_ONCE = (
     unread, not_a_number, no_gradient, silent_reward, unjudged_programs, sampling_gap, high_kl,
     kl_spikes, failing_calls, clipped_completions, unfinished_episodes, unweighted_rewards,

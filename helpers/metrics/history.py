@@ -1,12 +1,48 @@
-"""The training history as a table, one row a logged step, under TRL's own names."""
+"""The training history as a table: one row per logged step, with TRL's column names."""
 
 import re
 from pathlib import Path
 
 import pandas as pd
 
-# What others call a column, in lower case: TRL before the spring of 2025, its progress table, verl,
-# OpenRLHF, ms-swift.
+
+def read_metrics(path: Path) -> pd.DataFrame:
+    """Return metrics.csv as a DataFrame, sorted by step."""
+    return pd.read_csv(path).sort_values("step", ignore_index=True)
+
+
+def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
+    """Return the history with its columns renamed to those of TRL 1.15.
+
+    Unknown names are kept, and so is a second column for the same name.
+
+    >>> list(in_trl_names(pd.DataFrame(columns=["Step", "Training Loss", "rewards / right"])))
+    ['step', 'loss', 'rewards/right/mean']
+    >>> list(in_trl_names(pd.DataFrame(columns=["critic/score/mean", "reward"])))
+    ['critic/score/mean', 'reward']
+    """
+    known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
+    names = {}
+    for column in history:
+        # a progress table has spaces around slashes; trackers add a prefix, `train/` or
+        # `RUN - train/`
+        name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
+        name = name.strip().removeprefix("train/")
+        name = known.get(name.lower(), name)
+        if name.startswith("rewards/") and not name.endswith(("/mean", "/std")):
+            name += "/mean"
+        if name not in history and name not in names.values():
+            names[column] = name
+    history = history.rename(columns=names)
+    if "global_step/max_steps" in names:
+        # ms-swift writes "5/60" for step 5; its summary row has no step
+        steps = history["step"].astype(str).str.partition("/")[0]
+        history["step"] = pd.to_numeric(steps, errors="coerce")
+    return history
+
+
+# Other names for TRL's columns, in lower case: from TRL before spring 2025, its progress table,
+# verl, OpenRLHF and ms-swift.
 _NAMES = {
     "step": ("global_step", "training/global_step", "_step", "global_step/max_steps"),
     "loss": ("training loss", "train_loss", "actor/pg_loss", "actor/loss", "policy_loss"),
@@ -21,60 +57,28 @@ _NAMES = {
 }
 
 
-def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
-    """Return the history with its columns under the names of TRL 1.15, as far as they are known.
-
-    >>> list(in_trl_names(pd.DataFrame(columns=["Step", "Training Loss", "rewards / right"])))
-    ['step', 'loss', 'rewards/right/mean']
-    >>> list(in_trl_names(pd.DataFrame(columns=["critic/score/mean", "reward"])))
-    ['critic/score/mean', 'reward']
-    """
-    known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
-    names = {}
-    for column in history:
-        # a progress table spaces its slashes; trackers put `train/` or `RUN - train/` before a name
-        name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
-        name = name.strip().removeprefix("train/")
-        name = known.get(name.lower(), name)
-        if name.startswith("rewards/") and not name.endswith(("/mean", "/std")):
-            name += "/mean"
-        if name not in history and name not in names.values():
-            names[column] = name
-    history = history.rename(columns=names)
-    if "global_step/max_steps" in names:
-        # ms-swift counts "5/60"; the summary at its end has no step
-        steps = history["step"].astype(str).str.partition("/")[0]
-        history["step"] = pd.to_numeric(steps, errors="coerce")
-    return history
-
-
-def read_metrics(path: Path) -> pd.DataFrame:
-    """Return metrics.csv as a DataFrame, sorted by step."""
-    return pd.read_csv(path).sort_values("step", ignore_index=True)
-
-
 def reward_names(history: pd.DataFrame) -> list[str]:
-    """Return the names of the single rewards, in the order TRL logged them (columns
-    `rewards/<name>/mean`; a name may hold a slash).
+    """Return the names of the rewards that were logged as `rewards/<name>/mean`, in TRL's order. A
+    name may contain a slash.
     """
     means = [name for name in history if name.startswith("rewards/") and name.endswith("/mean")]
     return [name.removeprefix("rewards/").removesuffix("/mean") for name in means]
 
 
 def smooth(series: pd.Series, window: int = 9, median: bool = False) -> pd.Series:
-    """Return the centred running mean; near the ends that of what there is. The median is not moved
-    by single spikes.
+    """Return the centred running mean, or the running median, which single spikes do not affect.
+    Near the ends, the window is cut off.
     """
     around = series.rolling(min(window, max(1, len(series))), center=True, min_periods=1)
     return around.median() if median else around.mean()
 
 
 def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) -> pd.DataFrame:
-    """Return the mean of each column over the first and the last `rows` rows, one line a column;
-    absent columns are left out.
+    """Return the mean of each column over the first and over the last `rows` rows: one row per
+    column. Missing columns are left out.
 
-    Of `kl` it is the median: one spike of this heavy-tailed estimate can be larger than all other
-    rows together.
+    For `kl`, the median is used: a single spike of this heavy-tailed estimate can exceed the sum of
+    all other rows.
     """
     rows = min(rows, max(1, len(history) // 2))
     how = {name: "median" if name == "kl" else "mean" for name in columns if name in history}
@@ -89,11 +93,10 @@ def final_reward(history: pd.DataFrame) -> float:
 
 
 def join_stages(stages: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return trainings that followed one another, by name, as one history: steps go on counting,
-    and `stage` says which it was.
+    """Join the histories of consecutive training stages, given by name, into one history.
 
-    Columns that a stage did not log are nan there. ValueError without a stage, KeyError for one
-    without a `step`.
+    Steps continue to count, and the column `stage` holds the name. Values that a stage did not log
+    are nan. ValueError if there are no stages, KeyError if a stage has no column `step`.
 
     >>> short = pd.DataFrame({"step": [1, 2], "reward": [0.1, 0.2]})
     >>> join_stages({"format": short, "correctness": short})[["step", "stage"]].values.tolist()

@@ -1,9 +1,10 @@
-"""Figures of a training history and of an evaluation.
+"""Figures of a training history, an evaluation, and a reward signal.
 
-Every function returns a Matplotlib Figure and draws nothing else.
+    plots.dashboard(read_metrics(run.folder / "metrics.csv"))
 
-Text is 9 points or more, no figure is wider than a page, and lines differ in their stroke or marker
-as well as in colour.
+Each function that draws returns a Matplotlib Figure; with the argument `axes`, it draws into these
+axes. Figures fit the width of a page, text is at least 9 points, and lines differ in stroke or
+marker as well as in colour.
 """
 
 from itertools import cycle
@@ -15,96 +16,7 @@ from matplotlib.figure import Figure
 from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
 from helpers.metrics.history import reward_names, smooth
 
-# Color and stroke of the first line, the second, and so on.
-LOOKS = (
-    (BLUE, "-"),
-    (ORANGE, "--"),
-    (GREEN, "-."),
-    (RED, ":"),
-    (PURPLE, (0, (6, 1))),
-    (GREY, (0, (3, 1, 1, 1, 1, 1))),
-)
-_PAGE = 8.6  # inches: on a wider figure a page would shrink the letters
-
-
-def _figure(rows: int, columns: int, size: tuple[float, float], **options):
-    """Return a figure and its panels. pyplot does not know it, or Jupyter would show it twice."""
-    figure = Figure(size, layout="constrained")
-    return figure, figure.subplots(rows, columns, **options)
-
-
-def _panel(
-    title: str,
-    ylabel: str,
-    axes: Axes | None = None,
-    xlabel: str = "step",
-    history: pd.DataFrame | None = None,
-) -> Axes:
-    """Return a panel to draw in. If the history has stages (`history.join_stages`), each stage's
-    name is at its beginning, and a dotted line where one follows another.
-    """
-    if axes is None:
-        _, axes = _figure(1, 1, (7.0, 3.6))
-    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    if xlabel == "step":
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    if history is not None and "stage" in history:
-        begins = history[history["stage"] != history["stage"].shift()]
-        for step, name in zip(begins["step"], begins["stage"], strict=True):
-            if step > begins["step"].iloc[0]:
-                axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
-            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
-    return axes
-
-
-def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
-    """Draw the raw values thin, their running mean thick; nothing if the column was not logged.
-
-    For the KL it is the running median, which single spikes do not bend.
-    """
-    if column not in history:
-        return
-    axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
-    axes.plot(
-        history["step"],
-        smooth(history[column], median=column == "kl"),
-        color=color,
-        linestyle=stroke,
-        linewidth=2,
-        label=label,
-    )
-
-
-def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
-    """Draw a line for each column that was logged; labels: by column."""
-    for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
-        _line(axes, history, column, label, color, stroke)
-
-
-def _with_shares(
-    history: pd.DataFrame, axes: Axes, left: dict[str, str], ylabel: str, shares: dict[str, str]
-) -> Figure:
-    """Draw lines on the left axis and shares on the right one, with one legend; labels by
-    column.
-    """
-    right = axes.twinx()
-    right.spines["right"].set_visible(True)
-    right.grid(False)
-    _lines(axes, history, left)
-    _lines(right, history, shares, LOOKS[1:])
-    lines = [*axes.get_lines(), *right.get_lines()]
-    handles = [line for line in lines if not line.get_label().startswith("_")]
-    # room above all curves, for the legend
-    room = 1.1 + 0.2 * len(handles)
-    top = axes.get_ylim()[1]
-    axes.set_ylim(-0.02 * top, room * top)
-    right.set(ylabel=ylabel, ylim=(-0.02, room), yticks=(0, 0.25, 0.5, 0.75, 1))
-    axes.legend(handles=handles, loc="upper right")
-    return axes.figure
-
-
-# --- One curve a figure ---------------------------------------------------------------------------
+# --- One curve per figure -------------------------------------------------------------------------
 
 
 def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
@@ -129,9 +41,7 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw `frac_reward_zero_std`, the share of dead groups: those whose completions all scored
-    the same.
-    """
+    """Draw `frac_reward_zero_std`: the share of groups whose completions all score the same."""
     title = "Dead groups: all completions score the same"
     axes = _panel(title, "share of groups", axes, history=history)
     _line(axes, history, "frac_reward_zero_std", "dead groups", ORANGE)
@@ -140,30 +50,28 @@ def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw the KL divergence from the reference policy, in nats per token, with its running median.
-
-    A note in its place where beta was 0.
+    """Draw the KL divergence from the reference policy, in nats per token, with its running median;
+    or a note if it was not logged because beta is 0.
     """
     title = "KL: how far the policy has moved from where it began"
     axes = _panel(title, "nats per token", axes, history=history)
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "running median", GREEN)
-        axes.set_ylim(0, 1.25 * axes.get_ylim()[1])  # with room for the legend
+        axes.set_ylim(0, 1.25 * axes.get_ylim()[1])  # leaves room for the legend
         axes.legend(loc="upper left")
     else:
-        note = "no KL: beta is 0"
-        axes.text(0.5, 0.5, note, ha="center", transform=axes.transAxes, color=GREY)
+        axes.text(0.5, 0.5, "no KL: beta is 0", ha="center", transform=axes.transAxes, color=GREY)
     return axes.figure
 
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw each reward by itself, before its weight: the mean of the batch."""
+    """Draw the batch mean of each reward, without its weight."""
     title = "Each reward by itself, unweighted"
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
     if names:
-        # room below all curves, for the legend
+        # Leave room below the curves for the legend.
         low, high = axes.get_ylim()
         ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
         axes.set(ylim=(low - 0.17 * len(names) * (high - low), high), yticks=ticks)
@@ -180,10 +88,10 @@ def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure
 
 
 def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw the calls of tools per episode, the share of them that fail, and the share of episodes
+    """Draw the tool calls per episode, the share of calls that fail, and the share of episodes
     whose last call is not answered.
 
-    The last from the reward `finished`, if it was logged; see helpers/metrics/tool_rules.py.
+    The last share is computed from the reward `finished`, if it was logged (see `tool_rules`).
     """
     title = "Tools: calls, failures, unfinished episodes"
     axes = _panel(title, "calls per episode", axes, history=history)
@@ -198,13 +106,15 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def has_tools(history: pd.DataFrame) -> bool:
-    """Return whether it is the history of an agent: TRL logged how often tools were called."""
+    """Return whether the history is of an agent: whether TRL logged tool calls."""
     return "tools/call_frequency" in history and bool(history["tools/call_frequency"].notna().any())
 
 
 def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw the loss: small beside the advantages, which sum to zero in every group, and cancel but
-    for the completions' lengths.
+    """Draw the loss.
+
+    It stays near 0 because advantages sum to zero in each group. They do not cancel entirely,
+    because completions differ in length.
     """
     axes = _panel("Loss: not a measure of progress", "loss", axes, history=history)
     _line(axes, history, "loss", "loss", GREY)
@@ -216,8 +126,9 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def dashboard(history: pd.DataFrame) -> Figure:
-    """Draw the curves of a training in one figure, six or, with tools, seven: what notebook 03
-    redraws while it trains.
+    """Draw all curves of a training run in one figure: six, or seven with tools.
+
+    Notebook 03 redraws it while it trains.
     """
     panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
     panels += [["tools", "tools"]] if has_tools(history) else []
@@ -232,8 +143,8 @@ def dashboard(history: pd.DataFrame) -> Figure:
 
 
 def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
-    """Draw several runs over one another, by name: reward, KL, completion length, and the share of
-    dead groups.
+    """Draw several runs, given by name, in the same panels: reward, KL, completion length, and the
+    share of dead groups.
     """
     figure, grid = _figure(2, 2, (_PAGE, 6.2))
     panels = {
@@ -252,8 +163,8 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
 
 
 def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
-    """Draw several trainings under one another, a row each, by name: what to look at first if one
-    may be sick.
+    """Draw several runs, given by name, one row per run, with the curves that show whether a run is
+    healthy.
     """
     figure, grid = _figure(
         len(histories), 4, (_PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
@@ -270,27 +181,27 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     last = len(histories) - 1
     for row, (name, history) in enumerate(histories.items()):
         for axes, (title, columns) in zip(grid[row], lines.items(), strict=True):
-            # titles above the first row, and the steps below the last
+            # Put titles above the first row only, and the label of the steps below the last.
             _panel(title if row == 0 else "", "", axes, xlabel="step" if row == last else "")
-            # a look of its own for each line of a row, so that one name means one line
+            # Use different looks for the shares than for the rewards beside them.
             _lines(axes, history, columns, LOOKS[2:] if title == "shares" else LOOKS)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
             axes.tick_params(labelsize=9)
         grid[row, 0].set_ylabel(
             name, fontsize=11, weight="bold", rotation=0, ha="right", va="center"
         )
-    for axes in grid[-1, :2]:  # the others have one line each
+    for axes in grid[-1, :2]:  # the other panels have one line each
         axes.legend(fontsize=9, loc="upper center", bbox_to_anchor=(0.5, -0.28))
     return figure
 
 
 def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
-    """Draw whether a policy that thinks longer is right more often: shares on the left, the length
-    in tokens on the right.
+    """Draw accuracy and the share of careful workings on the left, and the completion length in
+    tokens on the right, to show whether longer reasoning is right more often.
 
-    careful: the share of completions that write every column of a sum out, by step;
-    `helpers.data.arithmetic.is_careful`.
-    history: with `correctness_reward` among its rewards.
+    history: with the reward `correctness_reward`.
+    careful: by step, the share of completions that write out every column of a sum
+        (`helpers.data.arithmetic.is_careful`).
     """
     figure, (left, right) = _figure(1, 2, (_PAGE, 3.5))
     _panel("Right answers, and careful workings", "share of completions", left)
@@ -307,11 +218,11 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     return figure
 
 
-# --- What was measured ----------------------------------------------------------------------------
+# --- Evaluations and reward signals ---------------------------------------------------------------
 
 
 def accuracy(evaluation: dict[str, dict]) -> Figure:
-    """Draw the holdout accuracy of each model evaluated, sampled and greedy, with 95 %
+    """Draw the holdout accuracy of each model in evaluation.json, sampled and greedy, with 95 %
     intervals.
     """
     axes = _panel("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
@@ -339,13 +250,14 @@ def accuracy(evaluation: dict[str, dict]) -> Figure:
         axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
     axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
     axes.set_ylim(0, 1.12)
-    axes.figure.legend(loc="outside upper right", ncols=2)  # a bar may be as high as the figure
+    axes.figure.legend(loc="outside upper right", ncols=2)  # inside, it could hide a bar
     return axes.figure
 
 
 def pass_at_k(evaluation: dict[str, dict]) -> Figure:
-    """Draw pass@k of the untrained and of the trained model with 95 % intervals, a dashed line at
-    the trained model's pass@1, and a star at the untrained model's majority vote.
+    """Draw pass@k of the untrained and of the trained model with 95 % intervals.
+
+    A dashed line marks the trained model's pass@1, a star the untrained model's majority vote.
     """
     axes = _panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
     for name, label, color, marker in (
@@ -373,11 +285,11 @@ def pass_at_k(evaluation: dict[str, dict]) -> Figure:
 
 
 def stored_changes(change, stored: dict) -> Figure:
-    """Draw the change of each weight that training asked for, and the change that is left once a
-    number format has stored the matrix: a panel for each format. On the dashed diagonal, both are
-    the same.
+    """Draw how much of a training update is left after the weights were stored in a number format:
+    one panel per format. On the dashed diagonal, nothing is lost.
 
-    change: a matrix. stored: for each format the matrix of changes read back.
+    change: the matrix of weight changes made by training.
+    stored: for each format, the matrix of changes after the weights were stored and read back.
     """
     figure, panels = _figure(1, len(stored), (_PAGE, 3.0), sharex=True, sharey=True)
     for axes, (name, read_back) in zip(panels, stored.items(), strict=True):
@@ -395,16 +307,16 @@ def stored_changes(change, stored: dict) -> Figure:
 
 def reward_signal(signal: dict) -> Figure:
     """Draw what GRPO would learn from, in three panels: each reward's share of the advantage, the
-    pass rates of the questions, and the rewards' rank correlations.
+    pass rates of the questions, and the rank correlations between rewards.
 
-    signal: what `rewards.lab.Lab.signal` returns.
+    signal: the result of `rewards.lab.Lab.signal`.
     """
     figure, (shares, passes, ranks) = _figure(1, 3, (_PAGE, 3.5), width_ratios=[1.1, 1, 1])
     rewards = signal["rewards"]
     names = list(rewards)
     labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
 
-    # A bar for each reward.
+    # Draw a bar for each reward.
     _panel("Who drives the advantage\n(dark: judges the answer)", "", shares, xlabel="")
     values = [rewards[name]["advantage_share"] for name in names]
     colors = [BLUE if name in signal["judges"] else "lightgrey" for name in names]
@@ -414,7 +326,7 @@ def reward_signal(signal: dict) -> Figure:
     shares.invert_yaxis()
     shares.xaxis.set_major_formatter("{x:.0%}")
 
-    # How many questions have each possible pass rate; a bin around each.
+    # Count the questions with each possible pass rate: 0, 1/size, 2/size, …
     size = signal["group_size"]
     title = f"Pass rate of each question\n({signal['total']['zero_spread']:.0%} of groups are dead)"
     _panel(title, "questions", passes, xlabel=f"share of {size} completions that are right")
@@ -423,7 +335,7 @@ def reward_signal(signal: dict) -> Figure:
     passes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
     passes.yaxis.get_major_locator().set_params(integer=True)
 
-    # A square for each pair of rewards; a dash if one of them is constant.
+    # Draw a square for each pair of rewards, with a dash if one of them is constant.
     matrix = [[1.0 if a == b else rewards[a]["rank_correlation"][b] for b in names] for a in names]
     shades = [[value or 0.0 for value in row] for row in matrix]
     ranks.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
@@ -437,3 +349,97 @@ def reward_signal(signal: dict) -> Figure:
     ranks.set_title("Rank correlation\n(Spearman)")
     ranks.grid(False)
     return figure
+
+
+# --- Panels and lines ----------------------------------------------------------------------------
+
+# Colour and stroke of the first line, the second, and so on.
+LOOKS = (
+    (BLUE, "-"),
+    (ORANGE, "--"),
+    (GREEN, "-."),
+    (RED, ":"),
+    (PURPLE, (0, (6, 1))),
+    (GREY, (0, (3, 1, 1, 1, 1, 1))),
+)
+_PAGE = 8.6  # inches; a page would shrink a wider figure, and its text
+
+
+def _figure(rows: int, columns: int, size: tuple[float, float], **options):
+    """Return a figure and its panels, made without pyplot, so that Jupyter shows it only once."""
+    figure = Figure(size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def _panel(
+    title: str,
+    ylabel: str,
+    axes: Axes | None = None,
+    xlabel: str = "step",
+    history: pd.DataFrame | None = None,
+) -> Axes:
+    """Return a panel to draw in, with its title and labels.
+
+    If the history has stages (`history.join_stages`), each is marked with its name, and separated
+    from the one before by a dotted line.
+    """
+    if axes is None:
+        _, axes = _figure(1, 1, (7.0, 3.6))
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    if xlabel == "step":
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    if history is not None and "stage" in history:
+        begins = history[history["stage"] != history["stage"].shift()]
+        for step, name in zip(begins["step"], begins["stage"], strict=True):
+            if step > begins["step"].iloc[0]:
+                axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
+            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
+    return axes
+
+
+def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
+    """Draw a column: raw values as a thin line, the running mean as a thick one. For the KL, the
+    running median is used, which single spikes do not affect. A missing column draws nothing.
+    """
+    if column not in history:
+        return
+    axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
+    axes.plot(
+        history["step"],
+        smooth(history[column], median=column == "kl"),
+        color=color,
+        linestyle=stroke,
+        linewidth=2,
+        label=label,
+    )
+
+
+def _lines(axes: Axes, history: pd.DataFrame, labels: dict[str, str], looks=LOOKS) -> None:
+    """Draw a line for each column that was logged. `labels` has the label of each column."""
+    for (color, stroke), (column, label) in zip(cycle(looks), labels.items(), strict=False):
+        _line(axes, history, column, label, color, stroke)
+
+
+def _with_shares(
+    history: pd.DataFrame, axes: Axes, left: dict[str, str], ylabel: str, shares: dict[str, str]
+) -> Figure:
+    """Draw lines on the left axis and shares on the right axis, with one legend.
+
+    left, shares: the label of each column.
+    ylabel: the label of the right axis.
+    """
+    right = axes.twinx()
+    right.spines["right"].set_visible(True)
+    right.grid(False)
+    _lines(axes, history, left)
+    _lines(right, history, shares, LOOKS[1:])
+    lines = [*axes.get_lines(), *right.get_lines()]
+    handles = [line for line in lines if not line.get_label().startswith("_")]
+    # Leave room above the curves for the legend.
+    room = 1.1 + 0.2 * len(handles)
+    top = axes.get_ylim()[1]
+    axes.set_ylim(-0.02 * top, room * top)
+    right.set(ylabel=ylabel, ylim=(-0.02, room), yticks=(0, 0.25, 0.5, 0.75, 1))
+    axes.legend(handles=handles, loc="upper right")
+    return axes.figure

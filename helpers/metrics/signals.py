@@ -1,7 +1,8 @@
-"""What the rules of the diagnosis read, the series of a history, and what they give, findings.
+"""What the diagnosis rules read from a training history, and the findings they return.
 
-Every change is judged against the noise of its own series. A step's reward is the mean of a few
-groups and moves by itself, so a rise that the eye sees in a plot may be none.
+`Signals` holds the series of a history and answers questions about them. The reward of a step is
+the mean of a few groups, so it moves by chance even if nothing is learned. Each change is therefore
+compared with the noise of its own series (`Change`).
 """
 
 from collections.abc import Callable, Sequence
@@ -12,42 +13,34 @@ import pandas as pd
 
 from helpers.metrics.history import reward_names
 
-# logged steps: with fewer, a quarter of them is under five, and the noise of its mean a guess
-MIN_ROWS = 20
-# rows in a window: enough to average the noise; not so many that a late fault hides in them
-SHORTEST = 5
-LONGEST = 100
-LIKELY = 2.0  # standard errors, the usual 95 %, where one sign is not all that a rule asks for
-# standard errors: by luck once in 700 comparisons, and a live diagnosis makes thousands
-CERTAIN = 3.0
-SINCE_BEST = 4.5  # standard errors since the best of many windows, whose height is in part luck
-SOLVED = 0.9  # correctness: what is left to gain is less than most groups can show
-# of 1, correctness or another share: a change that matters to a user, however certain a smaller one
-# may be
-NOTABLE = 0.1
-# of the groups, completions, calls or episodes
-MOST = 0.5
-NEARLY_ALL = 0.9
+# Numbers of logged steps.
+MIN_ROWS = 20  # with fewer, a trend cannot be told from noise
+MIN_WINDOW = 5  # enough to average out the noise
+MAX_WINDOW = 100  # few enough that a late fault is noticed
 
-# Words in the names of rewards. One that asks for full marks comes before one that gives partial
-# credit, which may rise while no answer is right.
-STRICT = (
-    "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
-    "number", "math",
-)  # fmt: skip
-LENIENT = ("fuzzy", "proximity")
-FORMAT = ("format", "tags", "xml", "structure")
+# How certain a change must be, in standard errors.
+LIKELY = 2.0  # the usual 95 %, for rules that also ask for other signs
+CERTAIN = 3.0  # by chance once in 700 comparisons; a diagnosis during training makes thousands
+SINCE_BEST = 4.5  # for a fall from the best of many windows, which is partly best by chance
+
+# Shares between 0 and 1.
+SOLVED = 0.9  # correctness: most groups can show no further gain
+NOTABLE = 0.1  # the smallest change of a share that matters to a user
+MOST = 0.5  # of groups, completions, calls or episodes
+NEARLY_ALL = 0.9
 
 SEVERITIES = ("critical", "warning", "info")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that a history shows. `str()` of it is one line that holds everything.
+    """One observation about a training history. `str()` returns it as a single line.
 
-    severity: one of SEVERITIES. rule: a short identifier; a history has at most one finding of
-    each. sentence: one without numbers. evidence: a phrase with numbers and steps. advice: a
-    sentence, what to try.
+    severity: one of SEVERITIES.
+    rule: a short identifier, used by at most one finding per history.
+    sentence: the observation, without numbers.
+    evidence: a phrase with numbers and steps.
+    advice: a sentence that says what to try.
 
     >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it."))
     warning (kl): The KL is high: 0.6 at step 9. Lower it.
@@ -66,8 +59,10 @@ class Finding:
 
 @dataclass(frozen=True)
 class Change:
-    """The means of two spans of a series, the standard error of their difference, and the steps of
-    each in words.
+    """The means of two parts of a series, before and after.
+
+    error: the standard error of their difference.
+    spans: the steps of each part, in words.
     """
 
     before: float
@@ -80,13 +75,15 @@ class Change:
         return self.after - self.before
 
     def is_rise(self, errors: float, least: float = 0.0) -> bool:
-        """Return whether it is beyond the noise by so many standard errors, and large enough to
-        matter.
+        """Return whether the series rose by more than `errors` standard errors, and by at least
+        `least`.
         """
         return self.difference > errors * self.error and self.difference >= least
 
     def is_fall(self, errors: float, least: float = 0.0) -> bool:
-        """Return the same, downwards; `least` is positive."""
+        """Return whether the series fell by more than `errors` standard errors, and by at least
+        `least` (positive).
+        """
         return -self.difference > errors * self.error and -self.difference >= least
 
     def __str__(self) -> str:
@@ -94,12 +91,138 @@ class Change:
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
 
 
+class Signals:
+    """The logged steps of a training history, with the questions that the rules ask about them.
+
+    rows: the logged steps, indexed by step.
+    enough: whether there are enough rows to tell a trend from noise.
+    window: the number of rows at the end that count as the present.
+    correctness, format: the mean of the first reward that judges the answer, and of the first that
+        judges the format; None if there is no such reward.
+    success: correctness, or the total reward if no reward judges the answer.
+    better: whether success has likely risen.
+    share_right: present correctness; None if it is unknown, or not between 0 and 1.
+    solved: whether share_right is so high that little is left to gain.
+    unweighted: whether the total is always 0 although single rewards are not: all weights are 0, as
+        in distillation from a teacher through the KL.
+    """
+
+    def __init__(self, history: pd.DataFrame):
+        # Drop rows that are not training steps, such as evaluations.
+        of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
+        rows = history.dropna(how="all", subset=of_steps) if of_steps else history
+        self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
+        self.enough = len(rows) >= MIN_ROWS
+        self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(rows) // 4))
+
+        # Tell by its name what a reward judges.
+        form = self._rewards_named(FORMAT)
+        judges = self._rewards_named(STRICT) + self._rewards_named(LENIENT)
+        judges = [name for name in judges if name not in form]
+        self.correctness = self.optional(f"rewards/{judges[0]}/mean") if judges else None
+        self.format = self.optional(f"rewards/{form[0]}/mean") if form else None
+
+        # Measure success.
+        total = self.optional("reward")
+        self.success = total if self.correctness is None else self.correctness
+        self.better = self.risen(self.success)
+        self.share_right = None
+        if self.correctness is not None and self.correctness.between(0, 1).all():
+            self.share_right = float(self.last(self.correctness).mean())
+        self.solved = self.share_right is not None and self.share_right >= SOLVED
+
+        # Find out whether the rewards have any weight.
+        means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
+        self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
+
+    def _rewards_named(self, words: Sequence[str]) -> list[str]:
+        """Return the rewards whose names contain one of these words."""
+        names = reward_names(self.rows)
+        return [name for name in names if any(word in name.lower() for word in words)]
+
+    def series(self, column: str, least: int = 1) -> pd.Series:
+        """Return the finite values of a column; raise NotLogged if there are fewer than `least`."""
+        values = pd.to_numeric(self.rows.get(column, pd.Series(dtype=float)), errors="coerce")
+        values = values[np.isfinite(values.to_numpy())]
+        if len(values) < least:
+            raise NotLogged(column)
+        return values
+
+    def optional(self, column: str) -> pd.Series | None:
+        """Return the finite values of a column, or None if there are none."""
+        try:
+            return self.series(column)
+        except NotLogged:
+            return None
+
+    def last(self, series: pd.Series) -> pd.Series:
+        """Return the present: the last window of a series."""
+        return series.iloc[-self.window :]
+
+    def change(self, series: pd.Series, first: int | None = None) -> Change:
+        """Return the change from the first rows to the last window.
+
+        first: how many first rows; by default one window. Fewer suit a fast change, or a series
+            with little noise.
+        """
+        return change_between(series, slice(0, first or self.window), slice(-self.window, None))
+
+    def risen(self, series: pd.Series | None) -> bool:
+        """Return whether a series is now likely higher than at the start.
+
+        Starts of several lengths are tried, so that a rise in the first few steps counts, too.
+        """
+        if series is None or len(series) < 2 * MIN_WINDOW:
+            return False
+        firsts = (MIN_WINDOW, MIN_ROWS, self.window)
+        return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
+
+    def since_best(self, series: pd.Series) -> tuple[slice, slice]:
+        """Return the window with the highest mean, and the last window."""
+        means = series.rolling(min(self.window, len(series))).mean()
+        end = int(np.nanargmax(means.to_numpy())) + 1
+        return slice(max(0, end - self.window), end), slice(-self.window, None)
+
+    def reward_spread(self) -> float:
+        """Return the spread of the total reward, the unit for its changes: the mean `reward_std` of
+        the first steps or of all steps, whichever is larger. Raise NotLogged if it is missing.
+        """
+        std = self.series("reward_std")
+        return max(std.iloc[:MIN_WINDOW].mean(), std.mean())
+
+
+# Words in reward names. Strict rewards ask for a right answer and are preferred; lenient ones give
+# partial credit, which can rise although no answer is right.
+STRICT = (
+    "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
+    "number", "math",
+)  # fmt: skip
+LENIENT = ("fuzzy", "proximity")
+FORMAT = ("format", "tags", "xml", "structure")
+
+
+def apply(rule: Callable[[Signals], Finding | None], signals: Signals) -> Finding | None:
+    """Return the finding of a rule, or None if a column it needs was not logged.
+
+    A missing column is not evidence of a fault: Unsloth on a GPU logs no entropy, and TRL logs no
+    KL if beta is 0.
+    """
+    try:
+        return rule(signals)
+    except NotLogged:
+        return None
+
+
+class NotLogged(Exception):
+    """Raised if a column that a rule needs is missing from the history or has too few numbers."""
+
+
 def change_between(series: pd.Series, before: slice, after: slice) -> Change:
     """Return the change between two slices of a series whose index is the step.
 
-    The noise is taken from the differences of neighbouring rows, which a trend hardly touches:
-    variance = mean of the squared differences / 2 (J. von Neumann et al., Annals of Mathematical
-    Statistics 12, 1941).
+    The noise is estimated from the differences between neighbouring rows, because a trend hardly
+    affects them: variance = mean of the squared differences / 2 (J. von Neumann et al., Annals of
+    Mathematical Statistics 12, 1941).
 
     >>> series = pd.Series([0.0, 0.2, 0.0, 0.2, 1.0, 1.2], index=range(1, 7))
     >>> change = change_between(series, slice(0, 4), slice(4, 6))
@@ -121,114 +244,9 @@ def span(series: pd.Series) -> str:
 
 
 def lower_bound(shares: pd.Series) -> float:
-    """Return the mean less its noise: of two groups a step, half are often dead by luck."""
+    """Return the mean of shares minus LIKELY standard errors.
+
+    Rules use it so that chance is not reported: with two groups per step, half of them are often
+    dead by chance.
+    """
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
-
-
-class NotLogged(Exception):
-    """A rule asked for a column that the history lacks, or that has too few numbers."""
-
-
-class Signals:
-    """The rows of a history as the rules of the diagnosis ask for them.
-
-    rows: the logged steps, indexed by step. enough: whether they are enough to tell a trend from
-    noise. window: the rows at the end that count as now. correctness, format: the first reward that
-    judges the answer, and the first that judges the form, or None. success: correctness, or the
-    total if no reward judges the answer. better: whether the success has likely risen. share_right:
-    correctness now; None if it is unknown, or not of unit scale and so no share. solved: whether so
-    many are right that little is left to gain. unweighted: whether the rewards are measured and
-    weigh 0, as where a teacher's KL is all that teaches.
-    """
-
-    def __init__(self, history: pd.DataFrame):
-        # An evaluation's row is no step.
-        of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        rows = history.dropna(how="all", subset=of_steps) if of_steps else history
-        self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
-        self.enough = len(rows) >= MIN_ROWS
-        self.window = min(LONGEST, max(SHORTEST, len(rows) // 4))
-
-        # Which reward judges the answer, and which the form? Their names say it.
-        form = self._rewards_named(FORMAT)
-        judges = self._rewards_named(STRICT) + self._rewards_named(LENIENT)
-        judges = [name for name in judges if name not in form]
-        self.correctness = self.optional(f"rewards/{judges[0]}/mean") if judges else None
-        self.format = self.optional(f"rewards/{form[0]}/mean") if form else None
-
-        # How well does it do?
-        total = self.optional("reward")
-        self.success = total if self.correctness is None else self.correctness
-        self.better = self.risen(self.success)
-        self.share_right = None
-        if self.correctness is not None and self.correctness.between(0, 1).all():
-            self.share_right = float(self.last(self.correctness).mean())
-        self.solved = self.share_right is not None and self.share_right >= SOLVED
-
-        # Do the rewards teach, or are they only measured?
-        means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
-        self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
-
-    def _rewards_named(self, words: Sequence[str]) -> list[str]:
-        """Return the rewards that have one of these words in their names."""
-        names = reward_names(self.rows)
-        return [name for name in names if any(word in name.lower() for word in words)]
-
-    def series(self, column: str, least: int = 1) -> pd.Series:
-        """Return the column without its gaps. Raise NotLogged if fewer than `least` finite values
-        were logged.
-        """
-        values = pd.to_numeric(self.rows.get(column, pd.Series(dtype=float)), errors="coerce")
-        values = values[np.isfinite(values.to_numpy())]
-        if len(values) < least:
-            raise NotLogged(column)
-        return values
-
-    def optional(self, column: str) -> pd.Series | None:
-        """Return the column without its gaps, or None if it was not logged."""
-        try:
-            return self.series(column)
-        except NotLogged:
-            return None
-
-    def last(self, series: pd.Series) -> pd.Series:
-        """Return the rows that count as now."""
-        return series.iloc[-self.window :]
-
-    def change(self, series: pd.Series, first: int | None = None) -> Change:
-        """Return the change from the first window to the last; or from fewer first rows, for what
-        is over soon and for series with little noise.
-        """
-        return change_between(series, slice(0, first or self.window), slice(-self.window, None))
-
-    def risen(self, series: pd.Series | None) -> bool:
-        """Return whether it is likely higher than in the first window, or than in fewer first rows
-        if it was quick.
-        """
-        if series is None or len(series) < 2 * SHORTEST:
-            return False
-        firsts = (SHORTEST, MIN_ROWS, self.window)
-        return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
-
-    def since_best(self, series: pd.Series) -> tuple[slice, slice]:
-        """Return the window in which the series was highest, and the last one."""
-        means = series.rolling(min(self.window, len(series))).mean()
-        end = int(np.nanargmax(means.to_numpy())) + 1
-        return slice(max(0, end - self.window), end), slice(-self.window, None)
-
-    def reward_spread(self) -> float:
-        """Return the spread of the total reward, in which its changes are measured: at first, or
-        over all steps if that is more. Raise NotLogged without it.
-        """
-        std = self.series("reward_std")
-        return max(std.iloc[:SHORTEST].mean(), std.mean())
-
-
-def apply(rule: Callable[[Signals], Finding | None], signals: Signals) -> Finding | None:
-    """Return what a rule finds. If the columns that it asks for were not logged, it finds nothing:
-    what was not logged is no evidence (Unsloth on a GPU logs no entropy, TRL without beta no KL).
-    """
-    try:
-        return rule(signals)
-    except NotLogged:
-        return None

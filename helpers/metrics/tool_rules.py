@@ -1,8 +1,8 @@
-"""The rules of the diagnosis for an agent's training: its calls of tools.
+"""The diagnosis rules about an agent's tool calls.
 
-TRL logs `tools/*` for a trainer with tools or environments. What TRL does not log, a reward named
-`finished` does, with weight 0: 1.0 if the last word of the episode is the policy's own and calls no
-tool, else 0.0. It judges neither the answer nor the form.
+They read the columns `tools/*`, which TRL logs for a trainer with tools or environments, and the
+mean of `agents.trainer.finished`, a reward of weight 0. It is 1.0 if an episode ends with text of
+the policy that calls no tool, else 0.0.
 """
 
 import pandas as pd
@@ -10,10 +10,10 @@ import pandas as pd
 from helpers.metrics.signals import (
     LIKELY,
     MIN_ROWS,
+    MIN_WINDOW,
     MOST,
     NEARLY_ALL,
     NOTABLE,
-    SHORTEST,
     SINCE_BEST,
     Finding,
     Signals,
@@ -22,18 +22,20 @@ from helpers.metrics.signals import (
     span,
 )
 
-# calls per episode: a policy with fewer had no habit of calling that it could lose
-CALLS_USED = 0.5
-CALLS_LEFT = 0.1  # calls per episode: nine of ten episodes, or more, have none
+# Calls per episode.
+CALLS_USED = 0.5  # with a smaller loss, the policy had not been relying on its tools
+CALLS_LEFT = 0.1  # with fewer, at least nine episodes in ten have no call
 
 
 def failing_calls(signals: Signals) -> Finding | None:
-    """Most calls come back as an error."""
+    """Report that most tool calls return an error."""
     share = signals.series("tools/failure_frequency")
     calls = signals.series("tools/call_frequency")
-    if signals.last(calls).mean() < CALLS_LEFT:  # of a few calls a step, all fail by luck
+    # If there are only a few calls per step, all of them may fail by chance.
+    if signals.last(calls).mean() < CALLS_LEFT:
         return None
-    share = share[calls.reindex(share.index) > 0]  # TRL logs 0 for a step without a call
+    # Drop steps without a call, for which TRL logs 0.
+    share = share[calls.reindex(share.index) > 0]
     per_episode = calls.reindex(signals.last(share).index).mean()
     return _too_often(
         signals,
@@ -48,13 +50,13 @@ def failing_calls(signals: Signals) -> Finding | None:
 
 
 def unfinished_episodes(signals: Signals) -> Finding | None:
-    """Most episodes end with a call that nobody answers: its result did not fit, or it was one turn
-    too many.
+    """Report that most episodes end with a tool call that is not answered, because its result was
+    too long or the limit of turns was reached.
 
-    TRL ends such an episode at the end token of its call, so completions/clipped_ratio does not
-    show it.
+    completions/clipped_ratio does not show such episodes, because they end with an end token.
     """
-    signals.series("tools/call_frequency")  # without tools, it is somebody's own reward
+    # Raise NotLogged without tools: a user's own reward may be called `finished`.
+    signals.series("tools/call_frequency")
     finished = signals.series("rewards/finished/mean")
     return _too_often(
         signals,
@@ -70,17 +72,17 @@ def unfinished_episodes(signals: Signals) -> Finding | None:
 def _too_often(
     signals: Signals, share: pd.Series, rule: str, sentence: str, total: str, advice: str
 ) -> Finding | None:
-    """Return a finding if a share that should be small is above a half; it is an info while the
-    share falls or the success rises.
+    """Return a finding if a share that should be small is above one half. It is only an info while
+    the share falls or success rises.
     """
     last = signals.last(share)
-    if len(share) < SHORTEST or lower_bound(last) < MOST:
+    if len(share) < MIN_WINDOW or lower_bound(last) < MOST:
         return None
-    # an untrained policy may fail often: in its first steps only what failed throughout counts
+    # An untrained policy may fail often. In the first steps, report only a constant share of 1.
     if not signals.enough and share.min() < 1:
         return None
-    # Judge all of a short training, and of a long one not what it gained long ago: twice as many
-    # rows as a trend takes.
+    # Is the run still improving? An improvement long ago does not count, so use only the last rows:
+    # twice as many as a trend needs.
     rows = 2 * max(MIN_ROWS, signals.window)
     improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, NOTABLE)
     if signals.success is not None:
@@ -97,12 +99,12 @@ def _too_often(
 
 
 def given_up_tools(signals: Signals) -> Finding | None:
-    """The tools are given up, or were never called.
+    """Report that the policy stopped calling its tools, or never called them.
 
-    Fewer calls are what playing better looks like, as long as some are left.
+    Fewer calls are not a fault by themselves: a policy that improves may need fewer.
     """
-    calls = signals.series("tools/call_frequency", 2 * SHORTEST)
-    change = signals.change(calls, SHORTEST)
+    calls = signals.series("tools/call_frequency", 2 * MIN_WINDOW)
+    change = signals.change(calls, MIN_WINDOW)
     since_best = change_between(calls, *signals.since_best(calls))
     highest = change if change.before >= since_best.before else since_best
     if highest.is_fall(SINCE_BEST, CALLS_USED) and highest.after < CALLS_LEFT:

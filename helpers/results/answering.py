@@ -1,7 +1,11 @@
-"""What each model answers to the held-out questions, and how good that is, as notebook 05 measures
-it: the same questions, decoding and judge for all.
+"""Sample and score each model's answers to the held-out questions, for notebook 05.
 
-Completions are kept as they come, so that an interrupted evaluation goes on where it stopped.
+    exam = Measurement(run, settings, tags, holdout, source)
+    exam.measure("baseline", model, tokenizer, weights)
+    exam.evaluation["baseline"]  # accuracy, ci95, n, in_format, …
+
+All models get the same questions, decoding settings and judge. Completions are saved while they are
+sampled, so that an interrupted evaluation continues where it stopped.
 """
 
 import hashlib
@@ -16,6 +20,111 @@ from helpers.presets import Preset
 from helpers.results.evaluation import sampled_scores, score
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat
+
+
+@dataclass
+class Measurement:
+    """The held-out questions of a run, and the results of each model that was measured on them.
+
+    elsewhere: 128 questions of a kind the policy was not trained on, from the source `other`.
+    evaluation: the contents of evaluation.json, one entry per model.
+    written: the completions, by (name of the model, "sampled", "greedy", "samples" or "other").
+    """
+
+    run: Run
+    settings: Preset
+    tags: TagFormat
+    holdout: pd.DataFrame
+    source: str
+    judge: Callable | None = None
+    batch_size: int | None = None
+    seed: int = 3407
+    evaluation: dict[str, dict] = field(default_factory=dict)
+    written: dict[tuple[str, str], list] = field(default_factory=dict)
+
+    def __post_init__(self):
+        # Ask sums, or differences if the policy was trained on sums. The pocket model knows nothing
+        # else, and any larger model should still know them after training.
+        sums = self.source == "arithmetic/sums"
+        self.other = "arithmetic/differences" if sums else "arithmetic/sums"
+        options = {"train_size": 1, "holdout_size": 128, "seed": self.seed, "tags": self.tags}
+        self.elsewhere = load_task(self.other, **options).holdout
+        # Use the system prompt and the worked examples of the training prompts.
+        before = list(self.holdout["prompt"].iloc[0])[:-1]
+        prompts = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
+        self.elsewhere["prompt"] = prompts
+
+    def measure(
+        self, name: str, model, tokenizer, weights: str, samples: int = 0, questions: int = 0
+    ) -> None:
+        """Score a sampled and a greedy completion of each held-out question as entry `name` of
+        `evaluation`.
+
+        weights: a text that identifies these weights, so that completions of other weights are not
+            reused.
+        samples: if given, also sample this many completions for each of the first `questions`
+            questions (pass@k and the majority vote), and one for each question of `elsewhere`.
+        """
+        from helpers.training.policy import engine_of
+
+        sampling = {
+            "model": model,
+            "tokenizer": tokenizer,
+            "identity": {"weights": weights},
+            "max_new_tokens": self.settings.max_completion_length,
+            "batch_size": self.batch_size,
+            "seed": self.seed,
+        }
+        training_temperature = self.settings.temperature
+
+        # Complete each question once sampled and once greedily.
+        levels = list(self.holdout["difficulty"]) if "difficulty" in self.holdout else None
+        entries = {}
+        for decoding, temperature in (("sampled", training_temperature), ("greedy", 0.0)):
+            groups = complete(
+                self.run,
+                f"{name}-{decoding}",
+                prompts=list(self.holdout["prompt"]),
+                temperature=temperature,
+                **sampling,
+            )
+            texts = [text for (text,) in groups]
+            self.written[name, decoding] = texts
+            entries[decoding] = score(
+                texts,
+                list(self.holdout["answer"]),
+                self.tags,
+                judge=self.judge,
+                rows=self.holdout,
+                difficulty=levels,
+                count_tokens=lambda text: len(tokenizer(text)["input_ids"]),
+            )
+        entry = entries["sampled"] | {
+            "temperature": training_temperature,
+            "greedy": entries["greedy"],
+            "sampled_by": engine_of(model),
+        }
+        self.evaluation[name] = entry
+        if not samples:
+            return
+
+        # Sample several completions per question.
+        sampling["temperature"] = training_temperature
+        rows = self.holdout[:questions]
+        groups = complete(
+            self.run, f"{name}-samples", prompts=list(rows["prompt"]), samples=samples, **sampling
+        )
+        self.written[name, "samples"] = groups
+        golds = list(rows["answer"])
+        entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
+
+        # Ask the questions of another kind.
+        rows = self.elsewhere
+        groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
+        texts = [text for (text,) in groups]
+        self.written[name, "other"] = texts
+        scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
+        entry["other"] = {"source": self.other} | scored
 
 
 def complete(
@@ -33,15 +142,15 @@ def complete(
     seed: int = 3407,
     chunk: int = 256,
 ) -> list[list[str]]:
-    """Return, for each prompt in order, a list of `samples` completions through `policy.sample`.
+    """Return a list of `samples` completions for each prompt, from `policy.sample` or from disk.
 
-    They are kept in `evaluation/<name>.parquet` of the run, `chunk` prompts at a time, so that an
-    interrupted evaluation goes on and a finished one costs nothing. The file is used only if all
-    that decides the texts is the same; otherwise it is replaced. batch_size is free to change:
-    what ran out of memory can go on with a smaller one. Each chunk has a seed of its own, so the
-    texts do not depend on where an interruption fell.
+    After every `chunk` prompts, the completions are saved in `evaluation/<name>.parquet` of the
+    run. A later call reads them and samples only the missing ones. It reads them only if everything
+    that affects the completions is unchanged; otherwise the file is replaced. batch_size may
+    change, so an evaluation that ran out of memory can continue with a smaller one. Each chunk has
+    its own seed, so an interruption does not change the completions.
 
-    identity: whatever else decides the texts, JSON-able: which model, in 4 bits or not, which
+    identity: what else affects the completions, as JSON data: the model, its quantisation, and the
         adapter.
     """
     import pyarrow.parquet
@@ -49,15 +158,15 @@ def complete(
     from helpers.templates import options_of
     from helpers.training.policy import engine_of, sample
 
-    # Hash all that decides the texts.
-    prompts = [list(prompt) for prompt in prompts]  # a Parquet file gives arrays
+    # Hash everything that affects the completions.
+    prompts = [list(prompt) for prompt in prompts]  # prompts from a Parquet file are arrays
     limits = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens}
     settings = limits | {"seed": seed, "chunk": chunk, "engine": engine_of(model)}
-    settings |= options_of(tokenizer)  # nothing, for a model that is not told whether to think
+    settings |= options_of(tokenizer)  # whether to think, for models with that option
     decisive = json.dumps([identity, settings, prompts], sort_keys=True)
     made_for = hashlib.sha256(decisive.encode()).hexdigest()
 
-    # Take what was completed for the same hash.
+    # Read the completions saved with the same hash.
     path = run.path(f"evaluation/{name}.parquet")
     completions = []
     if path.exists():
@@ -69,7 +178,7 @@ def complete(
                 f"{run.show(f'evaluation/{path.name}')}"
             )
 
-    # Complete the others, and keep each chunk.
+    # Sample the others, and save them after each chunk.
     for start in range(len(completions), len(prompts), chunk):
         completions += sample(
             model,
@@ -86,108 +195,3 @@ def complete(
             marked = table.replace_schema_metadata({"made_for": made_for})
             pyarrow.parquet.write_table(marked, temporary)
     return completions
-
-
-@dataclass
-class Measurement:
-    """The held-out questions of a run, and what each model made of them.
-
-    elsewhere: questions of a kind that was not trained on, from the source `other`. evaluation:
-    what evaluation.json will hold, an entry per model. written: the completions, by the model's
-    name and "sampled", "greedy", "samples" or "other"; the run folder keeps them too (see
-    `complete`).
-    """
-
-    run: Run
-    settings: Preset
-    tags: TagFormat
-    holdout: pd.DataFrame
-    source: str
-    judge: Callable | None = None
-    batch_size: int | None = None
-    seed: int = 3407
-    evaluation: dict[str, dict] = field(default_factory=dict)
-    written: dict[tuple[str, str], list] = field(default_factory=dict)
-
-    def __post_init__(self):
-        # Sums, unless sums were trained: the pocket model knows these two alone, and a larger one
-        # should still know them after whatever it was trained on.
-        sums = self.source == "arithmetic/sums"
-        self.other = "arithmetic/differences" if sums else "arithmetic/sums"
-        options = {"train_size": 1, "holdout_size": 128, "seed": self.seed, "tags": self.tags}
-        self.elsewhere = load_task(self.other, **options).holdout
-        # Ask them as the training asks: with its system prompt and its worked examples.
-        before = list(self.holdout["prompt"].iloc[0])[:-1]
-        prompts = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
-        self.elsewhere["prompt"] = prompts
-
-    def measure(
-        self, name: str, model, tokenizer, weights: str, samples: int = 0, questions: int = 0
-    ) -> None:
-        """Complete each held-out question once sampled and once greedily, and score the answers.
-
-        weights: a text that tells these weights from all others, so that no completions of other
-            weights are reused.
-        samples: if given, also so many completions for each of the first `questions` (pass@k and
-            the majority vote), and one for each question of a kind that was not trained on.
-        """
-        from helpers.training.policy import engine_of
-
-        sampling = {
-            "model": model,
-            "tokenizer": tokenizer,
-            "identity": {"weights": weights},
-            "max_new_tokens": self.settings.max_completion_length,
-            "batch_size": self.batch_size,
-            "seed": self.seed,
-        }
-        temperature = self.settings.temperature
-
-        # One completion per question, in two ways.
-        levels = list(self.holdout["difficulty"]) if "difficulty" in self.holdout else None
-        entries = {}
-        for decoding, heat in (("sampled", temperature), ("greedy", 0.0)):
-            groups = complete(
-                self.run,
-                f"{name}-{decoding}",
-                prompts=list(self.holdout["prompt"]),
-                temperature=heat,
-                **sampling,
-            )
-            texts = [text for (text,) in groups]
-            self.written[name, decoding] = texts
-            entries[decoding] = score(
-                texts,
-                list(self.holdout["answer"]),
-                self.tags,
-                judge=self.judge,
-                rows=self.holdout,
-                difficulty=levels,
-                count_tokens=lambda text: len(tokenizer(text)["input_ids"]),
-            )
-        entry = entries["sampled"] | {
-            "temperature": temperature,
-            "greedy": entries["greedy"],
-            "sampled_by": engine_of(model),
-        }
-        self.evaluation[name] = entry
-        if not samples:
-            return
-
-        # Several completions per question.
-        sampling["temperature"] = temperature
-        rows = self.holdout[:questions]
-        groups = complete(
-            self.run, f"{name}-samples", prompts=list(rows["prompt"]), samples=samples, **sampling
-        )
-        self.written[name, "samples"] = groups
-        golds = list(rows["answer"])
-        entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
-
-        # Questions of a kind that was not trained on.
-        rows = self.elsewhere
-        groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
-        texts = [text for (text,) in groups]
-        self.written[name, "other"] = texts
-        scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
-        entry["other"] = {"source": self.other} | scored

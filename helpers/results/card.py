@@ -1,6 +1,7 @@
-"""What a run folder says about its model: the model card, README.md beside a merged model.
+"""Write the model card of a run: README.md beside its merged model.
 
-The text is `card.md.j2`.
+`write` reads the run folder (`read_facts`), decides what to say first (`verdict`), and fills in the
+template `card.md.j2`. The command `report` uses the same functions.
 """
 
 import re
@@ -21,14 +22,34 @@ from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.templates import template_options
 from helpers.training.base import base_in_words
 
-MODELS = {
-    "baseline": "before training",
-    "trained": "the policy with its adapter",
-    "unmerged": "the adapter on the base in full precision",
-    "merged": "the merged model, read from disk",
-    "adapter": "the adapter on the base in full precision",
-}
-FIGURES = {  # in the run's figures/, with a caption each
+
+def write(run: Run) -> Path:
+    """Write README.md beside the merged model, with its figures in `figures/`; return its path.
+
+    FileNotFoundError if there is no merged model. Also raises the errors of `read_facts`.
+    """
+    folder = run.require("merged")
+    facts = read_facts(run)
+    figures = figures_of(run)
+    for name in figures:
+        shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
+    with atomic_write(folder / "README.md") as temporary:
+        text = f"---\n{metadata(facts)}\n---\n\n{markdown(facts, figures)}"
+        temporary.write_text(text, encoding="utf-8", newline="")
+    return folder / "README.md"
+
+
+def figures_of(run: Run) -> dict[str, str]:
+    """Return the figures a run has, by name, with their captions."""
+    return {
+        name: caption
+        for name, caption in FIGURES.items()
+        if (run.folder / f"figures/{name}.png").exists()
+    }
+
+
+# The figures a card shows, with their captions.
+FIGURES = {
     "reward": "The weighted sum of the rewards.",
     "each_reward": "Each reward by itself, unweighted.",
     "spread": "The share of dead groups, whose completions all score the same.",
@@ -37,9 +58,6 @@ FIGURES = {  # in the run's figures/, with a caption each
     "loss": "The loss, which is no measure of progress.",
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
-_HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
-# what may begin with a slash and is no path
-_TEXTS = ("system_prompt", "question", "completion", "content")
 
 
 # --- The facts ------------------------------------------------------------------------------------
@@ -47,11 +65,12 @@ _TEXTS = ("system_prompt", "question", "completion", "content")
 
 @dataclass(frozen=True)
 class Facts:
-    """What a run folder says, without the paths of a machine.
+    """The contents of a run folder, without absolute paths.
 
-    data, rewards, evaluation, comparison: data_report.json, reward_report.json, evaluation.json and
-    comparison.json; empty if the file is missing or outdated. outdated: for each outdated file, the
-    sentence of `Run.outdated`.
+    data, rewards, evaluation, comparison: the contents of data_report.json, reward_report.json,
+        evaluation.json and comparison.json; empty if the file is missing or outdated.
+    findings: the diagnosis of metrics.csv; empty if that file is missing or outdated.
+    outdated: the reason why a file is outdated, from `Run.outdated`, by the file's name.
     """
 
     name: str
@@ -67,33 +86,33 @@ class Facts:
 def read_facts(run: Run) -> Facts:
     """Return the facts of a run.
 
-    FileNotFoundError if it has no data or no training; ValueError for a damaged file, or if the
-    data were prepared again after the training (see `Run.section`).
+    FileNotFoundError if the run has no data or no training. ValueError if a file is damaged, or if
+    the data were prepared again after training (see `Run.section`).
     """
     run.section("data")
     run.section("training")
-    # What is older than what it was made from is left out, and the reason is kept.
+    # Leave out files that are older than their sources, but keep the reason.
     reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
     reasons = {name: run.outdated(name) for name in (*reports, "metrics.csv", "merged")}
-    data, rewards, evaluation, comparison = (
-        {} if reasons[name] else portable(run.read_object(name)) for name in reports
-    )
+    contents = {name: {} if reasons[name] else run.read_object(name) for name in reports}
     current = not reasons["metrics.csv"] and (run.folder / "metrics.csv").exists()
     return Facts(
         name=run.name,
         manifest=portable(run.manifest),
-        data=data,
-        rewards=rewards,
-        evaluation=evaluation,
-        comparison=comparison,
+        data=portable(contents["data_report.json"]),
+        rewards=portable(contents["reward_report.json"]),
+        evaluation=portable(contents["evaluation.json"]),
+        comparison=portable(contents["comparison.json"]),
         findings=diagnose(read_metrics(run.folder / "metrics.csv")) if current else [],
         outdated={name: reason for name, reason in reasons.items() if reason},
     )
 
 
 def portable(value, key: str = ""):
-    """Return the same value with every absolute path in it cut to its file name: whose machine it
-    was is nobody's business.
+    """Return a value from a run's files with each absolute path in it reduced to the file name, so
+    that nothing about the author's machine is published.
+
+    key: the name under which the value is stored. Texts such as a system prompt are kept.
 
     >>> portable({"source": "/data/sums.csv", "model": "unsloth/Qwen3-4B"})
     {'source': 'sums.csv', 'model': 'unsloth/Qwen3-4B'}
@@ -104,16 +123,23 @@ def portable(value, key: str = ""):
         return [portable(entry, key) for entry in value]
     if isinstance(value, str) and key not in _TEXTS:
         absolute = value.startswith("/") or PureWindowsPath(value).is_absolute()
-        # a Windows path may be written with either slash
+        # PureWindowsPath splits at both kinds of slash
         return PureWindowsPath(value).name if absolute else value
     return value
 
 
+# What may begin with a slash without being a path.
+_TEXTS = ("system_prompt", "question", "completion", "content")
+
+
+# --- What to say first ----------------------------------------------------------------------------
+
+
 def verdict(facts: Facts) -> list[str]:
-    """Return what to say first, a sentence each: the result of the training, the worst finding,
-    and what is wrong with the merged model.
+    """Return the sentences that come first: the result of training, the worst finding of the
+    diagnosis, and any problem with the merged model.
     """
-    # Did training help, by McNemar's test?
+    # Did training help? McNemar's test decides.
     before = facts.evaluation.get("baseline")
     after = facts.evaluation.get("trained")
     how = "sampled" if "sampled" in facts.comparison else "greedy"
@@ -138,10 +164,10 @@ def verdict(facts: Facts) -> list[str]:
             "Whether training helped is not known: the model before and after it was not compared "
             "on held-out questions."
         ]
-    # The findings are sorted, the worst first.
+    # What is the worst finding? They are sorted by severity.
     if facts.findings and facts.findings[0].severity != "info":
         sentences.append(str(facts.findings[0]))
-    # Is the merged model the one that was trained?
+    # Is the merged model current, and as accurate as the policy?
     merged = facts.evaluation.get("merged")
     if "merged" in facts.outdated:
         sentences.append(
@@ -155,40 +181,14 @@ def verdict(facts: Facts) -> list[str]:
     return sentences
 
 
-# --- The card -------------------------------------------------------------------------------------
-
-
-def write(run: Run) -> Path:
-    """Write README.md beside the merged model, with the figures it shows in `figures/`, and return
-    its path.
-
-    FileNotFoundError if there is no merged model; otherwise errors as `read_facts`.
-    """
-    folder = run.require("merged")
-    facts = read_facts(run)
-    figures = figures_of(run)
-    for name in figures:
-        shutil.copyfile(run.folder / f"figures/{name}.png", run.path(f"merged/figures/{name}.png"))
-    with atomic_write(folder / "README.md") as temporary:
-        text = f"---\n{metadata(facts)}\n---\n\n{markdown(facts, figures)}"
-        temporary.write_text(text, encoding="utf-8", newline="")
-    return folder / "README.md"
-
-
-def figures_of(run: Run) -> dict[str, str]:
-    """Return the captions of the figures that a run has."""
-    return {
-        name: caption
-        for name, caption in FIGURES.items()
-        if (run.folder / f"figures/{name}.png").exists()
-    }
+# --- Metadata for the hub -------------------------------------------------------------------------
 
 
 def metadata(facts: Facts) -> ModelCardData:
-    """Return the card's header for the hub.
+    """Return the card's metadata, in the form the Hugging Face hub reads.
 
-    What is not known is left out: the licence of any base but the pocket model, and the names of a
-    local model or file, which the hub would take for its own.
+    The licence is given for the embedded models only, because no other is known. The names of local
+    models and files are left out, because the hub would look them up.
     """
     settings = facts.manifest["training"]["settings"]
     source = facts.manifest["data"]["source"]
@@ -209,6 +209,10 @@ def metadata(facts: Facts) -> ModelCardData:
     )
 
 
+# The name of a model or data set on the hub, such as `openai/gsm8k`.
+_HUB_ID = re.compile(r"[\w-]+/[\w.-]+")
+
+
 def _is_file(source: str) -> bool:
     return source.lower().endswith(FILE_TYPES) or Path(source).exists()
 
@@ -217,11 +221,14 @@ def _is_file(source: str) -> bool:
 
 
 def markdown(facts: Facts, figures: dict[str, str]) -> str:
-    """Return the facts as Markdown. figures: those to show, with their captions."""
+    """Return the card's text: the template `card.md.j2` filled in with the facts.
+
+    figures: the captions of the figures to show, by name.
+    """
     data = facts.manifest["data"]
     training = facts.manifest["training"]
     settings = training["settings"]
-    # the settings, with the seed and where the training ended
+    # Show the settings with the seed and the end of the training run.
     recorded = {"preset": settings.get("name")} | settings
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
@@ -254,8 +261,18 @@ def markdown(facts: Facts, figures: dict[str, str]) -> str:
     )
 
 
+# What the names in evaluation.json stand for.
+MODELS = {
+    "baseline": "before training",
+    "trained": "the policy with its adapter",
+    "unmerged": "the adapter on the base in full precision",
+    "merged": "the merged model, read from disk",
+    "adapter": "the adapter on the base in full precision",
+}
+
+
 def percent(value: float | None) -> str:
-    """Return a share as text; a dash if there is none.
+    """Return a share in per cent; a dash for None.
 
     >>> percent(0.957), percent(None)
     ('95.7 %', '–')
@@ -264,7 +281,7 @@ def percent(value: float | None) -> str:
 
 
 def accuracy(entry: dict | None) -> str:
-    """Return a measured accuracy with its interval; a dash if there is none.
+    """Return an accuracy with its interval, in per cent; a dash if it was not measured.
 
     >>> accuracy({"accuracy": 0.957, "ci95": [0.9358, 0.9714]})
     '95.7 % (93.6 to 97.1)'
@@ -276,7 +293,7 @@ def accuracy(entry: dict | None) -> str:
 
 
 def plain(value: object) -> str:
-    """Return a setting as a person would write it.
+    """Return the value of a setting as readable text.
 
     >>> [plain(value) for value in (1000, 0.0015, True, None, "dapo")]
     ['1000', '0.0015', 'yes', '–', 'dapo']
@@ -289,12 +306,14 @@ def plain(value: object) -> str:
 
 
 def _escaped(text: object) -> str:
-    """Return any text as one line of Markdown that shows it as it is; a name that needs nothing
-    else as code.
+    """Return a text as one line of Markdown that is displayed literally.
+
+    Names with an underscore, such as `learning_rate`, become code. Other special characters are
+    escaped.
     """
     text = " ".join(str(text).split())
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
     text = re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
-    # a bare address would become a link, to wherever a completion says
+    # keep bare addresses from becoming links: a completion may contain any address
     return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)", "<!-- -->", text)

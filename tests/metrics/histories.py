@@ -1,6 +1,4 @@
-"""Synthetic training histories under TRL's column names, for the tests of what is read
-from them.
-"""
+"""Synthetic training histories with TRL's column names."""
 
 import numpy as np
 import pandas as pd
@@ -27,9 +25,9 @@ def until(step: int, before, after) -> np.ndarray:
 
 
 def history(**columns) -> pd.DataFrame:
-    """A training that goes well, with other values in some columns; None drops one.
+    """Return the history of a healthy run, with the given columns replaced. None drops a column.
 
-    The noise is the same in every test.
+    The noise is the same in every call.
     """
     noise = np.random.default_rng(0)
     right, form = (columns.pop(name, None) for name in ("right", "form"))
@@ -82,9 +80,10 @@ HACKED = {"right": line(0.6, 0.3), "form": line(0.0, 1.0)}
 
 
 def gaps(sizes, seed: int = 0) -> dict[str, np.ndarray]:
-    """What TRL logs of the engine that samples, for steps with 32 completions of 40 tokens.
+    """Return the column that TRL logs about the sampling engine, for steps of 32 completions with
+    40 tokens each.
 
-    sizes: of each step, the standard deviation of the gap between the log-probabilities of a token.
+    sizes: for each step, the standard deviation of the difference in a token's log-probability.
     """
     noise = np.random.default_rng(seed).normal(size=(len(sizes), 32 * 40))
     return {GAP: np.abs(np.asarray(sizes)[:, None] * noise).mean(axis=1)}
@@ -104,8 +103,10 @@ EVERYTHING_WRONG = HACKED | {
 def agent(
     seed: int = 0, n: int = N, *, calls=4.0, failed=0.05, finished=0.95, won=None
 ) -> pd.DataFrame:
-    """A training on an environment's own reward, 16 episodes a step: calls per episode, shares,
-    success; each one value or n.
+    """Return the history of an agent's run of n steps, with 16 episodes per step.
+
+    calls: tool calls per episode. failed, finished, won: shares of calls and of episodes. Each is
+    one value, or n values.
     """
     noise = np.random.default_rng(seed)
     calls, failed, finished, won = (

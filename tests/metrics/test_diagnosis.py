@@ -1,5 +1,5 @@
-"""Each rule on a synthetic history that triggers it and on one that nearly does; and what it tells
-apart.
+"""Each rule of the diagnosis, on a synthetic history that triggers it and on one that nearly does;
+and histories that look similar but have different causes.
 """
 
 import re
@@ -33,11 +33,11 @@ from helpers.metrics.diagnosis import RULES, diagnose, unread
 from helpers.metrics.signals import SEVERITIES, Signals, apply
 
 STUCK = np.full(N, 0.3)
-HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # 0.55 in the mean, and as likely below a half
+HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # the mean is 0.55, but not significantly above 0.5
 
 
 def collapsed(right: float = 0.05, start: float = 0.5, entropy: float = 0.16) -> dict:
-    """Groups come to agree, while correctness falls and with it the entropy, from 0.4."""
+    """Return columns in which groups become dead, while correctness and entropy fall."""
     return {
         "zero": until(40, start, 0.9),
         "right": until(40, 0.3, right),
@@ -50,11 +50,11 @@ def broken(column: str, value: float, steps) -> np.ndarray:
 
 
 def measured(first: float, last: float) -> np.ndarray:
-    """What is measured at every fourth step."""
+    """Return a line that is logged at every fourth step only."""
     return np.where(T % 4, np.nan, line(first, last))
 
 
-# What is named, how severe, the history that shows it, and one that nearly does.
+# The rule, its severity, columns of a history that triggers it, and of one that nearly does.
 CASES = {
     "flat rewards": (
         "no_learning",
@@ -219,7 +219,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("rule", "severity", "shows", "nearly"), CASES.values(), ids=CASES)
-def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, shows, nearly):
+def test_a_rule_reports_its_fault_but_not_a_near_miss(rule, severity, shows, nearly):
     rows = history(**shows)
     finding = found(rows, rule)
     assert finding is not None and finding.severity == severity, [
@@ -234,15 +234,15 @@ def test_a_rule_names_what_it_is_for_and_not_what_nearly_is(rule, severity, show
     assert finding.sentence.endswith(".") and not re.search(r"[\d:]", finding.sentence)
 
 
-def test_a_training_that_goes_well_gives_no_warning_at_any_of_its_steps():
+def test_a_healthy_run_gives_no_warning_at_any_step():
     rows = history()
     assert [severe(rows[:n]) for n in range(N + 1)] == [{}] * (N + 1)
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_noise_alone_makes_no_warning_of_a_slow_training(seed):
-    """16 completions a step on questions of all difficulties, as the presets for small
-    cards have it.
+def test_a_slow_noisy_run_gives_no_warning(seed):
+    """Each step has 16 completions for questions of all difficulties, as in the presets for small
+    GPUs.
     """
     noise = np.random.default_rng(seed)
     rate = np.clip(line(0.35, 0.75, 240)[:, None] + noise.normal(0, 0.3, (240, 2)), 0, 1)
@@ -260,7 +260,7 @@ def test_noise_alone_makes_no_warning_of_a_slow_training(seed):
     assert severe(rows) == {}
 
 
-# --- What is told apart ---------------------------------------------------------------------------
+# --- Similar histories ----------------------------------------------------------------------------
 
 
 SOLVED = {
@@ -281,17 +281,17 @@ AGREE = collapsed() | {"zero": until(40, 0.4, shaken(0.75, 0.05))}
 LATE = until(75, np.nan, 0.4)  # too few rows of entropy to compare
 FELL = {"reward_fall": "critical", "format_only": "warning"}
 FEW = {"too_few_steps": "info"}
-# The columns of a history, how many of its rows, and all that is found in them.
+# The columns of a history, the number of rows used, and all findings about them.
 TOLD_APART = {
     "groups that agree because they are right": (SOLVED, N, {"solved": "info"}),
-    # without a reward that judges the answer, a total that has risen speaks for them
+    # without a reward that judges the answer, a risen total means that the groups are solved
     "a total that rose": (UNNAMED, N, {"solved": "info"}),
     "a flat total": (
         UNNAMED | FLAT,
         N,
         {"mode_collapse": "critical", "no_learning": "warning", "entropy": "warning"},
     ),
-    # with a teacher the rewards weigh nothing, and are still measured
+    # with a teacher, all weights are 0, but the rewards are still measured
     "rewards that weigh 0": (
         {"reward": 0.0, "reward_std": 0.0, "zero": 1.0, "right": line(0.3, 0.9)},
         N,
@@ -302,7 +302,7 @@ TOLD_APART = {
         N,
         {"zero_spread": "critical", "no_learning": "warning"},
     ),
-    # spread is read from the groups, and never from the batch
+    # the spread within groups matters, not the spread over the batch
     "one score per question": ({"reward_std": 1e-9, "zero": 0.0}, N, {}),
     "one score per group": (
         {"reward_std": 0.9, "zero": 0.95, "right": line(0.1, 0.4)},
@@ -312,7 +312,7 @@ TOLD_APART = {
     "a constant reward, four steps": (CONSTANT, 4, FEW),
     "a constant reward, five steps": (CONSTANT, 5, FEW | {"zero_spread": "critical"}),
     "a constant reward": (CONSTANT, N, {"zero_spread": "critical", "no_learning": "warning"}),
-    # a total that falls while correctness does not is an adaptive weight
+    # the total falls but correctness does not: an adaptive weight
     "a total that falls": ({"reward": line(1.2, 0.5)}, N, {}),
     "a total that falls, unjudged": (
         {"reward": line(1.2, 0.5), RIGHT: None},
@@ -321,8 +321,8 @@ TOLD_APART = {
     ),
     "a loss that hardly rises": ({"loss": shaken(line(0, 0.0005), 1e-3)}, N, {}),
     "a loss that a KL raises": ({"loss": line(0, 0.2), "kl": line(0, 10)}, N, {"kl": "critical"}),
-    # Unsloth's path for a GPU logs no entropy, and early stopping ends a training under a critical
-    # finding
+    # Unsloth on a GPU logs no entropy; a collapse is then only a warning, because early stopping
+    # ends a run with a critical finding
     "a collapse": (AGREE, N, FELL | {"mode_collapse": "critical"}),
     "no entropy": (AGREE | {"entropy": None}, N, FELL | {"zero_spread": "warning"}),
     "a late entropy": (AGREE | {"entropy": LATE}, N, FELL | {"zero_spread": "warning"}),
@@ -333,9 +333,9 @@ TOLD_APART = {
         N,
         {"no_learning": "warning"},
     ),
-    # high for a while, and over, is no spike
+    # a high KL that is over is not a spike
     "a KL that came back": ({"kl": np.where((T > 20) & (T <= 40), 0.9, 0.02)}, N, {}),
-    # what cannot be luck is judged from the fifth step
+    # a fault that cannot be chance is reported from the fifth step on
     "a KL at once": ({"kl": 5.0}, 6, FEW | {"kl": "critical"}),
     "no spread at once": ({"zero": 1.0}, 6, FEW | {"zero_spread": "critical"}),
     "clipped at once": ({"clipped": 1.0}, 6, FEW | {"clipped": "critical"}),
@@ -345,15 +345,15 @@ TOLD_APART = {
 
 
 @pytest.mark.parametrize(("columns", "rows", "findings"), TOLD_APART.values(), ids=TOLD_APART)
-def test_what_looks_alike_is_told_apart(columns, rows, findings):
+def test_similar_histories_are_told_apart(columns, rows, findings):
     assert {one.rule: one.severity for one in diagnose(history(**columns)[:rows])} == findings
 
 
-# A finding of a history, and what it says: a part of its sentence, and one of its numbers.
+# The severity and rule of a finding, its history, and parts of its sentence and evidence.
 STALE = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + [0.809] * 10})
 BETTER = "but the training is still getting better"
 EXPLAINED = [
-    # what looks alarming in a training that goes well
+    # alarming curves of a healthy run
     ("info", "kl", history(kl=np.where(np.isin(T, [30, 52]), 7.8, 0.02)), "no drift", "2 of 80"),
     ("info", "loss", history(loss=shaken(line(0, 0.01), 1e-3)), "healthy", "at steps 61 to 80"),
     (
@@ -367,7 +367,7 @@ EXPLAINED = [
     ("info", "tool_failures", agent(2, failed=0.7, won=line(0.1, 0.9)), BETTER, "calls"),
     ("info", "unfinished", agent(2, finished=0.2, won=line(0.1, 0.9)), BETTER, "episodes"),
     ("info", "tool_calls", agent(2, calls=0.02, won=0.1), "hardly calls its tools", "per episode"),
-    # since the last time it rose
+    # the evidence begins at the last rise
     (
         "warning",
         "kl",
@@ -381,13 +381,13 @@ EXPLAINED = [
 
 
 @pytest.mark.parametrize(("severity", "rule", "rows", "what", "evidence"), EXPLAINED)
-def test_a_finding_says_what_it_means_with_its_numbers(severity, rule, rows, what, evidence):
+def test_a_finding_has_its_sentence_and_its_numbers(severity, rule, rows, what, evidence):
     finding = found(rows, rule)
     assert finding.severity == severity
     assert what in finding.sentence and evidence in finding.evidence
 
 
-def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
+def test_rounding_and_one_outlier_are_not_reported():
     for seed in range(3):
         # around the standard deviation in huggingface/trl issue 6789
         size = 0.05 * np.random.default_rng(seed).lognormal(0, 0.15, N)
@@ -398,7 +398,7 @@ def test_rounding_and_a_single_wide_step_are_no_finding_however_many_steps():
 
 # --- What was not logged --------------------------------------------------------------------------
 
-# What a back end may leave out; a training always has its steps and its rewards.
+# Columns that a backend may not log. Steps and rewards are always logged.
 OPTIONAL = [
     "tools/call_frequency",
     "tools/failure_frequency",
@@ -429,8 +429,8 @@ HISTORIES = [
 
 
 def worst(rows: pd.DataFrame) -> list[int]:
-    """How severe each rule is about a history: 0 for nothing or an info, 1 for a warning, 2 where
-    it is critical.
+    """Return the severity of each rule's finding: 0 for none or an info, 1 for a warning, 2 for a
+    critical finding.
     """
     findings = [apply(rule, Signals(rows)) for rule in RULES]
     return [2 - SEVERITIES.index(one.severity) if one else 0 for one in findings]
@@ -443,13 +443,13 @@ def judged() -> list[tuple[pd.DataFrame, list[int]]]:
 
 
 @pytest.mark.parametrize("column", OPTIONAL)
-def test_no_rule_is_more_severe_about_a_history_without_a_column(judged, column):
+def test_a_missing_column_makes_no_rule_more_severe(judged, column):
     for rows, complete in judged:
         if column in rows:
             for rule, less, more in zip(
                 RULES, worst(rows.drop(columns=column)), complete, strict=True
             ):
-                # unread names what is lacking
+                # `unread` reports missing columns
                 assert less <= more or rule is unread, (rule.__name__, diagnose(rows))
 
 
@@ -485,7 +485,7 @@ VERL = {
     ],
     ids=["early TRL", "a progress table", "verl", "a tracker", "a tracker's export"],
 )
-def test_a_log_under_other_names_is_judged_as_under_trls(names):
+def test_other_column_names_give_the_same_diagnosis(names):
     rows = history(**EVERYTHING_WRONG)
     assert diagnose(rows.rename(columns=names)) == diagnose(rows)
 
@@ -508,7 +508,7 @@ def test_a_log_under_other_names_is_judged_as_under_trls(names):
         (history(zero=None), "info", "no numbers in frac_reward_zero_std at"),
     ],
 )
-def test_what_is_not_read_is_named_and_never_healthy(rows, severity, says):
+def test_unread_columns_are_named(rows, severity, says):
     finding = found(rows, "unread")
     assert finding.severity == severity and says in str(finding)
 
@@ -516,7 +516,7 @@ def test_what_is_not_read_is_named_and_never_healthy(rows, severity, says):
 # --- Advice by cause --------------------------------------------------------------------------------
 
 DEAD = {"zero": 1.0, "reward_std": 0.0, "grad_norm": 0.0, "kl": 0.0, FORM: 0.0, RIGHT: 0.3}
-# A cause, the rule that sees it, and words of the advice for it, which no other cause gets.
+# For each cause: columns, the rule that reports it, and words that only its advice contains.
 ADVICE = {
     "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
     "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "partial credit"),
@@ -543,7 +543,7 @@ ADVICE = {
 }
 
 
-def test_half_marks_for_all_are_not_solved():
+def test_half_marks_for_every_completion_are_not_solved():
     same = {"reward": 0.5, RIGHT: 0.5, RIGHT.replace("/mean", "/std"): 0.0}
     rules = {finding.rule: finding.advice for finding in diagnose(history(**DEAD | same))}
     assert "All earn 0.5. If these are" in rules["zero_spread"] and "solved" not in rules
@@ -566,7 +566,7 @@ def test_each_cause_has_its_own_advice(cause):
         {"grad_norm": np.where(T == 3, 0.1, 0.0)},
     ],
 )
-def test_a_gradient_of_0_with_another_reason_is_no_frozen_adapter(columns):
+def test_a_zero_gradient_with_another_cause_is_not_reported_as_frozen(columns):
     rows = history(**FLAT | {"grad_norm": 0.0, "kl": 0.0} | columns)
     assert found(rows, "no_gradient") is None
     assert found(history(grad_norm=0.0, kl=None), "no_gradient") is None, "the reward rises"
@@ -578,7 +578,7 @@ def test_a_gradient_of_0_with_another_reason_is_no_frozen_adapter(columns):
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 5, 19, 20])
-def test_too_few_steps_are_said_to_be_too_few_and_no_trend_is_judged(n):
+def test_with_too_few_steps_no_trend_is_judged(n):
     rows = history(**HACKED, entropy=line(0.4, 0.001), length=line(1, 1000))[:n]
     first, *more = diagnose(rows)
     assert (first.rule == "too_few_steps" and not more) is (n < 20)
@@ -590,7 +590,7 @@ def test_too_few_steps_are_said_to_be_too_few_and_no_trend_is_judged(n):
 
 
 @pytest.mark.parametrize("loss", [line(0, 1), broken("loss", np.nan, [30])], ids=["", "NaN"])
-def test_findings_come_with_the_most_severe_first_and_one_a_rule(loss):
+def test_findings_are_sorted_by_severity_with_one_per_rule(loss):
     findings = diagnose(history(**EVERYTHING_WRONG | {"loss": loss}))
     ranks = [SEVERITIES.index(finding.severity) for finding in findings]
     assert (

@@ -1,5 +1,5 @@
-"""Real trainings: the stored ones that notebooks 03 and 04 show are what the notebooks say, and the
-demo run, which goes well, gives no warning.
+"""Real training runs: the statements of notebooks 03 and 04 about the stored runs hold, and the
+healthy demo run gives no warning.
 """
 
 import tarfile
@@ -27,12 +27,12 @@ def stored(name: str) -> pd.DataFrame:
         ("d", "kl", "hacking"),
     ],
 )
-def test_each_sick_one_has_the_finding_of_its_diagnosis(name, rule, absent):
+def test_each_sick_run_has_its_finding(name, rule, absent):
     found = severe(stored(f"sick/{name}"))
     assert rule in found and absent not in found
 
 
-def test_what_04_says_of_the_sick_ones_holds():
+def test_statements_of_notebook_04_about_the_sick_runs():
     a, b, c, d = (stored(f"sick/{name}") for name in "abcd")
     reward, right, dead = "reward", "rewards/correctness_reward/mean", "frac_reward_zero_std"
     assert a["completions/clipped_ratio"].mean() == pytest.approx(0.7, abs=0.05)
@@ -45,7 +45,7 @@ def test_what_04_says_of_the_sick_ones_holds():
     assert late["completions/clipped_ratio"].min() > 0.5
 
 
-def test_what_03_says_of_beta_holds():
+def test_statements_of_notebook_03_about_beta():
     ends = {name: stored(f"beta/{name}").tail(10).median() for name in "abcd"}  # 1, 10, 0.01, 0
     kl, reward = ({name: end[of] for name, end in ends.items()} for of in ("kl", "reward"))
     assert kl["b"] < kl["a"] < min(kl["c"], kl["d"])
@@ -54,12 +54,12 @@ def test_what_03_says_of_beta_holds():
     assert kl["c"] == pytest.approx(kl["d"], rel=0.5)
 
 
-def test_the_healthy_one_is_healthy():
+def test_the_healthy_run_has_no_warning():
     exam = stored("sick/exam")
     assert severe(exam) == {} and not exam.equals(stored("beta/c"))
 
 
-def test_the_demo_learns_and_gives_no_warning_at_any_of_its_steps():
+def test_the_demo_run_learns_and_has_no_warning_at_any_step():
     with tarfile.open(DATA / "demo.tar.xz") as archive:
         demo = pd.read_csv(archive.extractfile("demo/metrics.csv"))
     assert demo["reward"].tail(5).mean() > demo["reward"].head(5).mean() + 0.4

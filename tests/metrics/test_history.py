@@ -1,4 +1,4 @@
-"""The training history as a table: what is read, and the ways to shorten it."""
+"""The training history: reading, renaming, smoothing and summarising it."""
 
 import numpy as np
 import pandas as pd
@@ -25,17 +25,17 @@ def test_steps_are_sorted_as_numbers_and_an_empty_field_is_nan(tmp_path):
     assert np.isnan(history.loc[1, "kl"]) and np.isnan(history.loc[1, "reward_std"])
 
 
-def test_ms_swifts_step_is_read_without_the_number_of_steps():
+def test_the_step_of_ms_swift_is_read_from_its_fraction():
     logged = {"global_step/max_steps": ["5/60", "10/60", None], "reward": [0.5, 0.6, np.nan]}
     history = in_trl_names(pd.DataFrame(logged))
     assert list(history["step"][:2]) == [5, 10] and np.isnan(history["step"][2])
-    assert len(Signals(history).rows) == 2, "the summary is no step"
+    assert len(Signals(history).rows) == 2, "the summary row is not a step"
 
 
-# --- Shorter --------------------------------------------------------------------------------------
+# --- Summaries ------------------------------------------------------------------------------------
 
 
-def test_reward_names_come_in_the_order_logged_and_only_once():
+def test_reward_names_are_unique_and_in_logged_order():
     columns = ["rewards/zeta/mean", "rewards/zeta/std", "reward", "rewards/alpha/mean", "kl"]
     columns += ["rewards/a/b/mean", "rewards/a/c/mean"]
     assert reward_names(pd.DataFrame(columns=columns)) == ["zeta", "alpha", "a/b", "a/c"]
@@ -45,11 +45,16 @@ def test_reward_names_come_in_the_order_logged_and_only_once():
     ("series", "window", "median", "middle"),
     [
         ([3.0, -1.0, 2.5], 1, False, [3.0, -1.0, 2.5]),
-        ([0.0, 3.0, 6.0, 0.0], 3, False, [1.5, 3.0, 3.0, 3.0]),  # near the ends of what there is
+        ([0.0, 3.0, 6.0, 0.0], 3, False, [1.5, 3.0, 3.0, 3.0]),  # shorter windows at the ends
         ([1.0, np.nan, 3.0], 3, False, [1.0, 2.0, 3.0]),  # a gap is left out
         ([0.25] * 5, 100, False, [0.25] * 5),
         ([], 9, False, []),
-        ([0.1, 0.1, 9.0, 0.1, 0.3, 0.3], 3, True, [0.1, 0.1, 0.1, 0.3, 0.3, 0.3]),  # no spike
+        (
+            [0.1, 0.1, 9.0, 0.1, 0.3, 0.3],
+            3,
+            True,
+            [0.1, 0.1, 0.1, 0.3, 0.3, 0.3],
+        ),  # the spike is gone
     ],
 )
 def test_the_running_mean_or_median_is_centred(series, window, median, middle):
@@ -62,10 +67,10 @@ def test_the_running_mean_or_median_is_centred(series, window, median, middle):
     ("length", "rows", "used"),
     [(100, 10, 10), (20, 10, 10), (15, 10, 7), (3, 10, 1), (2, 1, 1), (1, 10, 1)],
 )
-def test_first_and_last_never_share_a_row_where_there_are_two(length, rows, used):
+def test_first_and_last_rows_do_not_overlap(length, rows, used):
     history = pd.DataFrame({"reward": np.arange(length, dtype=float), "kl": 1.0})
     table = first_and_last(history, ["kl", "entropy", "reward"], rows)
-    assert list(table.index) == ["kl", "reward"], "as asked for, without what is absent"
+    assert list(table.index) == ["kl", "reward"], "in the given order, without missing columns"
     assert list(table.columns) == [f"first {used} steps", f"last {used} steps"]
     assert table.loc["reward"].to_list() == [(used - 1) / 2, length - 1 - (used - 1) / 2]
     assert table.loc["kl"].to_list() == [1.0, 1.0]

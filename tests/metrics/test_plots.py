@@ -1,4 +1,4 @@
-"""Figures: whatever a history lacks, each is drawn from the data it was given."""
+"""The figures show the data they are given, also if a history is incomplete."""
 
 import numpy as np
 import pandas as pd
@@ -50,7 +50,7 @@ WITH_GAPS = of_tools()
 WITH_GAPS.iloc[::3, 1:] = np.nan
 
 
-# --- What a history lacks -------------------------------------------------------------------------
+# --- Incomplete histories -------------------------------------------------------------------------
 
 
 HISTORIES = {
@@ -70,9 +70,9 @@ HISTORIES = {
 
 
 @each_figure
-@pytest.mark.filterwarnings("error")  # a notebook would show it to the reader
+@pytest.mark.filterwarnings("error")  # a notebook would show warnings to the reader
 @pytest.mark.parametrize("table", HISTORIES.values(), ids=HISTORIES)
-def test_each_figure_is_drawn_whatever_the_history_lacks(draw, table):
+def test_each_figure_is_drawn_from_an_incomplete_history(draw, table):
     before = table.copy()
     figure = draw(table)
     figure.draw_without_rendering()
@@ -93,7 +93,7 @@ OVERLAY, GALLERY = (draw({"one": ONE, "two": TWO}) for draw in (plots.overlay, p
 DASHBOARD = plots.dashboard(ONE)
 CAREFUL = pd.Series([0.2, 0.9], index=[5, 150])
 REASONING = plots.reasoning(ONE, CAREFUL)
-# A figure, one of its panels, and what is drawn in it: columns of histories, with running means.
+# A figure, the number of a panel, and the columns drawn in that panel, with their running means.
 LINES = {
     "reward": (plots.reward(ONE), 0, [ONE["reward"]]),
     "reward, with gaps": (plots.reward(WITH_GAPS), 0, [WITH_GAPS["reward"]]),
@@ -126,7 +126,7 @@ def test_the_lines_are_the_data_and_its_running_mean(figure, panel, columns):
     low, high = axes.get_ylim()
     for place, column in enumerate(columns):
         raw, mean = axes.get_lines()[2 * place : 2 * place + 2]
-        # single spikes do not bend a running median
+        # the KL has a running median
         middle = smooth(column, median=column.name == "kl")
         for line, expected in ((raw, column), (mean, middle)):
             np.testing.assert_array_equal(line.get_xdata(), 5 * (column.index + 1))
@@ -147,7 +147,7 @@ def test_the_lines_are_the_data_and_its_running_mean(figure, panel, columns):
         (OVERLAY, ["one", "two"]),
     ],
 )
-def test_one_legend_names_every_line_its_colour_and_its_stroke(figure, labels):
+def test_one_legend_names_every_line_with_its_colour_and_stroke(figure, labels):
     inside = [axes.get_legend() for axes in figure.axes if axes.get_legend()]
     (legend,) = inside + figure.legends
     assert [text.get_text() for text in legend.get_texts()] == labels
@@ -176,7 +176,7 @@ def test_a_figure_marks_where_the_stage_changes():
     assert marks == [155] and names == [(5, "format"), (155, "format + correctness")]
 
 
-# --- What was measured ----------------------------------------------------------------------------
+# --- Evaluations ----------------------------------------------------------------------------------
 
 
 EVALUATION = {
@@ -186,7 +186,7 @@ EVALUATION = {
 }
 
 
-def test_accuracy_draws_each_point_that_was_measured_with_its_interval():
+def test_accuracy_draws_each_measurement_with_its_interval():
     axes = plots.accuracy(EVALUATION).axes[0]
     bars = {one.get_label(): one for one in axes.containers if hasattr(one, "patches")}
     assert list(bars) == ["sampled", "greedy"]
@@ -209,7 +209,7 @@ def sampled(*values: float) -> dict:
 SAMPLED = plots.pass_at_k({"baseline": sampled(0.3, 0.5, 0.9), "trained": sampled(0.8, 0.85, 0.9)})
 
 
-def test_pass_at_k_draws_both_curves_their_votes_and_a_line_at_the_trained_pass_at_1():
+def test_pass_at_k_draws_both_curves_the_vote_and_the_trained_pass_at_1():
     lines = SAMPLED.axes[0].get_lines()
     drawn = {line.get_label(): [*map(list, line.get_data())] for line in lines}
     assert drawn["untrained, pass@k"] == [[1, 2, 4], [0.3, 0.5, 0.9]]
@@ -218,7 +218,7 @@ def test_pass_at_k_draws_both_curves_their_votes_and_a_line_at_the_trained_pass_
     assert drawn["trained, pass@1"][1] == [0.8, 0.8]
 
 
-# What the laboratory finds about two rewards on three groups of four.
+# The laboratory's signal of two rewards, measured on three groups of four.
 SIGNAL = {
     "rewards": {
         "right_reward": {"advantage_share": 0.9, "rank_correlation": {"shape_reward": -0.25}},
@@ -242,7 +242,7 @@ def test_the_signal_shows_shares_pass_rates_and_correlations():
     assert [text.get_text() for text in ranks.texts] == ["1.00", "-0.25", "-0.25", "1.00"]
 
 
-# --- For every reader -----------------------------------------------------------------------------
+# --- Legibility -----------------------------------------------------------------------------------
 
 
 CHANGE = np.array([[0.1, -0.2], [0.3, 0.0]])
@@ -259,7 +259,7 @@ SHOWN = {draw.__name__: draw(ONE) for draw in CURVES} | {
 
 
 @pytest.mark.parametrize("figure", SHOWN.values(), ids=SHOWN)
-def test_no_letter_is_smaller_than_nine_points_on_the_page(figure):
+def test_text_is_at_least_nine_points(figure):
     assert figure.get_figwidth() <= 8.6, "a page would shrink it"
     figure.draw_without_rendering()
     sizes = {

@@ -1,4 +1,4 @@
-"""An agent's training: which faults of its calls are named, and that playing better is none."""
+"""The rules about tool calls: each fault is reported, and an agent that improves is not."""
 
 import numpy as np
 import pandas as pd
@@ -23,12 +23,11 @@ RULES = {"tool_failures", "unfinished", "tool_calls"}
 
 
 def told(rows: pd.DataFrame) -> dict[str, str]:
-    """How severe each finding about the tools is."""
+    """Return the severity of each finding about tools."""
     return {finding.rule: finding.severity for finding in diagnose(rows) if finding.rule in RULES}
 
 
-# What is named, how severe, and the trainings that show it; success is flat but where the case says
-# otherwise.
+# The rule, its severity, and arguments of `agent` that trigger it. Success is flat unless given.
 SICK = {
     "most calls fail": ("tool_failures", "warning", {"failed": 0.65}),
     "all calls fail": ("tool_failures", "critical", {"failed": 1.0, "won": 0.1}),
@@ -61,10 +60,10 @@ SICK = {
 
 
 @pytest.mark.parametrize(("rule", "severity", "shows"), SICK.values(), ids=SICK)
-def test_each_fault_is_named_and_no_other(rule, severity, shows):
+def test_each_fault_is_reported_alone(rule, severity, shows):
     found_in = [told(agent(seed, **{"won": 0.4} | shows)) for seed in SEEDS]
     assert [set(one) for one in found_in] == [{rule}] * len(SEEDS)
-    # Of ten flat rewards, the noise makes one look likely risen; then it is told as an info.
+    # By chance, about one flat reward in ten looks risen, which makes the finding an info.
     assert [one[rule] for one in found_in].count(severity) >= len(SEEDS) - 2, found_in
 
 
@@ -92,13 +91,13 @@ HEALTHY = {
 
 @pytest.mark.parametrize("seed", SEEDS[:4])
 @pytest.mark.parametrize("columns", HEALTHY.values(), ids=HEALTHY)
-def test_a_healthy_agent_gives_no_warning_at_any_of_its_steps_and_nothing_at_the_end(columns, seed):
+def test_a_healthy_agent_gives_no_warning_at_any_step(columns, seed):
     rows = agent(seed, **columns)
     at = {n: told(rows[:n]) for n in (*range(40), *range(40, N + 1, 5))}
     assert {n: one for n, one in at.items() if set(one.values()) - {"info"}} == {} and at[N] == {}
 
 
-def test_the_numbers_are_those_of_the_history():
+def test_the_evidence_has_the_numbers_of_the_history():
     rows = agent(failed=0.7, finished=0.2, won=0.4)
     last = rows.tail(20)
     calls = f"{last[FAILED].mean():.0%} of {last[CALLS].mean():.3g} calls per episode"
@@ -107,15 +106,15 @@ def test_the_numbers_are_those_of_the_history():
     assert found(rows, "unfinished").evidence == f"{of} at steps 61 to 80"
 
 
-# --- What was not logged, and how much of it ------------------------------------------------------
+# --- Missing columns and few steps ----------------------------------------------------------------
 
 
-def test_a_training_without_tools_is_not_judged_by_their_rules():
+def test_the_tool_rules_ignore_runs_without_tools():
     assert told(history(**EVERYTHING_WRONG)) == {}
-    assert told(history().assign(**{FINISHED: 0.0})) == {}, "somebody's own reward of that name"
+    assert told(history().assign(**{FINISHED: 0.0})) == {}, "a user's own reward of that name"
 
 
-def test_a_step_without_a_call_has_no_share_that_failed():
+def test_steps_without_a_call_are_left_out_of_the_failure_share():
     rows = agent(failed=0.9, calls=np.where(T % 3, 4.0, 0.0), won=0.4)
     share = rows[FAILED][rows[CALLS] > 0].tail(20).mean()
     assert found(rows, "tool_failures").evidence.startswith(f"{share:.0%} of ")
@@ -125,17 +124,17 @@ def test_a_step_without_a_call_has_no_share_that_failed():
 @pytest.mark.parametrize(
     ("columns", "rule"), [({"failed": 1.0}, "tool_failures"), ({"finished": 0.0}, "unfinished")]
 )
-def test_with_few_steps_only_what_befell_all_is_told(columns, rule, seed):
+def test_with_few_steps_only_a_total_failure_is_reported(columns, rule, seed):
     assert told(agent(seed, won=0.1, **columns)[:4]) == {}
     assert told(agent(seed, won=0.1, **columns)[:5]) == {rule: "critical"}
     nearly = {name: abs(value - 0.1) for name, value in columns.items()}
     assert told(agent(seed, won=0.1, **nearly)[:19]) == {}
 
 
-# --- Which reward judges what ---------------------------------------------------------------------
+# --- The reward `finished` ------------------------------------------------------------------------
 
 
-def test_finished_is_taken_neither_for_correctness_nor_for_the_form():
+def test_finished_judges_neither_the_answer_nor_the_format():
     signals = Signals(agent(2, finished=line(0.3, 1.0), won=0.4))
     assert signals.correctness is signals.format is None
-    assert not signals.better, "more episodes end, and none is won for it"
+    assert not signals.better, "more episodes end, but no more are won"

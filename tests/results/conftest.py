@@ -4,5 +4,5 @@ from finished import finished_run
 
 @pytest.fixture
 def run(machine):
-    """A run folder with everything in it, named `told`."""
+    """Return a complete run, named `told`."""
     return finished_run()

@@ -1,5 +1,5 @@
-"""Completions kept as they come, on the real pocket model: an interruption, a damage or a change
-never shows in them.
+"""Completions of the pocket model are saved while they are sampled: interruptions, damaged files
+and changed settings never affect the result.
 """
 
 from pathlib import Path
@@ -33,9 +33,7 @@ CHUNKS = 4  # of 3 prompts, the last of 1
 
 @pytest.fixture
 def batches(model, monkeypatch):
-    """Counts the batches that the model really completes; `batches.most` is when Ctrl-C is
-    pressed.
-    """
+    """Count the batches that the model completes, and press Ctrl-C after `batches.most` of them."""
 
     class Batches:
         done, most, generate = 0, 10**9, model.generate
@@ -70,10 +68,10 @@ def stored(name: str = "one") -> Path:
     return Run("kept").require(f"evaluation/{name}.parquet")
 
 
-# --- What comes back ------------------------------------------------------------------------------
+# --- The completions ------------------------------------------------------------------------------
 
 
-def test_greedy_completions_are_those_of_the_model_at_once(ask, model, tokenizer):
+def test_greedy_completions_equal_those_of_one_call(ask, model, tokenizer):
     options = {"max_new_tokens": 12, "temperature": 0.0}
     groups = ask(samples=1, **options)
     assert groups == sample(model, tokenizer, PROMPTS, **options, progress=False)
@@ -83,17 +81,17 @@ def test_greedy_completions_are_those_of_the_model_at_once(ask, model, tokenizer
     assert ask("none", prompts=[]) == []
 
 
-def test_one_question_asked_in_two_chunks_is_sampled_anew(ask):
+def test_chunks_have_different_seeds(ask):
     groups = ask(prompts=[PROMPTS[0]] * 6, samples=4, temperature=2.0)
     assert [len(group) for group in groups] == [4] * 6
-    assert groups[:3] != groups[3:], "with one seed for all chunks these would be the same"
+    assert groups[:3] != groups[3:], "with one seed for all chunks, these would be equal"
 
 
-# --- Interrupted ----------------------------------------------------------------------------------
+# --- Interruptions --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("most", range(CHUNKS))
-def test_interrupted_anywhere_it_goes_on_and_the_result_is_the_same(ask, batches, capsys, most):
+def test_an_interruption_anywhere_does_not_change_the_result(ask, batches, capsys, most):
     expected = ask("never")
     assert batches.done == CHUNKS
     batches.done, batches.most = 0, most
@@ -102,24 +100,26 @@ def test_interrupted_anywhere_it_goes_on_and_the_result_is_the_same(ask, batches
     assert Path(Run("kept").folder / "evaluation" / "often.parquet").exists() is (most > 0)
     batches.done, batches.most = 0, 10**9
     assert ask("often") == expected
-    assert batches.done == CHUNKS - most, "nothing was completed twice"
+    assert batches.done == CHUNKS - most, "no batch was completed twice"
     said = f"often: {3 * most} of 10 prompts were answered before"
     assert (said in capsys.readouterr().out) is (most > 0)
 
 
-def test_what_is_finished_is_not_asked_again(ask, batches):
+def test_finished_completions_are_not_sampled_again(ask, batches):
     expected = ask()
     written = stored().stat().st_mtime_ns
     batches.most = batches.done
     assert ask(identity=dict(reversed(IDENTITY.items()))) == expected
-    # after running out of memory a smaller batch goes on with the same file
+    # after running out of memory, a smaller batch continues with the same file
     assert ask(batch_size=2) == expected
-    # prompts as a Parquet file gives them
+    # prompts in the form in which a Parquet file returns them
     assert ask(prompts=[np.array(messages, dtype=object) for messages in PROMPTS]) == expected
     assert stored().stat().st_mtime_ns == written
     pd.DataFrame({"completions": [["made up"]] * 10}).to_parquet(stored())
     batches.done, batches.most = 0, CHUNKS
-    assert ask() == expected and batches.done == CHUNKS, "another table is not taken"
+    assert ask() == expected and batches.done == CHUNKS, (
+        "a table made by another program is not used"
+    )
 
 
 OTHERS = {
@@ -137,7 +137,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("change", OTHERS.values(), ids=OTHERS)
-def test_asked_otherwise_it_starts_anew_and_is_what_it_would_have_been(ask, batches, change):
+def test_a_changed_argument_starts_afresh(ask, batches, change):
     ask()
     batches.done = 0
     groups = ask(**change)
@@ -145,7 +145,7 @@ def test_asked_otherwise_it_starts_anew_and_is_what_it_would_have_been(ask, batc
     assert groups == ask("fresh", **change)
 
 
-# --- What is measured besides ---------------------------------------------------------------------
+# --- Measurement ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_asked_otherwise_it_starts_anew_and_is_what_it_would_have_been(ask, batc
         ("my/rows.csv", "arithmetic/sums"),
     ],
 )
-def test_what_was_forgotten_is_looked_for_where_the_training_was_not(source, other):
+def test_forgetting_is_measured_on_another_task_than_training(source, other):
     example = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     before = [{"role": "system", "content": "Add."}, *example]
     holdout = pd.DataFrame({"prompt": [[*before, {"role": "user", "content": "asked"}]]})

@@ -1,6 +1,4 @@
-"""The facts of a run and the model card: what they conclude, metadata that the hub accepts, nothing
-that is not known, and how such a model is made again.
-"""
+"""The model card: its conclusions, its metadata for the hub, and its text."""
 
 import ast
 import re
@@ -15,7 +13,7 @@ from helpers.data.tasks import example_turns
 from helpers.metrics.signals import Finding
 from helpers.results import card
 from helpers.results.card import Facts, portable, read_facts, verdict
-from helpers.results.tables import summary
+from helpers.results.evaluation import summary
 from helpers.runs import Run
 
 
@@ -53,7 +51,7 @@ def sentences(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list
         (490, None, "Whether training helped is not known"),
     ],
 )
-def test_the_result_is_said_as_strongly_as_it_is_known(after, comparison, said):
+def test_the_result_is_stated_with_its_certainty(after, comparison, said):
     evaluation = {"baseline": entry(167)} | ({"trained": entry(after)} if after else {})
     (found,) = sentences(evaluation, {"sampled": comparison} if comparison else {})
     assert said in found
@@ -73,7 +71,7 @@ def finding(severity: str, what: str = "The KL is high.") -> Finding:
         ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1 %"]),
     ],
 )
-def test_the_worst_finding_and_what_is_wrong_with_the_merge_come_next(facts, said):
+def test_the_worst_finding_and_merge_problems_follow_the_result(facts, said):
     found = sentences(**facts)[1:]
     assert len(found) == len(said)
     assert all(part in sentence for part, sentence in zip(said, found, strict=True))
@@ -89,14 +87,14 @@ def test_the_worst_finding_and_what_is_wrong_with_the_merge_come_next(facts, sai
         ({"system_prompt": "/no_think Answer."}, {"system_prompt": "/no_think Answer."}),
     ],
 )
-def test_of_a_path_only_the_file_name_is_told(value, told):
+def test_paths_are_reduced_to_file_names(value, told):
     assert portable(value) == told
 
 
 # --- Metadata -------------------------------------------------------------------------------------
 
 
-def test_the_metadata_is_what_the_hub_reads(run):
+def test_the_hub_can_read_the_metadata(run):
     data = written(run).data
     # the pocket model and generated sums are not on the hub
     assert data.to_dict() == {
@@ -122,7 +120,7 @@ def test_the_metadata_is_what_the_hub_reads(run):
         ({"model": "a/b", "source": "C:\\data\\sums.csv"}, {"base_model": "a/b"}),
     ],
 )
-def test_only_what_is_known_is_claimed(machine, recorded, known):
+def test_unknown_metadata_is_left_out(machine, recorded, known):
     data = written(finished_run(**recorded)).data
     names = ("base_model", "datasets", "license")
     assert {name: getattr(data, name) for name in names if getattr(data, name)} == known
@@ -131,7 +129,7 @@ def test_only_what_is_known_is_claimed(machine, recorded, known):
 # --- The text -------------------------------------------------------------------------------------
 
 
-def test_the_card_tells_data_rewards_settings_evaluation_merge_and_how_to_repeat_it(run):
+def test_the_card_has_all_sections_in_order(run):
     git = {"revision": "a" * 40, "dirty": True}
     own = "rewards/mine.py:brevity*0.5"
     change(run, "manifest.json", lambda m: m["training"].update(seed=7, git=git, own_rewards=own))
@@ -161,16 +159,16 @@ def test_the_card_tells_data_rewards_settings_evaluation_merge_and_how_to_repeat
         "| trl | 1.15.0 |",
     ):
         assert part in text, part
-        text = text[text.index(part) :]  # in this order
+        text = text[text.index(part) :]  # so the parts must be in this order
 
 
-def test_what_is_not_so_is_not_said(machine):
+def test_statements_that_do_not_apply_are_left_out(machine):
     run = finished_run(backend="transformers", beta=0.0)
     card = written(run)
     assert card.data.tags == ["grpo", "trl", "lora"] and "reference of the KL" not in card.text
 
 
-def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_into_are_told(run):
+def test_the_card_names_the_quantised_base_and_the_base_of_the_merge(run):
     base = {
         "name": "unsloth/Qwen3-4B-unsloth-bnb-4bit",
         "original": "unsloth/Qwen3-4B",
@@ -189,7 +187,7 @@ def test_the_quantisation_that_it_was_trained_on_and_the_original_it_was_merged_
         assert said in text and (into in text) == (way == "original")
 
 
-def test_the_figures_that_it_shows_lie_beside_it_and_no_other_is_shown(run):
+def test_only_known_figures_are_copied_and_shown(run):
     for name in ("reward", "kl", "something_else"):
         run.path(f"figures/{name}.png").write_bytes(name.encode())
     text = written(run).text
@@ -199,19 +197,19 @@ def test_the_figures_that_it_shows_lie_beside_it_and_no_other_is_shown(run):
     assert len(list((run.folder / "merged/figures").iterdir())) == 2
 
 
-def test_no_path_of_a_machine_is_told(machine):
+def test_the_card_contains_no_local_path(machine):
     run = finished_run(source="/home/beatrix/my sums.csv", model="/home/beatrix/models/Qwen3-4B")
     text = card.write(run).read_text(encoding="utf-8")
     assert "beatrix" not in text and "/home" not in text
     assert "my sums.csv is a file of the author's" in text
 
 
-def test_what_is_missing_or_outdated_is_named(run):
+def test_missing_and_outdated_parts_are_named(run):
     later = "2100-01-01T00:00+00:00"
     change(run, "manifest.json", lambda m: m["training"].update(written=later))
     text = written(run).text
     assert "not known" in text and "is of an earlier training than the run" in text
-    assert "95.3 %" not in text, "of another model"
+    assert "95.3 %" not in text, "it belongs to another model"
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
         read_facts(run)
@@ -220,7 +218,7 @@ def test_what_is_missing_or_outdated_is_named(run):
         card.write(run)
 
 
-def test_an_address_in_a_text_is_no_link_and_a_model_that_may_think_is_told_not_to(machine):
+def test_addresses_do_not_become_links_and_the_thinking_option_is_passed_on(machine):
     run = finished_run(thinking=False)
     note = "HTTPS://evil.example/a and www.evil.example pay"
     change(run, "reward_report.json", lambda report: report["verdict"].update(stops=[note]))
@@ -229,7 +227,7 @@ def test_an_address_in_a_text_is_no_link_and_a_model_that_may_think_is_told_not_
     assert "tokenizer_encode_kwargs={'enable_thinking': False}" in text
 
 
-def test_the_card_asks_with_the_worked_examples_of_the_training(run):
+def test_the_card_asks_with_the_worked_examples_of_training(run):
     examples = example_turns([{"question": "/ or *?", "completion": '"/"\n<answer>/</answer>'}])
     change(run, "data_report.json", lambda report: report.update(examples=examples))
     text = written(run).text
@@ -240,8 +238,8 @@ def test_the_card_asks_with_the_worked_examples_of_the_training(run):
     assert asked[3:] == [{"role": "user", "content": "your question"}]
 
 
-def test_what_was_measured_greedily_alone_is_called_so(run, cli):
-    """As notebook 00 leaves it."""
+def test_greedy_only_results_are_labelled_greedy(run, cli):
+    """Notebook 00 leaves such a run."""
     scores = {name: proportion(correct) for name, correct in (("baseline", 100), ("trained", 400))}
     scores = {
         name: one | {"in_format": 1.0, "temperature": 0.0, "greedy": one}

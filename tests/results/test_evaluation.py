@@ -1,5 +1,5 @@
-"""Accuracy, pass@k, the majority vote and two models compared: against hand counts, enumeration and
-published formulas.
+"""Accuracy, pass@k, the majority vote and the comparison of two models, checked against counts by
+hand, enumeration and published formulas.
 """
 
 import itertools
@@ -16,14 +16,16 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers.results.evaluation import (
     compare,
     comparison_lines,
+    difficulty_summary,
     majority_vote,
     pass_at_k,
     right,
     sampled_scores,
+    samples_summary,
     score,
+    summary,
 )
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
-from helpers.results.tables import difficulty_summary, samples_summary, summary
 from helpers.tags import THINK_ANSWER, TagFormat
 
 OTHER_TAGS = TagFormat("work", "result")
@@ -36,7 +38,7 @@ def says(answer: str, tags: TagFormat = THINK_ANSWER) -> str:
 RIGHT = says("2")
 
 
-# --- One completion a question --------------------------------------------------------------------
+# --- One completion per question ------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -48,13 +50,13 @@ RIGHT = says("2")
         (["2"], ["2"], 0, 0.0),
     ],
 )
-def test_right_answers_and_right_format_are_counted_apart(completions, answers, correct, in_format):
+def test_accuracy_and_format_are_counted_separately(completions, answers, correct, in_format):
     expected = proportion(correct, len(answers)) | {"in_format": in_format}
     assert score(completions, answers) == expected
 
 
 @pytest.mark.filterwarnings("ignore:.*have no answer")
-def test_right_is_what_the_reward_calls_right():
+def test_right_agrees_with_the_correctness_reward():
     hedged = RIGHT + "<answer>3</answer>"
     completions = [RIGHT, "<answer>2.0</answer>", "2", "<answer>3</answer>", hedged]
     assert right(completions, ["2"] * 5) == [True, True, False, False, False]
@@ -63,7 +65,7 @@ def test_right_is_what_the_reward_calls_right():
     assert right([RIGHT], [None]) == [False]
 
 
-def test_the_mean_length_is_that_of_the_counted_tokens_and_absent_without_a_counter():
+def test_the_mean_length_needs_a_token_counter():
     entry = score(["a b c", RIGHT, "", "d"], ["2"] * 4, count_tokens=lambda text: len(text.split()))
     assert entry["mean_length"] == (3 + len(RIGHT.split()) + 0 + 1) / 4
     assert not {"mean_length", "by_difficulty"} & set(score([RIGHT], ["2"]))
@@ -81,7 +83,7 @@ def test_the_mean_length_is_that_of_the_counted_tokens_and_absent_without_a_coun
         ([None, None, float("nan")], []),
     ],
 )
-def test_levels_of_any_kind_are_sorted_and_missing_ones_left_out(levels, expected):
+def test_levels_of_any_type_are_sorted_and_missing_levels_left_out(levels, expected):
     entry = score([RIGHT] * 3, ["2"] * 3, difficulty=levels)
     assert list(entry["by_difficulty"]) == expected
     assert json.loads(json.dumps(entry)) == entry
@@ -92,12 +94,12 @@ def test_every_level_has_its_own_accuracy():
     assert entry["by_difficulty"] == {"1": proportion(2, 3), "10": proportion(0, 1)}
 
 
-# --- A judge of one's own -------------------------------------------------------------------------
+# --- A user's own judge ---------------------------------------------------------------------------
 
 
 def half_for_text_reward(completions, answer, **columns):
-    """Full success, in floats not quite 1.0, where the answer is in the completion; 0.5 otherwise,
-    None where it is y.
+    """Return 0.7 + 0.2 + 0.1 (slightly less than 1.0) if the completion contains the answer, else
+    0.5; None if the answer is y.
     """
     texts = [completion[0]["content"] for completion in completions]
     return [
@@ -106,7 +108,7 @@ def half_for_text_reward(completions, answer, **columns):
     ]
 
 
-def test_a_reward_of_ones_own_decides_what_is_right():
+def test_a_users_own_reward_can_be_the_judge():
     completions, answers = ["it is {a}", "it is b", "c"], ["{a}", "x", "y"]
     assert right(completions, answers) == [False] * 3
     assert right(completions, answers, judge=half_for_text_reward) == [True, False, False]
@@ -114,7 +116,7 @@ def test_a_reward_of_ones_own_decides_what_is_right():
     assert (entry["accuracy"], entry["by_difficulty"]["1"]["accuracy"]) == (1 / 3, 0.5)
 
 
-def test_a_judge_that_raises_is_named_with_the_completion():
+def test_an_error_in_the_judge_names_the_judge_and_the_completion():
     def broken_reward(completions, answer, **columns):
         raise KeyError("quantity")
 
@@ -155,7 +157,7 @@ def test_rows_are_judged_with_their_kind_and_question_as_in_training():
 
 
 @pytest.mark.parametrize("n", range(1, 9))
-def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_right_sample(n):
+def test_pass_at_k_is_the_share_of_subsets_with_a_right_sample(n):
     for c, k in itertools.product(range(n + 1), range(1, n + 1)):
         subsets = list(itertools.combinations([True] * c + [False] * (n - c), k))
         assert pass_at_k(n, c, k) == pytest.approx(sum(map(any, subsets)) / len(subsets), abs=1e-15)
@@ -170,20 +172,20 @@ def test_pass_at_k_is_the_share_of_all_subsets_that_hold_a_right_sample(n):
         (["7", "42", "42"], "42"),
         (["7", "42", "7", "42.0", "42"], "42"),
         (["7", "1,000", "1000", "7", "1000.0"], "1,000"),
-        (["7", "42"], "7"),  # a tie of one vote each: the first
-        (["7", "42", "42", "7"], "42"),  # of two votes each: 42 had its second first
+        (["7", "42"], "7"),  # one vote each: the first wins
+        (["7", "42", "42", "7"], "42"),  # two votes each: 42 got its second vote first
         (["Paris", "Rome", "paris"], "Paris"),
         (["42"], "42"),
     ],
 )
-def test_the_most_frequent_answer_wins_and_of_several_the_first_to_get_there(given, winner):
+def test_the_most_frequent_answer_wins_and_ties_go_to_the_first(given, winner):
     assert majority_vote([says(answer) for answer in given]) == says(winner)
 
 
 @pytest.mark.parametrize(
     "silent", ["", "42", "<answer></answer>", "<answer>42", "<answer>42</answer><answer>7</answer>"]
 )
-def test_what_gives_no_answer_or_two_does_not_vote(silent):
+def test_completions_without_one_clear_answer_do_not_vote(silent):
     assert majority_vote([silent, silent, says("7")]) == says("7")
     assert majority_vote([silent, silent]) == ""
 
@@ -192,7 +194,9 @@ def test_what_gives_no_answer_or_two_does_not_vote(silent):
 
 
 def groups_of(*counts: int, samples: int = 4) -> list[list[str]]:
-    """For each count so many right samples, then different wrong ones; the answer is always 1."""
+    """Return one group per count, with that many right samples and different wrong ones; the answer
+    is always 1.
+    """
     return [[says("1")] * c + [says(str(100 + i)) for i in range(samples - c)] for c in counts]
 
 
@@ -200,16 +204,16 @@ def test_pass_at_k_is_the_mean_over_the_questions():
     counts = [0, 1, 4, 2, 0]
     scores = sampled_scores(groups_of(*counts), ["1"] * 5)
     assert (scores["samples"], scores["pass_at_k_questions"]) == (4, 5)
-    assert list(scores["pass_at_k"]) == ["1", "2", "4"], "8 and 16 cannot be told from four samples"
+    assert list(scores["pass_at_k"]) == ["1", "2", "4"], "four samples give no pass@8 or pass@16"
     for k, point in scores["pass_at_k"].items():
         assert point["value"] == pytest.approx(sum(pass_at_k(4, c, int(k)) for c in counts) / 5)
-    # the interval is that of as many coins as there are questions
+    # the interval is Wilson's for the number of questions
     low, high = wilson_interval(7 / 4, 5)
     assert scores["pass_at_k"]["1"] == {"value": 7 / 20, "ci95": [low, high]}
     assert json.loads(json.dumps(scores)) == scores
 
 
-def test_the_majority_is_judged_by_the_reward_and_silence_is_wrong():
+def test_the_majority_answer_is_judged_and_no_answer_is_wrong():
     groups = [
         [says("2"), says("1"), says("1.0")],
         [says("2"), says("2"), says("1")],
@@ -244,24 +248,24 @@ def test_questions_won_and_lost_are_counted_and_add_up():
 
 
 def words(lines: list[str]) -> list[str]:
-    """The lines with single spaces; before it, that all are of one length."""
+    """Return the lines with single spaces, after checking that all have the same length."""
     assert len({len(line) for line in lines}) == 1
     return [" ".join(line.split()) for line in lines]
 
 
-def test_the_summary_has_a_line_for_each_model_in_order_and_in_columns():
+def test_the_summary_has_one_line_per_model_in_order():
     trained = score([RIGHT] * 10, ["2"] * 10, count_tokens=lambda text: 7)
     trained["greedy"] = score(["2"] * 10, ["2"] * 10)
     baseline = score([RIGHT] * 10, ["2"] * 5 + ["3"] * 5)
     assert words(summary({"baseline": baseline, "trained": trained})) == [
         "sampled 95 % interval greedy in format questions tokens",
-        # neither greedy decoding nor the length was measured
+        # greedy decoding and the length were not measured
         "baseline 50.0% 23.7% to 76.3% 100.0% 10",
         "trained 100.0% 72.2% to 100.0% 0.0% 100.0% 10 7.0",
     ]
 
 
-def test_the_levels_are_lines_and_the_models_columns():
+def test_the_difficulty_summary_has_one_line_per_level_and_one_column_per_model():
     def entry(answers):
         return score([RIGHT] * 4, answers, difficulty=[10, 9, 9, "counting and probability"])
 
@@ -275,7 +279,7 @@ def test_the_levels_are_lines_and_the_models_columns():
     assert difficulty_summary({"baseline": score([RIGHT], ["2"])}) == []
 
 
-def test_the_samples_have_a_line_a_measure_and_a_column_a_model():
+def test_the_samples_summary_has_one_line_per_measure_and_one_column_per_model():
     four = sampled_scores(groups_of(*[1, 2] * 8), ["1"] * 16)
     two = sampled_scores(groups_of(*[2] * 16, samples=2), ["1"] * 16)
     lines = words(samples_summary({"baseline": four, "old": {"accuracy": 0.5}, "trained": two}))
@@ -286,7 +290,7 @@ def test_the_samples_have_a_line_a_measure_and_a_column_a_model():
     assert samples_summary({"older": {"accuracy": 0.5}}) == []
 
 
-def test_the_lines_say_who_won_how_surely_and_by_how_much():
+def test_the_comparison_lines_state_wins_p_value_and_difference():
     low, high = (100 * bound for bound in paired_interval(2, 4, 1, 1))
     assert comparison_lines(compare(BEFORE, AFTER, QUESTIONS, ANSWERS)) == [
         "trained against baseline: won 4, lost 1 of 8; exact McNemar p = 0.375",
@@ -298,7 +302,7 @@ def test_the_lines_say_who_won_how_surely_and_by_how_much():
     assert worse[1].startswith("accuracy -37.5 points")
 
 
-# --- evaluation.json, worked out again with plain Transformers and regular expressions ------------
+# --- evaluation.json, recomputed with plain Transformers and regular expressions ------------------
 
 
 def greedy_texts(folder, prompts: list[list[dict]], max_new_tokens: int) -> list[str]:
@@ -315,7 +319,7 @@ def greedy_texts(folder, prompts: list[list[dict]], max_new_tokens: int) -> list
 
 
 def answers_in(text: str) -> set[str]:
-    """Everything in an answer block that is not in the reasoning."""
+    """Return the contents of all answer blocks outside the reasoning."""
     outside = re.sub(r"<think>.*?(</think>|$)", "", text, flags=re.DOTALL)
     return set(re.findall(r"<answer>\s*([^<]*?)\s*</answer>", outside))
 
@@ -338,4 +342,4 @@ def test_the_numbers_agree_with_plain_transformers(executed):
     assert reported["n"] == len(holdout) == 128
     assert reported["accuracy"] == sum(correct) / 128
     assert reported["in_format"] == sum(shaped) / 128
-    assert 0 < sum(correct) < 128, "all or none right would agree with many a wrong evaluation"
+    assert 0 < sum(correct) < 128, "an evaluation that is wrong could also report all or none right"

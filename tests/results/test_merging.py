@@ -1,5 +1,5 @@
-"""The proof of a merge, on the pocket model: it finds no difference where there is none, and any
-where there is one.
+"""The verification of a merge, on the pocket model: it accepts a correct merge and finds every
+fault in a wrong one.
 """
 
 import copy
@@ -50,7 +50,7 @@ def other(model):
 
 @pytest.fixture
 def adapter(other):
-    """A fresh adapter with every lora_B set, as after training."""
+    """Return a new adapter with every lora_B filled in, as after training."""
     policy = get_peft_model(
         other, LoraConfig(r=4, lora_alpha=8, target_modules=TARGETS, task_type="CAUSAL_LM")
     )
@@ -64,7 +64,7 @@ def lora(policy, letter: str) -> dict:
     return {name: matrix for name, matrix in policy.named_parameters() if f"lora_{letter}" in name}
 
 
-def test_an_adapter_that_does_nothing_is_refused(adapter, tokenizer):
+def test_an_adapter_without_effect_is_refused(adapter, tokenizer):
     with torch.no_grad():
         for matrix in lora(adapter, "B").values():
             matrix.zero_()
@@ -85,15 +85,13 @@ def save(model, tokenizer, folder: Path) -> Path:
 
 @pytest.fixture
 def saved(adapter, tokenizer, tmp_path):
-    """A merged model on disk, and what `verify` takes besides."""
+    """Return the folder of a merged model, and the other arguments of `verify`."""
     adapter.save_pretrained(tmp_path / "adapter")
     how = {"adapter": tmp_path / "adapter", "base": ORIGINAL, "dtype": torch.float32}
     return save(adapter.merge_and_unload(), tokenizer, tmp_path / "merged"), how
 
 
-def test_what_is_not_the_same_merge_is_refused_and_what_was_merged_before_stays(
-    saved, tokenizer, tmp_path
-):
+def test_a_wrong_merge_is_refused_and_the_previous_one_stays(saved, tokenizer, tmp_path):
     folder, how = saved
     before = (folder / "model.safetensors").read_bytes()
     broken = AutoModelForCausalLM.from_pretrained(folder)
@@ -125,9 +123,7 @@ def rounded(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1e-5, *(pytest.param(s, marks=slow) for s in (1e-4, 1e-3))])
-def test_the_proof_does_not_depend_on_what_unsloth_does_to_this_process(
-    rounded, tokenizer, tmp_path, size
-):
+def test_the_proof_does_not_depend_on_patches_in_this_process(rounded, tokenizer, tmp_path, size):
     def original():
         return merging.load_base(ORIGINAL, torch.bfloat16, dequantised=False)
 
@@ -155,11 +151,13 @@ def test_the_proof_does_not_depend_on_what_unsloth_does_to_this_process(
     plain.merge_adapter()
     with merging.in_32_bits(plain):
         apart = merging.compare_logits(prompt_logits(plain, tokenizer, PROMPTS), of_this_process)
-    assert apart["unexplained"] > merging.UNEXPLAINED, "this process would have refused it"
+    assert apart["unexplained"] > merging.UNEXPLAINED, (
+        "the same comparison in this process would fail"
+    )
 
 
 def in_16_bits(policy):
-    """The base in bfloat16; the adapter stays in 32 bits, as PEFT loads one."""
+    """Convert the base to bfloat16. The adapter stays in 32 bits, as PEFT loads it."""
     policy.to(torch.bfloat16)
     for name, matrix in policy.named_parameters():
         if "lora_" in name:
@@ -169,8 +167,8 @@ def in_16_bits(policy):
 
 @pytest.fixture
 def sharp(adapter):
-    """The adapter on its base in bfloat16, with logits of more than 32, of which the type knows
-    only every quarter.
+    """Return the adapter on its base in bfloat16, with logits above 32, where bfloat16 has steps of
+    0.25.
     """
     with torch.no_grad():
         adapter.get_output_embeddings().weight.mul_(8)
@@ -181,9 +179,7 @@ def sharp(adapter):
     ("broken", "kept"),
     [("nothing", 1.0), ("scale", 0.5), ("twice", 2.0), ("layer", None), ("other", None)],
 )
-def test_a_merge_in_16_bits_is_refused_if_it_is_broken_whatever_the_size_of_its_logits(
-    sharp, tokenizer, broken, kept
-):
+def test_a_broken_16_bit_merge_is_refused_even_with_large_logits(sharp, tokenizer, broken, kept):
     wrong = copy.deepcopy(sharp)
     expected = merging.merge_in_memory(sharp, tokenizer, PROMPTS)
     assert max(logits.abs().max() for logits in expected["adapter"]) > 32
@@ -201,7 +197,7 @@ def test_a_merge_in_16_bits_is_refused_if_it_is_broken_whatever_the_size_of_its_
     assert kept is None or proof["kept"] == pytest.approx(kept, rel=0.3)
 
 
-def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adapter, tokenizer):
+def test_loss_by_16_bit_rounding_is_reported_but_not_refused(adapter, tokenizer):
     with torch.no_grad():
         for matrix in lora(adapter, "B").values():
             matrix.mul_(2e-3)
@@ -215,8 +211,8 @@ def test_what_16_bits_round_away_of_a_small_adapter_is_told_and_not_refused(adap
 
 
 @pytest.mark.parametrize("size", [1e-5, 1e-3])
-def test_a_matrix_that_was_left_out_is_found_in_a_deep_model_and_with_any_adapter(size):
-    """In 28 layers one matrix moves the logits by less than rounding does; see
+def test_one_unmerged_matrix_is_found_in_a_deep_model(size):
+    """In a model of 28 layers, one matrix changes the logits by less than rounding does; see
     benchmarks/results/merge_tolerance.md.
     """
     layers = 28
@@ -246,7 +242,7 @@ def test_a_matrix_that_was_left_out_is_found_in_a_deep_model_and_with_any_adapte
     assert distances.pop(left_out) == pytest.approx(1) and set(distances.values()) == {0.0}
 
 
-def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
+def test_computing_in_32_bits_does_not_change_the_weights(sharp, tokenizer):
     before = {name: weight.detach().clone() for name, weight in sharp.named_parameters()}
     with merging.in_32_bits(sharp):
         wide = prompt_logits(sharp, tokenizer, PROMPTS)
@@ -259,19 +255,19 @@ def test_computing_in_32_bits_leaves_the_weights_as_they_were(sharp, tokenizer):
 
 
 HERE = Base(FOLDER, "here")
-STORED = Base("me/mine-4bit", "before")  # of an original that is not known
+STORED = Base("me/mine-4bit", "before")  # the original model is not known
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 CARD = replace(CPU, gpu="NVIDIA L4", gpu_memory_gb=24.2)
 
 
-def test_the_dequantised_base_is_the_4_bit_policy_and_the_original_one_is_not(tokenizer):
+def test_the_dequantised_base_is_closer_to_the_4_bit_policy_than_the_original(tokenizer):
     in_4_bits = prompt_logits(policy.load(POCKET)[0], tokenizer, PROMPTS)
     gaps = {}
     for dequantised in (False, True):
         base = merging.load_base(HERE, torch.float32, dequantised)
         assert {weight.dtype for weight in base.parameters()} == {torch.float32}
         gaps[dequantised] = largest_difference(in_4_bits, prompt_logits(base, tokenizer, PROMPTS))
-    assert gaps[True] < gaps[False] / 2, "what is left is rounding in 16 bits"
+    assert gaps[True] < gaps[False] / 2, "the remaining difference is 16-bit rounding"
 
 
 T4 = replace(CARD, gpu="Tesla T4", compute_capability=7.5)
@@ -280,33 +276,31 @@ T4 = replace(CARD, gpu="Tesla T4", compute_capability=7.5)
 @pytest.mark.parametrize(
     ("family", "on_t4"), [("qwen3", torch.float16), ("gemma3_text", torch.float32)]
 )
-def test_a_family_that_overflows_in_float16_is_measured_in_32_bits_on_a_card_without_bf16(
-    tmp_path, family, on_t4
-):
+def test_families_that_overflow_in_float16_use_32_bits_without_bf16(tmp_path, family, on_t4):
     (tmp_path / "config.json").write_text(f'{{"model_type": "{family}"}}')
     base, l4 = Base(str(tmp_path), "here"), replace(CARD, compute_capability=8.9)
     found = [merging.precision(on, base) for on in (CPU, l4, T4)]
     assert found == [torch.float32, torch.bfloat16, on_t4]
 
 
-def test_the_families_that_overflow_are_those_of_unsloth():
+def test_the_overflowing_families_are_unsloths():
     (package,) = importlib.util.find_spec("unsloth_zoo").submodule_search_locations
     known = runpy.run_path(f"{package}/model_lists.py")["FORCE_FLOAT32"]
     named = [name for name in known if not name.startswith("embedding_")]  # no language models
-    # as Unsloth looks for them: in the type's name and a comma
+    # Unsloth searches for these names in the model type followed by a comma
     for kind, family in FAMILIES.items():
         assert family.overflows == any(name in f"{kind}," for name in named), kind
     for name in named:
         assert family_of(name.strip(",").replace("text", "_text")).overflows
 
 
-KEPT = "model.layers.1.mlp.down_proj"  # in 16 bits
+KEPT = "model.layers.1.mlp.down_proj"  # kept in 16 bits
 
 
 @pytest.fixture
 def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
-    """A run whose adapter was trained on a stored quantisation that keeps a layer in 16 bits, as
-    Unsloth's on the hub do.
+    """Return a run whose adapter was trained on a stored quantisation that keeps one layer in 16
+    bits, as Unsloth's dynamic quantisations do.
     """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     dynamic = nf4(torch.bfloat16)
@@ -323,14 +317,12 @@ def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
     )
     run.record("training", base=base_record(trained, settings))
     trained.save_pretrained(run.path("adapter"))
-    # what was asked for, and Unsloth loaded another
+    # the settings name the original model, but Unsloth loaded the quantised one
     return run, override(POCKET, model=FOLDER)
 
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])
-def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
-    trained_on_dynamic, backend
-):
+def test_the_quantisation_used_in_training_is_dequantised(trained_on_dynamic, backend):
     run, settings = trained_on_dynamic
     base = base_of(run, replace(settings, backend=backend))
     policy.load(replace(settings, backend=backend), base)
@@ -349,7 +341,7 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
             load()
 
 
-# --- What is asked for and cannot be done ---------------------------------------------------------
+# --- Impossible parameters ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -373,12 +365,12 @@ def test_what_is_dequantised_and_compared_is_the_quantisation_of_the_training(
         ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
     ],
 )
-def test_what_cannot_be_done_is_refused_before_anything_is_loaded(monkeypatch, asked, said):
+def test_impossible_parameters_are_refused_before_anything_is_loaded(monkeypatch, asked, said):
     monkeypatch.delenv("HF_TOKEN", raising=False)
     with pytest.raises(ValueError) as error:
         merging.check_merge(**{"backend": "unsloth", "machine": CPU, "base": HERE} | asked)
     assert said in str(error.value)
-    monkeypatch.setenv("HF_TOKEN", "a token")  # and what can be done passes
+    monkeypatch.setenv("HF_TOKEN", "a token")  # possible parameters pass
     for merge in merging.MERGES:
         merging.check_merge(
             "unsloth", CARD, HERE, merge=merge, gguf="q4_k_m", push_to_hub="me/mine"

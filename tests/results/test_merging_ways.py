@@ -1,4 +1,4 @@
-"""Notebook 05 with the ways to merge that a plain run does not use."""
+"""Notebook 05 with the kinds of merge that it does not use by default."""
 
 import json
 import shutil
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture
 def run(executed, tmp_path, monkeypatch) -> Run:
-    """A copy of the finished run, with few questions left to answer."""
+    """Return a copy of the executed run."""
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))
     shutil.copytree(executed.folder, tmp_path / executed.name)
     return Run(executed.name)
@@ -28,7 +28,7 @@ def test_every_way_to_merge_is_measured(run, merge):
     name = "adapter" if merge == "adapter" else "merged"
     assert list(evaluation) == ["baseline", "trained", name]
     assert evaluation[name]["ci95"][0] > evaluation["baseline"]["ci95"][1], (
-        "what was learned is still there"
+        "the merged model keeps what was learned"
     )
     assert (run.folder / "merged").exists() == (merge != "adapter")
     if merge != "adapter":

@@ -1,4 +1,4 @@
-"""The page that `report` writes: the facts, and what the executed notebooks show, in one file."""
+"""The page that `report` writes: the facts of a run and its notebooks' outputs, in one file."""
 
 import re
 
@@ -18,13 +18,13 @@ def page_of(cli, run: Run) -> str:
     code, out, _ = cli("report", "--run", run.name)
     assert code == 0 and out.startswith(run.show("report.html"))
     page = (run.folder / "report.html").read_text(encoding="utf-8")
-    # it asks no network for anything and runs no script
+    # the page loads nothing from the network and runs no script
     assert not re.search(r'src="(?!data:)', page) and "default-src 'none'" in page
     return page
 
 
 def executed_copy(run: Run, number: str, output: str, ended: str) -> None:
-    """A notebook in the run, as papermill leaves it."""
+    """Write a notebook into the run, as papermill leaves it."""
     cells = [
         nbformat.v4.new_code_cell(
             "the_code = 1",
@@ -41,7 +41,7 @@ def executed_copy(run: Run, number: str, output: str, ended: str) -> None:
     nbformat.write(notebook, run.path(f"notebooks/{number}_any.ipynb"))
 
 
-def test_the_facts_come_first_and_then_what_the_notebooks_show_without_their_code(run, cli):
+def test_the_report_shows_the_facts_and_then_the_notebooks_without_code(run, cli):
     for number in ("02", "04", "05"):
         executed_copy(run, number, f"shown by {number}", "2100-01-01T00:00:00.123456")
     page = page_of(cli, run)
@@ -59,7 +59,7 @@ def test_the_facts_come_first_and_then_what_the_notebooks_show_without_their_cod
         assert absent not in page, absent
 
 
-def test_what_was_shown_before_the_training_is_left_out_and_the_figures_take_its_place(run, cli):
+def test_outdated_notebooks_are_replaced_by_the_figures(run, cli):
     executed_copy(run, "05", "of another model", "2000-01-01T00:00:00.123456")
     run.path("figures/reward.png").write_bytes(PIXEL)
     page = page_of(cli, run)
@@ -68,7 +68,7 @@ def test_what_was_shown_before_the_training_is_left_out_and_the_figures_take_its
     assert code == 0 and "note: " in out and "--run told --only 04,05" in out
 
 
-def test_of_an_unfinished_run_the_notebook_to_run_next_is_named(run, cli):
+def test_an_unfinished_run_names_the_next_notebook(run, cli):
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     code, _, err = cli("report", "--run", "told")
     assert code == 2 and "Run notebook 03_grpo_training first" in err

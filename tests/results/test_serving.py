@@ -1,6 +1,4 @@
-"""The two lines that notebook 05 prints: typed where vLLM is installed, they give the model's
-answer.
-"""
+"""The two commands that notebook 05 prints for vLLM: in a shell, they give the model's answer."""
 
 import json
 import shlex
@@ -22,7 +20,7 @@ CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
 MESSAGES = [{"role": "system", "content": "Think."}, {"role": "user", "content": "What's 1?"}]
 
 
-def test_the_lines_name_the_folder_and_a_question_with_an_apostrophe_survives_the_shell():
+def test_folder_and_question_are_quoted_for_the_shell():
     start, curl = serving.serve_commands("my runs/merged", POCKET, torch.float32, CPU, MESSAGES)
     words = shlex.split(start)
     assert words[:3] == ["VLLM_CPU_KVCACHE_SPACE=1", "python", "-m"]
@@ -35,7 +33,7 @@ def test_the_lines_name_the_folder_and_a_question_with_an_apostrophe_survives_th
     assert request["model"] == words[words.index("--served-model-name") + 1]
 
 
-def test_a_card_has_the_command_of_vllm_and_the_template_is_told_whether_to_think():
+def test_a_gpu_uses_the_vllm_command_and_thinking_is_passed_on():
     quiet, card = replace(POCKET, thinking=False), replace(CPU, gpu="NVIDIA L4")
     start, curl = serving.serve_commands("merged", quiet, torch.bfloat16, card, MESSAGES)
     assert start.startswith("vllm serve merged --served-model-name policy ")
@@ -45,7 +43,7 @@ def test_a_card_has_the_command_of_vllm_and_the_template_is_told_whether_to_thin
 @pytest.mark.slow
 @pytest.mark.needs("vllm")
 @pytest.mark.usefixtures("one_thread")
-def test_typed_they_give_the_answer_of_transformers(model, tokenizer, tmp_path):
+def test_the_served_model_gives_the_answer_of_transformers(model, tokenizer, tmp_path):
     prompts = load_task("arithmetic/sums", train_size=1, holdout_size=1, seed=5).holdout["prompt"]
     prompt = list(prompts[0])
     start, curl = serving.serve_commands(
