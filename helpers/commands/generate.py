@@ -112,11 +112,11 @@ def main(parsed: argparse.Namespace) -> int:
                 line = row | {"completion": text, "answer": answer, "model": model_name}
                 file.write(json.dumps(line, default=str) + "\n")
         print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
-    print(
-        f"{len(rows) - done} answers written to {parsed.output}, {unanswered} of them null, as the "
-        f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
-        "questions, whose answers are null, too"
-    )
+    print(f"{len(rows) - done} answers written to {parsed.output}")
+    if unanswered:
+        print(f"{unanswered} are null because the completion has no answer block.")
+    if skipped := prompts[done:].count(None):
+        print(f"{skipped} are null because the question is blank or too long for the model.")
     return 0
 
 

@@ -146,7 +146,8 @@ def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
     columns = ("--columns", '{"question": "problem"}')
     code, out, err = answer(*columns, source=source, target=target)
     assert code == 0 and "5 answers written" in out
-    assert ", 0 of them null" in out and "blank or too long: 2 of 5 questions" in out
+    assert "2 are null because the question is blank or too long for the model.\n" in out
+    assert "no answer block" not in out
     assert err.count("note: ") == 1 and "row 4 is not answered: the prompt has " in err
     rows, content = lines(target), target.read_bytes()
     assert [row["question"] for row in rows] == ["" if one is None else one for one in asked]
@@ -159,7 +160,9 @@ def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
 
 def test_answers_without_a_block_are_counted(answer, run):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(tags="work/result"))
-    assert "5 answers written" in (out := answer()[1]) and ", 5 of them null, as " in out
+    out = answer()[1]
+    assert "5 answers written" in out and "too long" not in out
+    assert "5 are null because the completion has no answer block.\n" in out
 
 
 def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
