@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
+from helpers.setting_rules import problems_alone
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory
 from helpers.training.run_settings import (
@@ -167,6 +169,9 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             print(
                 f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
             )
+            saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
+            if numbers[0] in (_TRAINING, *LESSONS) and not any(saved):
+                print(f"no checkpoint was saved, so notebook {numbers[0]} begins anew")
         else:
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)
@@ -305,11 +310,17 @@ def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool 
     # the settings that the notebooks will have
     machine = this_machine()
     backend = "unsloth"
-    if start:
+    given = {key: value for key, value in parameters.items() if key in presets.SETTINGS}
+    if not start:
+        # their types and ranges do not depend on the preset
+        given = {key: value for key, value in given.items() if value is not None}
+        if sentences := problems_alone(replace(presets.PRESETS["pocket"], **given)):
+            raise ValueError("these settings cannot run: " + " ".join(sentences))
+    else:
         settings = settings_for(
             start,
             machine,
-            {key: value for key, value in parameters.items() if key in presets.SETTINGS},
+            given,
             small={"model": "pocket"} if _QUICKSTART in numbers else None,
             sees=_VISION in numbers,
             trains=_TRAINING in numbers,

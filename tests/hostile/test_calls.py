@@ -54,6 +54,10 @@ COMMANDS = [
     (["run", "--only", "01", "-p", "learning_rat=1"], "Did you mean 'learning_rate'?"),
     (["run", "--only", "01", "-p", "learning_rate=1"], "It is a parameter of 00, 03, 07"),
     (["run", "--only", "00", "-p", "max_steps=0"], "max_steps=0 must be at least 1"),
+    # the preset is not known here: no notebook has prepared the run, or 07 chooses it by the source
+    (["run", "--only", "03", "-p", "max_steps=four"], "max_steps='four' is not of type int"),
+    (["run", "--only", "03", "-p", "beta=-1"], "beta=-1 must be between 0 and 100"),
+    (["run", "--only", "07", "-p", "max_steps=0"], "max_steps=0 must be at least 1"),
     (["run", "--only", "00", "--preset", "l4"], "preset 'l4' needs an NVIDIA GPU"),
     (["doctor", "--preset", "x"], "preset 'x' is not known"),
     (["doctor", "-p", "max_completion_length=-1"], "max_completion_length=-1 must be at least 1"),
