@@ -12,6 +12,7 @@ import pytest
 from filelock import FileLock
 
 from helpers import PROJECT, commands
+from helpers.commands.engine import lines_to_print
 from helpers.presets import PRESETS
 from helpers.runs import Run
 
@@ -188,16 +189,24 @@ for step in (1, 2, 3):
     watch.on_log(None, SimpleNamespace(global_step=step, max_steps=3), None, logs=row)
 watch.on_train_end(None, None, None)
 """
+VERDICTS = """
+from helpers.rewards.lab.verdicts import Verdict
+example = Verdict(stops=["it pays for length"])
+verdict = Verdict(stops=["it pays for praise"], notes=["it is slow"])
+"""
 
 
 @pytest.mark.slow
-def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook("01", STEPS).parent), "a"]
+def test_progress_and_the_verdict_are_printed_and_the_notebook_keeps_one_figure(notebook, python):
+    path = notebook("01", VERDICTS, "print(example)", "print(verdict)", STEPS)
+    command = [python, "-c", ONE_RUN, str(path.parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [
         line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    ")
     ]
     assert told == [
+        "    NO GO:",
+        "      - it pays for praise",
         "    data: 3 of 4 rows usable",
         "    note: brevity gave 1.0",
         "    NOT TESTED: it",
@@ -211,6 +220,17 @@ def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(no
     assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith(
         "0.10 at step 1, 0.30 at step 3."
     )
+
+
+@pytest.mark.parametrize("number", ["02", "07", "10"])
+def test_of_a_notebooks_verdicts_only_its_own_is_printed(number):
+    (path,) = (PROJECT / "notebooks").glob(f"{number}_*.ipynb")
+    printed = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            printed += lines_to_print(cell.source, output.get("text", ""))
+    verdicts = [line for line in printed if not line.startswith(("data: ", "note: "))]
+    assert verdicts == ["GO: no reason against training was found."]
 
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
