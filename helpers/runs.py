@@ -27,7 +27,6 @@ from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # the folder of the sweeps' tables, beside the runs
 TRAINING_LOCK = ".training.lock"
-_LOCK = ".lock"
 
 
 class Part(NamedTuple):
@@ -321,7 +320,7 @@ def written_by(relative: str, maker: str = "01") -> str | None:
 
 
 @contextlib.contextmanager
-def lock(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
+def lock(folder: Path, what: str, name: str = ".lock") -> Iterator[None]:
     """Keep other processes out of a folder during a `with` block; create the folder if needed.
 
     folder, name: the lock is held on the file `name` in the folder. The operating system releases

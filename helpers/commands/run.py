@@ -7,7 +7,6 @@ While a notebook runs, its progress is printed (see `engine`).
 import argparse
 import logging
 import os
-import signal
 import sys
 import time
 from dataclasses import replace
@@ -105,19 +104,21 @@ def run_notebooks(
         values["preset"] = preset
     check_names(numbers, values)
 
-    # group the notebooks by run: a lesson's default run is not the pipeline's
+    # group the notebooks by run, because each lesson has its own default run
     runs = {}
     for number in numbers:
         runs.setdefault(name or defaults([number])["run"], []).append(number)
     calls = [(run, part, parameters_of(part, values)) for run, part in runs.items()]
 
-    # check every later run before the first one starts; `execute` checks the first
+    # check every later call before the first one starts; `execute` checks the first
     for call in calls[1:]:
         check_call(*call)
 
-    for run, part, parameters_of_part in calls:
-        asked_before = once and Run(run).is_last_call(part, parameters_of_part)
-        code = resume(run) if asked_before else execute(run, part, parameters_of_part)
+    for run, part, given in calls:
+        if once and Run(run).is_last_call(part, given):
+            code = resume(run)
+        else:
+            code = execute(run, part, given)
         if code:
             return code
     return 0
@@ -145,7 +146,7 @@ def resume(name: str) -> int:
         )
         _print_result(run, call["done"])
         return 0
-    # leave out parameters that only the finished notebooks have
+    # the parameters may include some that only the finished notebooks have
     return execute(name, numbers, parameters_of(numbers, call["parameters"]), resumed=True)
 
 
@@ -159,7 +160,6 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     """
     run = Run(name)
     check_call(name, numbers, parameters)
-    end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
         # refuse a run that a kernel in Jupyter is training
         if set(numbers) & set(_MAKERS):
@@ -173,8 +173,8 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
             )
             saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
-            if numbers[0] in (_TRAINING, *LESSONS) and not any(saved):
-                print(f"no checkpoint was saved, so notebook {numbers[0]} begins anew")
+            if numbers[0] == _TRAINING and not any(saved):
+                print("no checkpoint was saved, so notebook 03 begins anew")
         else:
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)
@@ -204,18 +204,6 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         print(f"\n{len(numbers)} notebook{plural} in {time.monotonic() - began:.0f} s")
         _print_result(run, numbers)
     return 0
-
-
-def end_like_ctrl_c() -> None:
-    """Let `kill` and a closed terminal end this process as Ctrl-C does: it stops its kernels first.
-
-    A kernel left running would write to the run while the next command does. A signal that is
-    ignored, as under nohup, stays ignored.
-    """
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number and signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
 
 
 # --- The notebooks and their parameters -----------------------------------------------------------
@@ -259,24 +247,21 @@ def check_names(numbers: list[str], parameters: dict) -> None:
     The message names the notebooks that have it, or a parameter of a similar name.
     """
     known = defaults(numbers)
-    unknown = [name for name in parameters if name not in known]
-    if not unknown:
-        return
-    name = unknown[0]
-    takers = [number for number in notebook_paths() if name in defaults([number])]
-    if name == "preset":
+    for name in sorted(parameters.keys() - known.keys()):
+        takers = [number for number in notebook_paths() if name in defaults([number])]
+        if name == "preset":
+            raise ValueError(
+                f"--preset is for notebooks {', '.join(takers)}. The others go on with the "
+                "settings that the run has, so leave it out."
+            )
+        if takers:
+            hint = f"It is a parameter of {', '.join(takers)}. "
+        else:
+            hint = presets.hint(name, defaults(list(notebook_paths())))
         raise ValueError(
-            f"--preset is for notebooks {', '.join(takers)}. The others go on with the settings "
-            "that the run has, so leave it out."
+            f"no chosen notebook has a parameter {name!r}. {hint}They take: "
+            f"{', '.join(sorted(known.keys() - {'run'}))}."
         )
-    if takers:
-        hint = f"It is a parameter of {', '.join(takers)}. "
-    else:
-        hint = presets.hint(name, defaults(list(notebook_paths())))
-    raise ValueError(
-        f"no chosen notebook has a parameter {name!r}. {hint}They take: "
-        f"{', '.join(sorted(known.keys() - {'run'}))}."
-    )
 
 
 def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool = False) -> None:

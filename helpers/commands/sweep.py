@@ -118,11 +118,10 @@ def main(parsed: argparse.Namespace) -> int:
     # execute the unfinished runs
     for number, sweep_run in enumerate(sweep_runs, start=1):
         if not parsed.collect and not sweep_run.is_done():
-            name = sweep_run.run
-            print(f"\n{number}/{len(sweep_runs)}  {name}", flush=True)
+            print(f"\n{number}/{len(sweep_runs)}  {sweep_run.run}", flush=True)
             try:
                 only = ",".join(sweep_run.notebooks)
-                run_notebooks(name, None, only, sweep_run.texts, once=True)
+                run_notebooks(sweep_run.run, None, only, sweep_run.texts, once=True)
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
 
