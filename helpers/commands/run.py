@@ -214,7 +214,7 @@ def notebook_paths() -> dict[str, Path]:
     return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
 
-_inspect = lru_cache(papermill.inspect_notebook)
+_inspect = lru_cache(papermill.inspect_notebook)  # reads each notebook once
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:

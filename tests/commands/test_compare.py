@@ -1,4 +1,4 @@
-"""Runs side by side: only what differs, accuracies with intervals, and one figure."""
+"""The command `compare`: the settings that differ, accuracies with intervals, and one figure."""
 
 from dataclasses import asdict, replace
 
@@ -13,8 +13,8 @@ POCKET = PRESETS["pocket"]
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Three finished runs that differ in learning rate, seed and reward weights; the third was
-    never evaluated.
+    """Three finished runs with different learning rates, seeds and reward weights. The third has no
+    evaluation.
     """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     for number, name in enumerate(("one", "two", "three")):
@@ -39,7 +39,7 @@ def runs(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-def test_only_what_differs_is_shown(cli, runs):
+def test_only_settings_that_differ_are_shown(cli, runs):
     code, out, _ = cli("compare", "one", "two")
     differ, _, rest = out.partition("holdout accuracy")
     assert code == 0 and all(said in differ for said in ("learning_rate", "0.001", "0.002", "3408"))
@@ -51,7 +51,7 @@ def test_only_what_differs_is_shown(cli, runs):
     assert figure.is_file() and "runs/one/figures/compare-one-two.png" in out
 
 
-def test_reward_weights_and_what_was_not_measured_are_told(cli, runs):
+def test_reward_weights_and_a_missing_evaluation_are_shown(cli, runs):
     code, out, _ = cli("compare", "one", "three")
     assert code == 0 and "not measured" in out
     assert "correctness_reward x 1" in out and "correctness_reward x 2" in out

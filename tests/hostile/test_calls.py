@@ -1,7 +1,4 @@
-"""Bad calls, each with a part of the sentence it gets.
-
-A row a call; a new one is a line in a table below.
-"""
+"""Wrong calls, each with a part of its error message, in two tables. A new case is a new row."""
 
 import pytest
 
@@ -9,7 +6,7 @@ from helpers.commands.run import check_parameters
 
 pytestmark = pytest.mark.usefixtures("machine")
 
-# --- The command line: arguments, with {here} for the test's folder, and a part of the message ----
+# --- Arguments of the command line, with {here} for the test's folder, and a part of the message --
 
 RUN_01 = ["run", "--run", "a", "--preset", "pocket", "--only", "01"]
 RUN = ["run", "--run", "a", "--preset", "pocket"]
@@ -89,7 +86,7 @@ def here(tmp_path):
 
 
 @pytest.mark.parametrize(("arguments", "said"), COMMANDS)
-def test_the_command_line_says_what_is_wrong_and_writes_nothing(cli, here, arguments, said):
+def test_a_wrong_command_is_refused_in_one_line_and_writes_nothing(cli, here, arguments, said):
     code, _, err = cli(*(argument.replace("{here}", str(here)) for argument in arguments))
     assert code == 2 and said in err and err.count("\n") == 1 and len(err) < 1_100
     assert not (here / "runs").exists()
