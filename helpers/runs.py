@@ -91,7 +91,7 @@ def runs_folder() -> Path:
 
 
 def show_in_runs(relative: str) -> str:
-    """Return a path in the runs folder as text for the reader.
+    """Return a path in the runs folder as text to print.
 
     The text begins with `runs/`, so outputs of notebooks name no folder of this machine. It is the
     absolute path if GRPO_RUNS_DIR names another folder or the working directory is outside the
@@ -130,7 +130,7 @@ class Run:
         return path
 
     def show(self, relative: str = "") -> str:
-        """Return a path in this run folder as text for the reader; see `show_in_runs`."""
+        """Return a path in this run folder as text to print; see `show_in_runs`."""
         return show_in_runs(f"{self.name}/{relative}")
 
     def require(self, relative: str) -> Path:
@@ -294,7 +294,7 @@ class Run:
     def is_last_call(self, notebooks: list[str], parameters: dict) -> bool:
         """Return whether the last call had these notebooks and parameters."""
         call = self.last_call
-        # compare as JSON: there True is not 1
+        # compare them as JSON, because in Python True equals 1
         before = json.dumps([call["notebooks"], call["parameters"]], sort_keys=True)
         return before == json.dumps([notebooks, parameters], sort_keys=True)
 

@@ -45,8 +45,10 @@ class Grid(BaseModel, extra="forbid"):
 class SweepRun:
     """One point of a grid with one seed.
 
-    run: the name of the run. row: its columns in the table: point, seed, and the value of every
-    parameter that the points vary. parameters: the parameters for `python -m helpers run`.
+    run: the name of the run.
+    row: the first columns of its row in runs.csv: the point, the value of every parameter that some
+    point varies, and the seed.
+    parameters: the parameters for `python -m helpers run`.
     """
 
     run: str
