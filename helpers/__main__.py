@@ -11,13 +11,13 @@ import sys
 
 COMMANDS = {
     "run": "execute the notebooks with papermill, into runs/NAME/",
-    "train": "train what notebook 03 trains, as a script that torchrun can start several times",
-    "doctor": "what this machine is, what is installed, what is missing",
+    "train": "train as notebook 03 does, as a script for several GPUs",
+    "doctor": "describe this machine, and what is installed or missing on it",
     "install": "install what this machine needs into this interpreter",
-    "sweep": "run a grid of settings and seeds; a table with intervals",
-    "compare": "two or more trained runs: what differs, accuracies, curves over one another",
+    "sweep": "train a grid of settings and seeds, and make a table with intervals",
+    "compare": "compare trained runs: settings that differ, accuracies and curves",
     "generate": "answer a file of questions with a run's merged model",
-    "report": "one page of HTML about a run, to send to somebody",
+    "report": "write one HTML page about a run, to send to a colleague",
 }
 
 

@@ -57,13 +57,10 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
             "data": training.get("data", "")[:12],
             "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
         }
-    # all names, in order; a run of an earlier version may lack some
-    names = dict.fromkeys(name for settings in columns.values() for name in settings)
-    table = pd.DataFrame(
-        {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
-        index=list(names),
-    )
-    return table[table.astype(str).nunique(axis=1) > 1]
+    # a setting that a run of an earlier version did not record is NaN
+    table = pd.DataFrame(columns, dtype=object)
+    # compare as text, in which None and NaN count as values
+    return table[table.map(str).nunique(axis=1) > 1]
 
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:

@@ -77,10 +77,10 @@ def main(parsed: argparse.Namespace) -> int:
 
 def package_problems(machine: environment.Machine) -> list[str]:
     """Return a sentence for each missing or wrong package, and then how to repair them."""
-    problems = [
-        f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
-        for name, pin, have in environment.mismatches(machine)
-    ]
+    problems = []
+    for name, pin, have in environment.mismatches(machine):
+        installed = f"{have} is" if have else "is not"
+        problems.append(f"{name} {installed} installed, the pin is {pin}.")
     if problems:
         problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
     obstacle = environment.vllm_obstacle(machine)
