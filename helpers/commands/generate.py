@@ -114,11 +114,11 @@ def main(parsed: argparse.Namespace) -> int:
                 line = row | {"completion": text, "answer": answer, "model": model_name}
                 file.write(json.dumps(line, default=str) + "\n")
         print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
-    print(f"{len(rows) - done} answers written to {parsed.output}")
-    if unanswered:
-        print(f"{unanswered} are null because the completion has no answer block.")
-    if skipped := prompts[done:].count(None):
-        print(f"{skipped} are null because the question is blank or too long for the model.")
+    print(f"{len(rows) - done} answers written to {parsed.output}.")
+    print(
+        f"{unanswered} are null because the completion has no answer block, and "
+        f"{prompts[done:].count(None)} because the question is blank or too long for the model."
+    )
     return 0
 
 
