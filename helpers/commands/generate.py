@@ -133,7 +133,7 @@ def check_call(parsed: argparse.Namespace, run: Run) -> None:
     if maker in ("10", "11"):
         needs = "calls tools" if maker == "10" else "reads pictures"
         raise ValueError(
-            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, and generate has none."
+            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, which generate cannot do."
         )
     run.require("merged")
     if note := run.outdated("merged"):

@@ -135,8 +135,8 @@ def resume(name: str) -> int:
     if not call["notebooks"]:
         raise ValueError(
             f"there is nothing to resume in {run.show()}: no `python -m helpers run --run "
-            f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
-            "checkpoint, too."
+            f"{name}` was started there. Notebook 03 continues from its last checkpoint, too, if "
+            "you run it again."
         )
     numbers = run.notebooks_left()
     if not numbers:
@@ -193,7 +193,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 # hide the errors that asyncio would print about the stopped kernel
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
                 again = f"`python -m helpers run --run {name} --resume`"
-                print(f"\nWhat was saved is whole; go on with {again}.", file=sys.stderr)
+                print(f"\nEverything saved so far is intact; go on with {again}.", file=sys.stderr)
                 raise
             if not succeeded:
                 return 1
@@ -397,14 +397,14 @@ def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
     except PapermillExecutionError as error:
         print(
             f"\n{path.name}, In [{error.exec_count}]: {error.ename}: {error.evalue}\n"
-            f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved "
-            "before is as it was.",
+            f"The whole traceback is in {run.show(f'notebooks/{path.name}')}. Files saved before "
+            "are unchanged.",
             file=sys.stderr,
         )
         return False
     except DeadKernelError:
         print(
-            f"\n{path.name}: the kernel died, most often because memory ran out. Try smaller "
+            f"\n{path.name}: the kernel died, usually because memory ran out. Try smaller "
             "settings.",
             file=sys.stderr,
         )
