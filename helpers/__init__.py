@@ -1,4 +1,4 @@
-"""What the notebooks share: a folder a stage, each importing only from those before it.
+"""The code behind the notebooks: one folder per stage, which imports only from earlier stages.
 
 | notebook | folder | tests |
 |---|---|---|
@@ -21,22 +21,21 @@ be), `machine_rules` (what a machine can run), `templates` (of a chat), `tags` (
 import os
 from pathlib import Path
 
-# the checkout: notebooks/, requirements.txt, runs/
+# the checkout, with notebooks/, requirements.txt and runs/
 PROJECT = Path(__file__).resolve().parent.parent
 
-# torch's threads wait for one another by spinning. With another program on the same cores the
-# default spin (300,000 turns) makes the small steps of the pocket model many times slower; 10,000
-# costs nothing on idle cores. Read when torch is imported.
+# torch's threads wait for one another by spinning. If another program uses the same cores, the
+# default of 300,000 turns makes the small steps of the pocket model many times slower. 10,000 turns
+# cost nothing on idle cores. torch reads this when it is imported.
 os.environ.setdefault("GOMP_SPINCOUNT", "10000")
 
-# Where CI is set, torch 2.13 raises for its own compiled code (inductor::_alloc_from_pool, with the
-# memory planning of Unsloth on a GPU), and only there: _functorch/config.py,
-# error_on_custom_op_aliasing. Read when torch is imported.
+# If the environment variable CI is set, torch 2.13 raises an error about its own compiled code
+# (inductor::_alloc_from_pool, which Unsloth's memory planning uses on a GPU); see
+# error_on_custom_op_aliasing in _functorch/config.py. torch reads this when it is imported.
 os.environ.setdefault("TORCHINDUCTOR_ERROR_ON_CUSTOM_OP_ALIASING", "0")
 
-# A relative GRPO_RUNS_DIR, or one with a literal `~`, means one folder to a command and another to
-# the kernels that it starts in notebooks/. It is made absolute here, once, for this process and for
-# all that it starts.
+# Kernels run in notebooks/, not in the working directory of the command that starts them, so they
+# would find a relative GRPO_RUNS_DIR elsewhere. Make it absolute, for this process and for them.
 if os.environ.get("GRPO_RUNS_DIR"):
     os.environ["GRPO_RUNS_DIR"] = str(
         Path(os.path.expanduser(os.environ["GRPO_RUNS_DIR"])).resolve()

@@ -1,8 +1,7 @@
-"""The command line, `python -m helpers COMMAND`: a module of `helpers/commands/` for each command,
-with its arguments and its `main`.
+"""The command line, `python -m helpers COMMAND`.
 
-Only the module of the command that was asked for is imported, so that `doctor` and `install` run on
-a bare Python.
+Each command is a module of `helpers/commands/`. Only the module of the given command is imported,
+so that `doctor` and `install` run before any package is installed.
 """
 
 import argparse
@@ -12,22 +11,22 @@ import sys
 
 COMMANDS = {
     "run": "execute the notebooks with papermill, into runs/NAME/",
-    "train": "train what notebook 03 trains, as a script that torchrun can start several times",
-    "doctor": "what this machine is, what is installed, what is missing",
+    "train": "train as notebook 03 does, as a script for several GPUs",
+    "doctor": "describe this machine, and what is installed or missing on it",
     "install": "install what this machine needs into this interpreter",
-    "sweep": "run a grid of settings and seeds; a table with intervals",
-    "compare": "two or more trained runs: what differs, accuracies, curves over one another",
+    "sweep": "train a grid of settings and seeds, and make a table with intervals",
+    "compare": "compare trained runs: settings that differ, accuracies and curves",
     "generate": "answer a file of questions with a run's merged model",
-    "report": "one page of HTML about a run, to send to somebody",
+    "report": "write one HTML page about a run, to send to a colleague",
 }
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run one command; return the exit code.
+    """Run one command and return its exit code.
 
-    Errors meant for the person are printed as one message, without a traceback.
+    A ValueError, an OSError or a missing package is printed as one message, without a traceback.
     """
-    if sys.version_info < (3, 11):  # before anything newer is imported
+    if sys.version_info < (3, 11):  # before a module that needs 3.11 is imported
         print(
             f"error: Python {platform.python_version()} is too old: 3.11 or newer is needed. Take "
             "another, such as `python3.12`, in a virtual environment of its own; "
@@ -49,11 +48,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        return 130  # the shell's number for Ctrl-C; the command has told what is left
+        return 130  # the shell's code for Ctrl-C; the command has said how to continue
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
-    """Return the arguments of a command; its `command` is the function to call with them."""
+    """Return the parsed arguments; their `command` is the function to call with them."""
     parser = argparse.ArgumentParser(
         prog="python -m helpers", description="Run the GRPO notebooks and look after the machine."
     )

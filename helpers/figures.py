@@ -1,8 +1,7 @@
-"""The style of all figures, those of notebooks' cells too, and `view`, which shows a figure or a
-drawing with its alt text.
+"""The style of all figures, and `view`, which shows a figure in a notebook with its alt text.
 
-All text is 9 points or more at the size at which `view` shows it, and nothing is told by colour
-alone.
+Importing this module sets Matplotlib's style, also for figures drawn in a notebook's cells. Text is
+at least 9 points large at the size at which `view` shows it, and no information is in colour alone.
 """
 
 import base64
@@ -17,16 +16,16 @@ from matplotlib.figure import Figure
 from helpers import PROJECT
 
 DRAWINGS = PROJECT / "notebooks" / "images"  # SVG, drawn by hand
-# Okabe and Ito's palette: told apart by colour-blind readers too.
-BLUE, ORANGE, GREEN, RED, PURPLE, GREY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#D55E00",
-    "#CC79A7",
-    "#6B6B6B",
-)
-# Importing this module sets the style: titles on the left, no frame, a faint grid, the palette.
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+BLUE = "#0072B2"
+ORANGE = "#E69F00"
+GREEN = "#009E73"
+RED = "#D55E00"
+PURPLE = "#CC79A7"
+GREY = "#6B6B6B"
+
+# The style: titles on the left, no frame, a faint grid.
 plt.rcParams.update(
     {
         "axes.prop_cycle": plt.cycler(color=[BLUE, ORANGE, GREEN, RED, PURPLE, GREY]),
@@ -43,16 +42,13 @@ plt.rcParams.update(
 )
 
 
-# --- On the page ----------------------------------------------------------------------------------
-
-
 class view:
-    """What to end a cell with, or to give to `display`, in place of a figure: an HTML image with
-    its alt text, which JupyterLab reads nowhere else.
+    """A figure as an HTML image with alt text: end a cell with it, or pass it to `display`.
 
-    figure: of Matplotlib's, or the path of a drawing in SVG. The image is in the HTML, so it is
-    there in Colab, on a slide and in an edition in another folder too. alt: one to three sentences
-    for a reader who cannot see it: the kind of figure, and what it shows.
+    figure: a Matplotlib figure, or the path of an SVG drawing. The image is embedded in the HTML,
+    so it appears in Colab, on slides and in copies of the notebook in other folders.
+    alt: one to three sentences for a reader who cannot see the figure: its kind, and what it shows.
+    JupyterLab reads alt text only from HTML.
     """
 
     def __init__(self, figure: Figure | Path, alt: str):
@@ -69,16 +65,18 @@ class view:
         return {"text/html": f'<img alt="{alt}" {image}>', "text/plain": self.alt}
 
     def _as_png(self) -> str:
-        """Return the attributes of the image: the width on the page, and the picture itself."""
+        """Return the width and the PNG itself as attributes of the HTML image."""
         from PIL import Image
 
-        dots = 1.5  # per CSS pixel: sharp on a dense screen, and still small in a notebook
+        # draw at 1.5 dots per CSS pixel: sharp on a dense screen, and still a small file
+        dots = 1.5
         drawn = io.BytesIO()
-        # a layout has fitted all in; cutting draws it once more
+        # a figure with a layout engine already fits; cropping would draw it a second time
         cut = None if self.figure.get_layout_engine() else "tight"
         self.figure.savefig(drawn, dpi=96 * dots, bbox_inches=cut, format="png")
         image = Image.open(drawn)
-        # 128 colours are enough for a drawing and make the file a third of the size.
+
+        # reduce it to 128 colours, which are enough for a figure and make the file a third as large
         small = io.BytesIO()
         colours = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
         colours.save(small, format="png", optimize=True)
@@ -86,25 +84,23 @@ class view:
         return f'width="{round(image.width / dots)}" src="data:image/png;base64,{source}"'
 
 
-# --- One group's advantages -----------------------------------------------------------------------
-
-
 def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
-    """Draw one group: its rewards as bars with their mean, and beside each the advantage, with an
-    arrow up or down.
+    """Draw the rewards of one group as bars, with their mean, and beside them the advantages.
 
-    The advantage is GRPO's as TRL computes it: (reward - mean) / (standard deviation of the sample
-    + 1e-4), so 0 in a dead group. rewards: one for each completion, weighted and summed.
-    labels: what is written before each bar.
+    rewards: the weighted sum of rewards of each completion. labels: the text before each bar.
+
+    The advantage is the one TRL computes: (reward - mean) / (sample standard deviation + 1e-4). It
+    is 0 for every completion of a dead group.
     """
     mean = statistics.fmean(rewards)
     spread = statistics.stdev(rewards)
     advantages = [(reward - mean) / (spread + 1e-4) for reward in rewards]
-    # pyplot does not know the figure, or Jupyter would show it twice
+
+    # without pyplot, because Jupyter would show the figure a second time
     figure = Figure((8.4, 0.9 + 0.32 * len(rewards)), layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True, width_ratios=[1, 1.2])
 
-    # On the left the rewards, and their mean.
+    # left: the rewards and their mean
     places = range(len(rewards))
     left.barh(places, rewards, color=GREY, height=0.6)
     left.axvline(mean, color="black", linestyle="--", linewidth=1.5)
@@ -112,7 +108,7 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     left.invert_yaxis()
     left.set_title(f"Rewards; dashed: their mean, {mean:.2f}")
 
-    # On the right the advantages. A colour and an arrow say which way the policy is pushed.
+    # right: the advantages; colour and arrow show which way the policy is pushed
     texts = []
     for value in advantages:
         arrow = "▲" if value > 0 else "▼"
@@ -123,7 +119,7 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
     right.axvline(0, color="black", linewidth=1)
     reach = max(1.0, *map(abs, advantages))
     right.set_xlim(-1.6 * reach, 1.6 * reach)
-    right.set_xticks([])  # each bar says its number
+    right.set_xticks([])  # the number is written at each bar
     right.set_title("Advantages: ▲ more likely, ▼ less likely")
     for axes in (left, right):
         axes.grid(False)

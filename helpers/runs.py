@@ -1,7 +1,11 @@
-"""The run folder: the one thing that passes between notebooks.
+"""The run folder `runs/<name>/`: everything that one notebook leaves for the next.
 
-Paths, manifest, locks, atomic writes, seeds. A file is written beside its place and then renamed,
-so a crash or a Ctrl-C leaves what was there before.
+    run = Run("demo")
+    run.require("adapter")  # the path, or an error that names the notebook that writes it
+    run.record("data", rows=1000)  # a section of manifest.json
+
+`lock` keeps other processes out of a run. `atomic_write` and `atomic_folder` write beside the place
+of a file and then rename, so a crash or Ctrl-C leaves the old file whole.
 """
 
 import contextlib
@@ -21,16 +25,17 @@ from typing import NamedTuple
 from helpers import PROJECT
 from helpers.environment import package_versions, unsloth_switches
 
-SWEEPS = "sweeps"  # in the runs folder: what sweeps keep; so no run can have this name
+SWEEPS = "sweeps"  # the folder of the sweeps' tables, beside the runs
 TRAINING_LOCK = ".training.lock"
-_LOCK = ".lock"
 
 
 class Part(NamedTuple):
-    """A part of a run.
+    """A part of a run, with a section of its own in the manifest.
 
-    notebooks: those that write it, first the one of the pipeline. made_from: the part that it is
-    made from; its section names that part's fingerprint or time. files: what they write.
+    notebooks: the notebooks that write the part; the first belongs to the pipeline 01 to 05.
+    made_from: the part from which it is computed. The manifest records under this key the data's
+    fingerprint, or the time when the training was written.
+    files: the files and folders of the part.
     """
 
     notebooks: tuple[str, ...]
@@ -38,7 +43,7 @@ class Part(NamedTuple):
     files: tuple[str, ...]
 
 
-# What a run holds, by the section of the manifest that tells of it: which notebook writes what.
+# Which notebook writes which files, by section of the manifest.
 PARTS = {
     "data": Part(
         notebooks=("01", "00", "07", "09", "10", "11"),
@@ -76,20 +81,21 @@ PARTS = {
     "merge": Part(notebooks=("05", "10", "11"), made_from="training", files=("merged",)),
 }
 FILES = {file: section for section, part in PARTS.items() for file in part.files}
-# The notebooks that prepare data of their own and train on it; each has a run name of its own.
+# The notebooks that prepare their own data and train on it, each in its own run.
 LESSONS = PARTS["data"].notebooks[1:]
 
 
 def runs_folder() -> Path:
-    """Return the folder of all runs: `runs/` in the project, or what GRPO_RUNS_DIR names."""
+    """Return the folder of all runs: GRPO_RUNS_DIR, or else `runs/` in the project."""
     return Path(os.environ.get("GRPO_RUNS_DIR") or PROJECT / "runs").resolve()
 
 
 def show_in_runs(relative: str) -> str:
-    """Return how to print a path in the runs folder: beginning with `runs/`, so that no output
-    names a folder of this machine.
+    """Return a path in the runs folder as text to print.
 
-    Outside the project, and if GRPO_RUNS_DIR names another folder, it is whole, to be found.
+    The text begins with `runs/`, so outputs of notebooks name no folder of this machine. It is the
+    absolute path if GRPO_RUNS_DIR names another folder or the working directory is outside the
+    project.
     """
     folder = runs_folder()
     if Path.cwd().is_relative_to(PROJECT) and folder == (PROJECT / "runs").resolve():
@@ -98,11 +104,10 @@ def show_in_runs(relative: str) -> str:
 
 
 class Run:
-    """One run folder, `runs/<name>/`, created with the first file in it.
+    """The run folder `runs/<name>/`, created with its first file.
 
     name: letters, digits, `.`, `_` and `-`, starting with a letter or digit, at most 64 characters.
-    Raise ValueError for any other, because a folder outside `runs/` must not be overwritten, and
-    for the name of the folder that holds the sweeps.
+    Raise ValueError for any other name, because it could lead outside `runs/`, and for `sweeps`.
     """
 
     def __init__(self, name: str):
@@ -116,22 +121,22 @@ class Run:
             )
         self.name = name
         self.folder = runs_folder() / name
-        self.notebook: str | None = None  # which notebook writes here; see `made_by`
+        self.notebook: str | None = None  # the notebook that writes here; set by `made_by`
 
     def path(self, relative: str) -> Path:
-        """Return the full path of a file to write; make its folder."""
+        """Return the full path of a file to write, and create the folder it goes into."""
         path = self.folder / relative
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
     def show(self, relative: str = "") -> str:
-        """Return how to print a path in this run folder: see `show_in_runs`."""
+        """Return a path in this run folder as text to print; see `show_in_runs`."""
         return show_in_runs(f"{self.name}/{relative}")
 
     def require(self, relative: str) -> Path:
         """Return the full path of a file or folder to read.
 
-        Raise FileNotFoundError, with the notebook that writes it, if it is not there.
+        Raise FileNotFoundError if it does not exist; the message names the notebook that writes it.
         """
         path = self.folder / relative
         if path.exists():
@@ -139,29 +144,21 @@ class Run:
         raise FileNotFoundError(f"{self.show(relative)} is not there. {self._remedy(relative)}")
 
     def _remedy(self, relative: str, when: str = "first, with the same run name") -> str:
-        """Return a sentence that says how to make a file of this run."""
-        notebook = self.notebook_of(relative)
+        """Return a sentence that tells which notebook to run for a file of this run, and how."""
         command = f"python -m helpers run --run {self.name}"
-        if notebook is None:
-            return f"Run the notebooks before this one {when}: `{command}`."
-        return f"Run notebook {notebook} {when}: `{command} --only {notebook[:2]}`."
-
-    def notebook_of(self, relative: str) -> str | None:
-        """Return the whole name of the notebook that writes a file of this run, which may be a
-        lesson; None for a file that PARTS does not name.
-        """
-        if written_by(relative) is None:
-            return None
         number = written_by(relative, self._maker())
-        return next((PROJECT / "notebooks").glob(f"{number}_*.ipynb")).stem
+        if number is None:
+            return f"Run the notebooks before this one {when}: `{command}`."
+        notebook = next((PROJECT / "notebooks").glob(f"{number}_*.ipynb")).stem
+        return f"Run notebook {notebook} {when}: `{command} --only {number}`."
 
     def _maker(self) -> str:
-        """Return the notebook that made the data: 01, or a lesson."""
+        """Return the number of the notebook that prepared the data: 01 or a lesson."""
         return self.manifest.get("data", {}).get("notebook", "01")
 
     @property
     def manifest(self) -> dict:
-        """What is recorded of this run so far; empty before the first notebook."""
+        """manifest.json, one entry per section; empty before the first notebook."""
         return self.read_object("manifest.json")
 
     @property
@@ -170,9 +167,9 @@ class Run:
         return self.read_object("evaluation.json")
 
     def read_object(self, relative: str) -> dict:
-        """Return a JSON object of the run; empty if there is no file.
+        """Return the JSON object in a file of the run; empty if the file does not exist.
 
-        Raise ValueError, with the file's name, if it holds no JSON object.
+        Raise ValueError, with the file's name, if the file holds anything else.
         """
         path = self.folder / relative
         if not path.exists():
@@ -183,10 +180,10 @@ class Run:
             raise ValueError(f"{self.show(relative)} is no JSON object: {error}.") from None
 
     def made_by(self, notebook: str) -> "Run":
-        """Return this run, for a notebook that writes its data or its training: 01, 03 or a lesson.
+        """Return this run, for a notebook that will write its data or training.
 
-        What it records carries the notebook's number. Raise ValueError, before anything is written,
-        if another lesson made the data that the run holds.
+        notebook: "01", "03" or a lesson's number; later records carry it. Raise ValueError if the
+        run holds another lesson's data.
         """
         if "data" in self.manifest and self._maker() != notebook.replace("03", "01"):
             raise ValueError(
@@ -198,8 +195,8 @@ class Run:
         return self
 
     def check_evaluable(self) -> None:
-        """Raise ValueError if notebook 05 cannot evaluate this run: a lesson made it that writes
-        the evaluation itself, of episodes or of pictures.
+        """Raise ValueError if a lesson made this run and evaluates its episodes or pictures itself;
+        notebook 05 evaluates answers to text questions.
         """
         maker = self._maker()
         if maker in PARTS["evaluation"].notebooks:
@@ -209,11 +206,11 @@ class Run:
             )
 
     def outdated(self, relative: str) -> str | None:
-        """Return a sentence that says why a file or folder is older than what it was made from;
-        None if it is not.
+        """Return a sentence if a file or folder was made from data, or a training, that the run no
+        longer holds; otherwise None.
 
-        relative: a key of FILES. If its section does not name what it was made from, as in runs of
-        earlier versions, nothing is known.
+        relative: a key of FILES. Runs of earlier versions did not record what a file was made from;
+        for them the answer is None.
         """
         section = FILES[relative]
         source = PARTS[section].made_from
@@ -231,8 +228,8 @@ class Run:
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest.
 
-        Added to the values: when and by which notebook it was written (see `made_by`), with which
-        packages and revision, and with which of Unsloth's switches (see SWITCHES.md).
+        The time, the notebook (see `made_by`), the package versions, the git revision and Unsloth's
+        environment variables (see SWITCHES.md) are added to the values.
         """
         values |= {
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -247,11 +244,11 @@ class Run:
         write_json(self.path("manifest.json"), manifest)
 
     def section(self, name: str) -> dict:
-        """Return one section of the manifest. Raise FileNotFoundError, with the notebook that
-        writes it, if it is not there.
+        """Return one section of the manifest.
 
-        Raise ValueError for a training on other data than the run holds now: its holdout may hold
-        rows that the model was trained on.
+        Raise FileNotFoundError if it does not exist; the message names the notebook that writes it.
+        Raise ValueError for a training on other data than the run now holds: the new holdout may
+        contain rows the model was trained on.
         """
         manifest = self.manifest
         if name == "training" and self.outdated("metrics.csv"):
@@ -272,7 +269,7 @@ class Run:
     def record_evaluation(self, training: dict, evaluation: dict, comparison: dict) -> None:
         """Replace evaluation.json and comparison.json.
 
-        training: the section of the training that was evaluated.
+        training: the manifest's section of the training that was evaluated.
         """
         write_json(self.path("evaluation.json"), evaluation)
         write_json(self.path("comparison.json"), comparison)
@@ -280,37 +277,37 @@ class Run:
 
     @property
     def last_call(self) -> dict:
-        """What `python -m helpers run` was last asked for in this folder; all empty if nothing was.
+        """The last `python -m helpers run` in this folder, which `--resume` continues; every entry
+        is empty if there was none.
 
-        `parameters`, `notebooks` and, of these, `done`: the last call, which `--resume` goes on
-        with. `given`: for each notebook that has gone through, in this call or an earlier one, the
-        parameters it had then.
+        parameters, notebooks: what the command asked for. done: the notebooks it has finished.
+        given: the parameters each notebook had when it last finished, in this or an earlier call.
         """
         nothing = {"parameters": {}, "notebooks": [], "done": [], "given": {}}
         return nothing | self.manifest.get("call", {})
 
     def notebooks_left(self) -> list[str]:
-        """Return the notebooks of the last call that `--resume` would execute."""
+        """Return the notebooks that the last call has not finished."""
         call = self.last_call
         return [number for number in call["notebooks"] if number not in call["done"]]
 
     def is_last_call(self, notebooks: list[str], parameters: dict) -> bool:
-        """Return whether these notebooks and parameters are those of the last call; compared as
-        JSON, in which True is not 1.
-        """
+        """Return whether the last call had these notebooks and parameters."""
         call = self.last_call
+        # compare them as JSON, because in Python True equals 1
         before = json.dumps([call["notebooks"], call["parameters"]], sort_keys=True)
         return before == json.dumps([notebooks, parameters], sort_keys=True)
 
     def save_figure(self, figure, name: str) -> str:
-        """Save a Matplotlib figure as figures/<name>.png; return how to print its path."""
+        """Save a Matplotlib figure as figures/<name>.png; return its path as `show` does."""
         figure.savefig(self.path(f"figures/{name}.png"), dpi=120, bbox_inches="tight")
         return self.show(f"figures/{name}.png")
 
 
 def written_by(relative: str, maker: str = "01") -> str | None:
-    """Return the number of the notebook that writes a file, in a run whose data notebook `maker`
-    has made; None for a file that PARTS does not name.
+    """Return the number of the notebook that writes a file; None for a file outside PARTS.
+
+    maker: the notebook that prepared the run's data.
 
     >>> written_by("adapter/adapter_config.json"), written_by("adapter", "07")
     ('03', '07')
@@ -323,20 +320,23 @@ def written_by(relative: str, maker: str = "01") -> str | None:
 
 
 @contextlib.contextmanager
-def lock(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
-    """Keep other processes out of a folder, which is created, for the length of a block.
+def lock(folder: Path, what: str, name: str = ".lock") -> Iterator[None]:
+    """Keep other processes out of a folder during a `with` block; create the folder if needed.
 
-    The same process may hold it twice. Raise ValueError if another process has it, with its number,
-    its machine, and since when. The lock on the file `name` is the system's own: it ends with its
-    process, however that ends. Between machines it holds on a disk that passes locks on (NFS 4,
-    Lustre mounted with `flock`, CephFS, GPFS).
+    folder, name: the lock is held on the file `name` in the folder. The operating system releases
+    it when the process ends, however it ends. Between machines the lock works on disks that pass
+    locks on: NFS 4, Lustre mounted with `flock`, CephFS, GPFS.
+    what: the subject of the error message, such as "run 'demo'".
+
+    One process may hold the lock twice. Raise ValueError if another process holds it; the message
+    names the process, its machine and the time.
     """
     from filelock import FileLock, Timeout  # missing before the install
 
-    # one object per file in this process, whatever the thread: so it may be taken twice
+    # share one lock object between all callers and threads, so that this process may take it twice
     file_lock = FileLock(folder / name, is_singleton=True, thread_local=False)
     try:
-        file_lock.acquire(timeout=0.25)  # some take it for a moment, to see who has it
+        file_lock.acquire(timeout=0.25)  # another process may hold it for a moment, only to test it
     except Timeout:
         raise ValueError(
             f"{what} is being executed by {(folder / name).read_text() or 'another process'}. Wait "
@@ -353,10 +353,8 @@ def lock(folder: Path, what: str, name: str = _LOCK) -> Iterator[None]:
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a file beside `path` to write to; it replaces `path` if the block ends without an
-    error.
-    """
-    # with the process's number, for two processes may write the same file
+    """Yield a temporary file to write; it replaces `path` if the block ends without an error."""
+    # two processes may write the same file, so each has a temporary file of its own
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         yield temporary
@@ -367,15 +365,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder beside `path` to fill; it replaces `path` if the block ends without an
-    error.
+    """Yield a new folder to fill; it replaces `path` if the block ends without an error.
 
-    A folder cannot be replaced in one step, so for a moment the old one is beside its place.
+    A folder cannot be replaced in one step, so the old folder is moved aside first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     old = path.with_name(f".{path.name}.old")
-    shutil.rmtree(temporary, ignore_errors=True)  # of a process that was killed
+    shutil.rmtree(temporary, ignore_errors=True)  # left by a process that was killed
     temporary.mkdir()
     try:
         yield temporary
@@ -397,13 +394,13 @@ def write_json(path: Path, value: object) -> None:
 
 
 def check_seed(seed: object) -> None:
-    """Raise ValueError unless this is an integer from 0 to 2**32 - 1, as NumPy takes it."""
+    """Raise ValueError unless the seed is an integer from 0 to 2**32 - 1, NumPy's range."""
     if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**32:
         raise ValueError(f"seed={seed!r} is not a seed: give an integer from 0 to {2**32 - 1}.")
 
 
 def seed_everything(seed: int) -> None:
-    """Seed the random numbers of Python, of NumPy and, if it is imported already, of torch."""
+    """Seed Python's and NumPy's random numbers, and torch's if torch has been imported."""
     check_seed(seed)
     import numpy as np
 
@@ -414,8 +411,8 @@ def seed_everything(seed: int) -> None:
 
 
 def git_revision() -> dict[str, object]:
-    """Return the project's commit, and whether the working tree differs from it; nothing outside
-    a git checkout.
+    """Return the project's `revision` (a commit) and whether the working tree is `dirty`; an empty
+    dictionary outside a git checkout.
     """
     options = {"cwd": PROJECT, "capture_output": True, "text": True, "check": True, "timeout": 10}
     try:

@@ -24,7 +24,12 @@ def problems(preset: Any) -> list[str]:
     """Return what makes settings impossible, one sentence each: types first, then values, then what
     does not go together, because each rule depends on those before it.
     """
-    return _wrong_types(preset) or _wrong_values(preset) or _misfits(preset)
+    return problems_alone(preset) or _misfits(preset)
+
+
+def problems_alone(preset: Any) -> list[str]:
+    """Return the settings that are impossible whatever the others are, one sentence each."""
+    return _wrong_types(preset) or _wrong_values(preset)
 
 
 def _wrong_types(preset: Any) -> list[str]:

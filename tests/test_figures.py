@@ -1,4 +1,4 @@
-"""The figure of a group, the drawings, and the alt text of both."""
+"""The figure of a group's advantages, the SVG drawings, and the alt text of both."""
 
 import base64
 import html
@@ -21,7 +21,7 @@ LABELS = [f"completion {n}" for n in range(8)]
 GROUP = figures.group_advantages(REWARDS, LABELS)
 
 
-def test_a_group_shows_its_mean_and_trls_advantages_with_an_arrow_each():
+def test_a_group_shows_its_mean_and_the_advantages_of_trl():
     rewards = torch.tensor(REWARDS)
     # trl.GRPOTrainer, scale_rewards="group"
     expected = ((rewards - rewards.mean()) / (rewards.std() + 1e-4)).tolist()
@@ -39,7 +39,7 @@ def test_a_group_shows_its_mean_and_trls_advantages_with_an_arrow_each():
     assert [bar.get_width() for bar in agreed.patches] == [0.0] * 4
 
 
-def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
+def test_a_shown_figure_has_alt_text_and_the_width_it_was_drawn_at():
     alt = 'Rewards "rise"\n   & advantages < 1.'
     bundle = figures.view(GROUP, alt)._repr_mimebundle_()
     assert bundle["text/plain"] == 'Rewards "rise" & advantages < 1.'
@@ -56,7 +56,7 @@ def test_what_is_shown_carries_its_alt_text_and_is_as_wide_as_it_was_drawn():
 
 
 @pytest.mark.parametrize("path", sorted(figures.DRAWINGS.glob("*.svg")), ids=lambda path: path.stem)
-def test_a_drawing_is_shown_whole_with_its_alt_text_and_asks_for_nothing(path):
+def test_a_drawing_is_embedded_with_alt_text_and_links_to_nothing(path):
     bundle = figures.view(path, "A <drawing>.")._repr_mimebundle_()
     found = re.fullmatch(
         r'<img alt="A &lt;drawing&gt;." src="data:image/svg\+xml;base64,([^"]+)">',

@@ -1,4 +1,4 @@
-"""The run folder: its name, its locks, its files, and that nothing in it is ever half written."""
+"""The run folder: its name, its paths, its locks, atomic writes, its manifest, and seeds."""
 
 import os
 import platform
@@ -35,7 +35,7 @@ def names(folder: Path) -> list[str]:
 
 @pytest.mark.parametrize("name", ["a", "7", "2026-08_try.1", "A" * 64, "run."])
 def test_a_good_name_is_a_folder_in_the_runs_folder(runs, name):
-    """A folder that somebody named is printed as it is found."""
+    """With GRPO_RUNS_DIR, the printed path is absolute."""
     assert Run(name).folder == runs.resolve() / name
     assert Run(name).show("adapter") == f"{runs.as_posix()}/{name}/adapter"
 
@@ -55,22 +55,22 @@ def test_a_bad_name_is_refused_before_anything_is_made(runs, name):
 
 
 @pytest.mark.parametrize("named", ["", f"{PROJECT}/helpers/../runs/"])
-def test_what_is_printed_in_the_project_never_holds_the_path_of_this_machine(monkeypatch, named):
-    monkeypatch.setenv("GRPO_RUNS_DIR", named)  # as a sweep gives it on to its runs
+def test_a_printed_path_names_no_folder_of_this_machine(monkeypatch, named):
+    monkeypatch.setenv("GRPO_RUNS_DIR", named)
     run = Run("no-such-run-as-this")
     assert runs_folder() == PROJECT / "runs" and run.show() == f"runs/{run.name}"
     assert run.show("data/train.parquet") == f"runs/{run.name}/data/train.parquet"
     with pytest.raises(FileNotFoundError) as error:
         run.require("adapter")
     assert str(PROJECT) not in str(error.value)
-    monkeypatch.chdir("/")  # where `runs/` would be another folder
+    monkeypatch.chdir("/")  # there, `runs/` would be another folder
     assert run.show("adapter") == f"{PROJECT.as_posix()}/runs/{run.name}/adapter"
 
 
 @pytest.mark.parametrize(
     ("named", "meant"), [("~/mine", "{home}/mine"), ("../x{y}", "{above}/x{{y}}")]
 )
-def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, python, named, meant):
+def test_a_relative_runs_folder_is_made_absolute(tmp_path, python, named, meant):
     here, home = tmp_path / "here", tmp_path / "home"
     here.mkdir()
     own = {"GRPO_RUNS_DIR": named, "HOME": str(home), "PYTHONPATH": str(PROJECT)}
@@ -78,7 +78,7 @@ def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, pyt
     code += "print(os.environ['GRPO_RUNS_DIR'], Run('a').folder)"
     done = subprocess.run([python, "-c", code], cwd=here, env=os.environ | own, capture_output=True)
     folder = meant.format(home=home, above=tmp_path)
-    assert done.stdout.decode().split() == [folder, f"{folder}/a"], "what it hands on and writes to"
+    assert done.stdout.decode().split() == [folder, f"{folder}/a"]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_the_runs_folder_is_made_absolute_where_the_process_starts(tmp_path, pyt
         (Run.section, "evaluation", "05_merge_and_inference"),
     ],
 )
-def test_what_is_absent_names_the_notebook_and_the_command(ask, name, notebook):
+def test_a_missing_file_or_section_names_its_notebook_and_command(ask, name, notebook):
     with pytest.raises(FileNotFoundError) as error:
         ask(Run("mine"), name)
     message, file = str(error.value), "manifest.json" if ask is Run.section else name
@@ -103,7 +103,7 @@ def test_what_is_absent_names_the_notebook_and_the_command(ask, name, notebook):
 
 
 @pytest.mark.parametrize("maker", ["01", "07", "09", "10", "11"])
-def test_notebook_05_asks_first_whether_it_can_read_the_run_of_a_lesson(maker):
+def test_notebook_05_refuses_runs_that_evaluate_themselves(maker):
     run = Run("a")
     run.record("data", notebook=maker)
     if maker in ("10", "11"):
@@ -128,7 +128,7 @@ with lock(Run("a").folder, "run 'a'"):
 
 @pytest.fixture
 def holder(python):
-    """Another process that holds run `a`; it lets go when its standard input ends."""
+    """Another process that holds the lock of run `a` until its standard input ends."""
     process = subprocess.Popen(
         [python, "-c", HOLD], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -138,7 +138,7 @@ def holder(python):
     process.communicate()
 
 
-def test_what_another_process_holds_is_refused_until_it_ends_however_that_ends(holder):
+def test_a_lock_of_another_process_is_refused_until_that_process_is_dead(holder):
     who = rf"process {holder.pid} on {re.escape(platform.node())} since \d{{4}}-\d\d-\d\d \d\d:"
     folder = Run("a").folder
     with (
@@ -152,7 +152,7 @@ def test_what_another_process_holds_is_refused_until_it_ends_however_that_ends(h
         assert f"process {os.getpid()} " in Run("a").path(".lock").read_text()
 
 
-def test_one_process_may_hold_a_folder_twice_and_others_wait_for_the_outer(python):
+def test_a_process_may_hold_a_lock_twice_and_frees_it_with_the_outer_block(python):
     other = {"args": [python, "-c", HOLD], "cwd": PROJECT, "input": "", "text": True}
     with lock(Run("a").folder, "run 'a'"):
         with lock(Run("a").folder, "run 'a'"):
@@ -181,11 +181,11 @@ def test_a_failed_write_keeps_the_old_content_and_leaves_nothing_else(tmp_path):
 
 
 @pytest.mark.parametrize("old", [False, True])
-def test_a_finished_write_takes_the_whole_place(tmp_path, old):
+def test_a_finished_write_replaces_the_old_content_completely(tmp_path, old):
     path, folder = tmp_path / "a.txt", tmp_path / "deep" / "adapter"
     if old:
         path.write_text("old")
-        # beside what is replaced, what a killed process has left behind
+        # an old folder, and what a killed process has left beside it
         for name in ("adapter", ".adapter.tmp", ".adapter.old"):
             (tmp_path / "deep" / name).mkdir(parents=True)
             (tmp_path / "deep" / name / "stale").write_text("old")
@@ -200,7 +200,7 @@ def test_a_finished_write_takes_the_whole_place(tmp_path, old):
 # --- The manifest ---------------------------------------------------------------------------------
 
 
-def test_a_section_is_replaced_whole_and_says_when_with_what_and_from_which_commit(monkeypatch):
+def test_a_section_is_replaced_whole_and_records_time_versions_and_commit(monkeypatch):
     monkeypatch.setenv("UNSLOTH_GRPO_ZERO_VARIANCE_EXCLUDE", "1")
     before, run = datetime.now(UTC) - timedelta(seconds=1), Run("a")
     assert run.manifest == {}
@@ -230,7 +230,7 @@ def test_a_damaged_manifest_is_named_and_nothing_is_lost():
 # --- Seeds ----------------------------------------------------------------------------------------
 
 
-def test_a_seed_gives_the_same_numbers_again_and_another_gives_others():
+def test_equal_seeds_give_equal_numbers_and_different_seeds_different_ones():
     drawn = []
     for seed in (0, 0, 2**32 - 1, 2**32 - 1, 1):
         seed_everything(seed)
@@ -239,6 +239,6 @@ def test_a_seed_gives_the_same_numbers_again_and_another_gives_others():
 
 
 @pytest.mark.parametrize("seed", [-1, 2**32, "abc", 1.5, True, None])
-def test_what_is_no_seed_is_named(seed):
+def test_a_bad_seed_is_refused(seed):
     with pytest.raises(ValueError, match=re.escape(f"seed={seed!r} is not a seed")):
         seed_everything(seed)

@@ -1,8 +1,7 @@
-"""The commands of `python -m helpers`, one file for each: its arguments and its `main`.
+"""The commands of `python -m helpers`, one file each, with its `add_arguments` and its `main`.
 
-In: what is typed on the command line. Out: executed notebooks and their files under `runs/<name>/`,
-tables under `runs/sweeps/<grid>/`, and pages. Here is what several of them read: `-p KEY=VALUE`
-and `--only`. It needs no installed package, so `doctor` can read parameters before the install.
+This file reads the two options that several commands share: `-p KEY=VALUE` and `--only`. It imports
+no installed package, so `doctor` can read parameters before the installation.
 """
 
 import argparse
@@ -11,16 +10,17 @@ import json
 import os
 
 
-def add_parameters(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option `-p KEY=VALUE` to a command; see `parameters` for its texts."""
+def add_parameters(parser: argparse.ArgumentParser, about: str) -> None:
+    """Add the option `-p KEY=VALUE`, whose values `parameters` reads; `about` is its help text."""
     parser.add_argument(
-        "-p", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help=what
+        "-p", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help=about
     )
 
 
 def notebook_numbers(only: str) -> list[str]:
-    """Return the notebooks that `--only` names: two digits each, in order, once. Whether there are
-    such notebooks is not known here. Raise ValueError if a number is blank.
+    """Return the numbers in `--only`, with two digits, sorted, without duplicates.
+
+    Raise ValueError if a number is blank. Whether the notebooks exist is not checked here.
 
     >>> notebook_numbers("4, 03,4")
     ['03', '04']
@@ -32,9 +32,12 @@ def notebook_numbers(only: str) -> list[str]:
 
 
 def parameters(texts: list[str]) -> dict:
-    """Return KEY=VALUE texts as a dictionary; the last of a repeated key wins.
+    """Return KEY=VALUE texts as a dictionary. If a key is repeated, its last value counts.
 
-    Raise ValueError for any other text.
+    Raise ValueError for a text of another form and for the key `run`.
+
+    >>> parameters(["max_steps=20", "source=arithmetic/sums"])
+    {'max_steps': 20, 'source': 'arithmetic/sums'}
     """
     values = {}
     for parameter in texts:
@@ -49,24 +52,31 @@ def parameters(texts: list[str]) -> dict:
 
 
 def read_value(text: str) -> object:
-    """Return the Python or JSON literal if the text is one (20, 1e-3, True, null,
-    {"question": "q"}), otherwise the text itself, a path of it made absolute: the notebooks run in
-    another folder than the command.
+    """Return the value of a JSON or Python literal, and any other text as it is.
+
+    The path of an existing file or model is made absolute, because the notebooks run in another
+    folder than the command.
+
+    >>> read_value("1e-3"), read_value("null"), read_value("{'question': 'q'}"), read_value("text")
+    (0.001, None, {'question': 'q'}, 'text')
     """
     for read in (json.loads, ast.literal_eval):
         try:
             return read(text)
         except (ValueError, SyntaxError, TypeError):
             continue
-    # functions in files, as rewards are listed: one.py:first*0.5, two.py:second
-    if ".py:" in text:
-        places = [part.strip().rpartition(":") for part in text.split(",")]
-        return ",".join(f"{file and absolute(file)}{colon}{name}" for file, colon, name in places)
-    return absolute(text)
+    if ".py:" not in text:
+        return absolute(text)
+    # a list of functions, such as one.py:first*0.5, correctness
+    functions = []
+    for function in text.split(","):
+        file, colon, name = function.strip().rpartition(":")
+        functions.append(f"{absolute(file) if file else ''}{colon}{name}")
+    return ",".join(functions)
 
 
 def absolute(path: str) -> str:
-    """Return a file or a model's folder as an absolute path; any other text as it is."""
+    """Return the absolute path of a file or a model's folder, and any other text as it is."""
     if os.path.isfile(path) or os.path.isfile(os.path.join(path, "config.json")):
         return os.path.abspath(path)
     return path

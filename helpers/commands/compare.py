@@ -1,5 +1,7 @@
-"""`python -m helpers compare`: trained runs side by side: the settings that differ, the accuracies
-with their intervals, the curves over one another.
+"""`python -m helpers compare`: show two or more trained runs side by side.
+
+It prints the settings that differ and the accuracies with their intervals, and draws the curves of
+all runs into one figure.
 """
 
 import argparse
@@ -12,15 +14,15 @@ from helpers.runs import Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `compare` takes."""
+    """Add the arguments of `compare`."""
     parser.add_argument("runs", nargs="+", metavar="RUN")
 
 
 def main(parsed: argparse.Namespace) -> int:
     """Print the settings that differ and the accuracies, and draw the curves; return 0.
 
-    Raise ValueError for fewer than two runs, or for one given twice, and FileNotFoundError for one
-    that is not trained.
+    Raise ValueError unless two or more different runs are named, and FileNotFoundError for a run
+    that has not been trained.
     """
     if len(parsed.runs) < 2 or len(set(parsed.runs)) < len(parsed.runs):
         raise ValueError(f"{', '.join(parsed.runs)}: name two or more different runs to compare.")
@@ -38,8 +40,9 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
-    """Return a row for each setting, seed, reward weight or kind of data that is not the same in
-    all runs; a column for each run.
+    """Return a table of the settings, seeds, rewards and data that are not the same in all runs.
+
+    It has a row per setting and a column per run.
     """
     columns = {}
     for run in runs:
@@ -54,20 +57,17 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
             "data": training.get("data", "")[:12],
             "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
         }
-    names = dict.fromkeys(name for settings in columns.values() for name in settings)
-    table = pd.DataFrame(
-        {run: [settings.get(name, "") for name in names] for run, settings in columns.items()},
-        index=list(names),
-    )
-    return table[table.astype(str).nunique(axis=1) > 1]
+    # a setting that a run of an earlier version did not record is NaN
+    table = pd.DataFrame(columns, dtype=object)
+    # compare as text, in which None and NaN count as values
+    return table[table.map(str).nunique(axis=1) > 1]
 
 
 def outcomes(runs: list[Run]) -> pd.DataFrame:
-    """Return a row for each run: steps, `final_reward`, and the holdout accuracies with their
-    95 % intervals as text.
+    """Return a table with a row per run: steps, final reward, and the accuracies on the holdout
+    with their 95 % intervals as text.
 
-    An evaluation of an earlier training than the run's present one counts as none; see
-    `Run.outdated`.
+    An evaluation older than the run's training is not shown; see `Run.outdated`.
     """
     rows = {}
     for run in runs:

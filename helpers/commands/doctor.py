@@ -1,5 +1,7 @@
-"""`python -m helpers doctor`: what this machine is, what is installed, what is missing, and what a
-training would take. It needs no installed package.
+"""`python -m helpers doctor`: describe the machine and its packages, and estimate the memory of a
+training run.
+
+It needs no installed package, so it works before the installation, too.
 """
 
 import argparse
@@ -12,7 +14,7 @@ from helpers.training import memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `doctor` takes."""
+    """Add the arguments of `doctor`."""
     parser.add_argument(
         "--preset", default="auto", metavar="PRESET", help="check for this preset (default: auto)"
     )
@@ -27,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Describe the machine, and name every problem with its remedy; return 1 if there is one."""
+    """Describe the machine, and print every problem with its remedy; return 1 if there is one."""
     settings = commands.parameters(parsed.parameters)
     if parsed.model is not None:
         settings["model"] = commands.absolute(parsed.model)
@@ -35,7 +37,7 @@ def main(parsed: argparse.Namespace) -> int:
     machine = environment.this_machine()
     preset = presets.resolve(name, machine, **settings)
 
-    # what is here
+    # the machine, the preset and the installed packages
     print(
         f"machine   {machine.system}, {machine.cores} cores, {machine.memory_gb:.0f} GB, Python "
         f"{machine.python}"
@@ -55,8 +57,8 @@ def main(parsed: argparse.Namespace) -> int:
     for variable, value in environment.unsloth_switches().items():
         print(f"switch    {variable}={value} (see SWITCHES.md)")
 
-    # what the preset would take; on a machine that is too small for it, on the smallest card that
-    # it is meant for
+    # The memory that the preset needs. If this machine is too small, estimate it for the smallest
+    # card that the preset is meant for.
     problems = package_problems(machine)
     estimate = []
     card = machine
@@ -74,11 +76,11 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def package_problems(machine: environment.Machine) -> list[str]:
-    """Return what is wrong with the installed packages, one sentence each, and how to repair it."""
-    problems = [
-        f"{name} {f'{have} is' if have else 'is not'} installed, the pin is {pin}."
-        for name, pin, have in environment.mismatches(machine)
-    ]
+    """Return a sentence for each missing or wrong package, and then how to repair them."""
+    problems = []
+    for name, pin, have in environment.mismatches(machine):
+        installed = f"{have} is" if have else "is not"
+        problems.append(f"{name} {installed} installed, the pin is {pin}.")
     if problems:
         problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
     obstacle = environment.vllm_obstacle(machine)

@@ -1,5 +1,7 @@
-"""papermill's engine with one thing more: while a notebook runs, lines of its output that tell how
-far it is are printed. Importing this registers it as the engine `helpers`.
+"""A papermill engine that prints a notebook's progress and its verdict while the notebook runs.
+
+Importing this module registers the engine under the name `helpers`. papermill's own log would be no
+replacement: it leaves out outputs that are updated in place, such as the figure of a training run.
 """
 
 import logging
@@ -9,34 +11,45 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from tqdm import tqdm
 
-# what a line that is printed begins with; NOT begins what 03 says of untested rewards
-_PRINTED = ("step ", "data: ", "note: ", "NOT ")
+
+def lines_to_print(source: str, output: str) -> list[str]:
+    """Return the lines of a cell's output that belong on the terminal.
+
+    source: the code of the cell. output: the text that the cell wrote or displayed.
+
+    >>> lines_to_print("train()", "loading\\nstep 1/3  reward 0.1")
+    ['step 1/3  reward 0.1']
+    >>> lines_to_print("print(verdict)", "NO GO:\\n  - it pays for length")
+    ['NO GO:', '  - it pays for length']
+    """
+    beginnings = ("step ", "data: ", "note: ", "NOT ")  # NOT: 03's warning about untested rewards
+    # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
+    if "print(verdict)" in source:
+        beginnings += ("GO:", "NO GO:", "  - ")
+    return [line for line in output.splitlines() if line.startswith(beginnings)]
 
 
 class Client(PapermillNotebookClient):
-    """papermill's client, which also prints the lines of `_PRINTED`."""
+    """papermill's client, which also prints the `lines_to_print` of each output."""
 
     def process_message(self, msg, cell, cell_index):
-        """See nbclient's NotebookClient. papermill's own log leaves out what is updated in place,
-        as a training's figure is.
-        """
+        """Print lines of a kernel's message, then handle it as nbclient's NotebookClient does."""
         content = msg["content"]
         if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
-            text = content.get("text") or content.get("data", {}).get("text/plain", "")
-            for line in text.splitlines():
-                if line.startswith(_PRINTED):
-                    tqdm.write(f"    {line}")
-                    sys.stdout.flush()
+            output = content.get("text") or content.get("data", {}).get("text/plain", "")
+            for line in lines_to_print(cell.source, output):
+                tqdm.write(f"    {line}")
+                sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
 
 
 class Engine(NBClientEngine):
-    """papermill's engine with this client."""
+    """papermill's engine with the client above."""
 
     @classmethod
     def execute_managed_notebook(cls, nb_man, kernel_name, **kwargs):
-        """See papermill's Engine."""
-        quiet = ["--IPKernelApp.log_level=50"]  # a kernel's notices would land among the progress
+        """Execute a notebook; the signature is papermill's."""
+        quiet = ["--IPKernelApp.log_level=50"]  # keep a kernel's notices off the terminal
         log = logging.getLogger("papermill")
         Client(nb_man, kernel_name=kernel_name, log=log, extra_arguments=quiet).execute()
 

@@ -1,4 +1,7 @@
-"""`python -m helpers generate`: a file of questions answered by a run's merged model, resumably."""
+"""`python -m helpers generate`: answer a file of questions with a run's merged model.
+
+An interrupted command continues where it stopped when it is given again.
+"""
 
 import argparse
 import json
@@ -19,11 +22,11 @@ from helpers.runs import Run
 from helpers.tags import TagFormat
 from helpers.templates import length, set_thinking
 
-_BATCH = 64  # questions between two writes
+_BATCH = 64  # questions answered between two writes to the output
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `generate` takes."""
+    """Add the arguments of `generate`."""
     parser.add_argument(
         "--run", default="demo", metavar="NAME", help="the run whose model answers (default: demo)"
     )
@@ -37,48 +40,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--columns",
         type=commands.read_value,
         metavar="JSON",
-        help='where the column has another name: \'{"question": "problem"}\'',
+        help='another name of the column, such as \'{"question": "problem"}\'',
     )
     parser.add_argument(
         "--output",
         required=True,
         metavar="FILE",
-        help="a .jsonl file; what it holds already is not done again",
+        help="a .jsonl file; answers it already holds are kept",
     )
     parser.add_argument(
         "--engine",
         default="transformers",
         choices=["transformers", "vllm"],
-        help="what samples (default: transformers)",
+        help="the library that samples (default: transformers)",
     )
     parser.add_argument(
         "--gguf",
         choices=llama_cpp.CONVERTED,
-        help="let llama.cpp answer, from a GGUF file of the model; it is written if it is missing",
+        help="sample with llama.cpp from a GGUF file of the model, which is written if missing",
     )
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Answer each question of a file greedily with the run's merged model; return 0.
+    """Answer every question of a file, with greedy decoding; return 0.
 
-    The output has JSON lines, one for each question in the order of the file: the row's own
-    columns, `completion`, `answer` (what the answer block holds, or null) and `model` (the run and
-    when it was merged). A column of the row with such a name becomes `source_completion` and so on.
-    A question that is blank, or too long for the model, has an empty completion. Lines that are
-    there already are kept and not done again, so a run that was interrupted goes on where it
-    stopped. Raise ValueError for what is wrong with either file.
+    The output has one JSON object per question, in the order of the file: the row's own columns,
+    `completion`, `answer` (the content of the answer block, or null) and `model` (the run, and when
+    its model was merged). A blank question, or one too long for the model, gets an empty
+    completion. Lines already in the output are kept. Raise ValueError or OSError, before the model
+    is loaded, for a call that cannot work and for an unusable input or output file.
     """
     environment.quiet()
     run = Run(parsed.run)
     target = Path(parsed.output)
 
-    # what can be refused, before the model is loaded
+    # read the questions
     check_call(parsed, run)
     mapping = check_columns(parsed.columns)
     del mapping["answer"]
     rows = questions_of(Path(parsed.input), mapping)
 
-    # what is there already
+    # count the answers that the output already holds
     model_name = f"{run.name}, {run.manifest.get('merge', {}).get('written', 'merged')}"
     if parsed.gguf:
         model_name += f", {parsed.gguf}"
@@ -87,17 +89,17 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"{parsed.output} holds the answers already")
         return 0
 
-    # Plain TRL or not, the merged model is the same; only with Unsloth can vLLM be had.
+    # Load the merged model. Only the backend Unsloth can use vLLM; the model is the same with both.
     trained = run.section("training")["settings"]
     settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
     settings = replace(settings, model=str(run.require("merged")), load_in_4bit=False)
     tokenizer, prompts, context = prompts_of(run, rows, settings)
-    # vLLM's context is fixed when it starts, so it is what the longest question needs
+    # vLLM's context is fixed when the engine starts, so it must hold the longest question
     answers_to = load_model(
         run, replace(settings, max_seq_length=context), tokenizer, gguf=parsed.gguf
     )
 
-    # the answers, a batch at a time
+    # answer the rest, one batch after the other
     tags = TagFormat.parse(run.section("data")["tags"])
     unanswered = 0
     for start in range(done, len(rows), _BATCH):
@@ -112,17 +114,18 @@ def main(parsed: argparse.Namespace) -> int:
                 line = row | {"completion": text, "answer": answer, "model": model_name}
                 file.write(json.dumps(line, default=str) + "\n")
         print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
+    print(f"{len(rows) - done} answers written to {parsed.output}.")
     print(
-        f"{len(rows) - done} answers written to {parsed.output}, {unanswered} of them null, as the "
-        f"completion has no answer block; blank or too long: {prompts.count(None)} of {len(rows)} "
-        "questions, whose answers are null, too"
+        f"{unanswered} are null because the completion has no answer block, and "
+        f"{prompts[done:].count(None)} because the question is blank or too long for the model."
     )
     return 0
 
 
 def check_call(parsed: argparse.Namespace, run: Run) -> None:
-    """Raise ValueError or FileNotFoundError for a call that this run, or this machine, cannot
-    answer; print a note if the merged model is older than the training.
+    """Raise ValueError or FileNotFoundError if this run, or this machine, cannot answer questions.
+
+    Print a note if the merged model is older than the run's training.
     """
     if Path(parsed.output).suffix.lower() != ".jsonl":
         raise ValueError(f"--output {parsed.output}: answers are JSON lines; name a .jsonl file.")
@@ -130,7 +133,7 @@ def check_call(parsed: argparse.Namespace, run: Run) -> None:
     if maker in ("10", "11"):
         needs = "calls tools" if maker == "10" else "reads pictures"
         raise ValueError(
-            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, and generate has none."
+            f"run {run.name!r} is notebook {maker}'s: its policy {needs}, which generate cannot do."
         )
     run.require("merged")
     if note := run.outdated("merged"):
@@ -145,9 +148,70 @@ def check_call(parsed: argparse.Namespace, run: Run) -> None:
         llama_cpp.check_installed()
 
 
+def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
+    """Return the rows of a file, each with its `question` as in training, which may be empty, and
+    its other columns.
+
+    mapping: the columns to read for the question and its options. A column with the name of a
+    column of the output, such as `answer`, becomes `source_answer`. Raise ValueError if a row
+    cannot be read, or if there is no column for the question.
+    """
+    rows = []
+    for number, row in enumerate(file_rows(source, mapping["question"]), 1):
+        if isinstance(row, Broken):
+            raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
+        # NaN, a missing value, becomes null in JSON
+        rows.append({name: None if value != value else value for name, value in row.items()})
+
+    questions = []
+    for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
+        # write the options below the question; the letter of the right one is not used
+        question, _ = question_in(mapped["question"])
+        options = options_in(mapped.get("options"))
+        if question and options:
+            question, *_ = with_options(question, options, 0)
+
+        # keep the other columns, under names that are still free
+        kept = {"question": str(question or "")}
+        for name, value in row.items():
+            if name not in mapping["question"]:
+                while name in ("completion", "answer", "model", *kept):
+                    name = f"source_{name}"
+                kept[name] = value
+        questions.append(kept)
+    return questions
+
+
+def count_answered(target: Path, model: str, rows: list[dict]) -> int:
+    """Return how many questions the output file already answers, after removing a last line that
+    was cut off.
+
+    Raise ValueError if the file holds anything but this model's answers to the first questions.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
+    whole = [line for line in lines if line.endswith("\n")]
+    try:
+        answered = [(row["question"], row["model"]) for row in map(json.loads, whole)]
+    except (ValueError, LookupError, TypeError):
+        answered = None
+    asked = [(row["question"], model) for row in rows[: len(whole)]]
+    # a file with one cut-off line and nothing else may be somebody's notes
+    if answered != asked or (lines and not whole):
+        raise ValueError(
+            f"--output {target} holds something other than answers to the first questions of the "
+            f"input by this model ({model}). Name another output."
+        )
+    if len(whole) < len(lines):
+        target.write_text("".join(whole), encoding="utf-8")
+    return len(whole)
+
+
 def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
-    """Return the tokenizer; the prompt of each row as in the training, or None for a question that
-    is blank or does not fit the model; and the tokens that the longest needs with its completion.
+    """Return the tokenizer, the prompts, and the length of the context in tokens.
+
+    A prompt is built as in training. It is None for a question that is blank or, as a note says,
+    too long for the model. The context holds the longest prompt and its completion.
     """
     from transformers import AutoConfig, AutoTokenizer
 
@@ -175,16 +239,14 @@ def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
 
 
 def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Callable:
-    """Load the merged model into what answers; return a function from prompts to the completions
-    that are likeliest, token by token.
-    """
+    """Load the merged model; return a function that completes a list of prompts greedily."""
     import torch
 
     from helpers.training import policy, vllm_cpu
 
     tokens = settings.max_completion_length
     if gguf:
-        # written anew if the model has been merged again since
+        # write the file if it is missing or older than the merged model
         in_gguf = run.folder / f"gguf/{run.name}-{gguf}.gguf"
         merged_at = (run.folder / "merged" / "config.json").stat().st_mtime
         if not in_gguf.exists() or in_gguf.stat().st_mtime < merged_at:
@@ -203,54 +265,3 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
         return [text for (text,) in policy.sample(model, tokenizer, prompts, **greedy)]
 
     return answers_to
-
-
-def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
-    """Return the rows of a file, each with its `question` as in a training, which may be empty, and
-    its other columns; those with the name of a column of the output get `source_` in front.
-
-    Raise ValueError for a row that cannot be read, and if there is no such column.
-    """
-    rows = []
-    for number, row in enumerate(file_rows(source, mapping["question"]), 1):
-        if isinstance(row, Broken):
-            raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
-        # a missing value, NaN, is null in JSON
-        rows.append({name: None if value != value else value for name, value in row.items()})
-    questions = []
-    for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
-        question, _ = question_in(mapped["question"])
-        options = options_in(mapped.get("options"))
-        if question and options:
-            question, *_ = with_options(question, options, 0)  # the letter is not used
-        kept = {"question": str(question or "")}
-        for name, value in row.items():
-            if name not in mapping["question"]:
-                while name in ("completion", "answer", "model", *kept):
-                    name = f"source_{name}"
-                kept[name] = value
-        questions.append(kept)
-    return questions
-
-
-def count_answered(target: Path, model: str, rows: list[dict]) -> int:
-    """Return how many answers the target holds; take away a last line that was cut off.
-
-    Raise ValueError if it holds anything but this model's answers to the first of the questions.
-    """
-    target.parent.mkdir(parents=True, exist_ok=True)
-    lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
-    whole = [line for line in lines if line.endswith("\n")]
-    try:
-        answered = [(row["question"], row["model"]) for row in map(json.loads, whole)]
-    except (ValueError, LookupError, TypeError):
-        answered = None
-    asked = [(row["question"], model) for row in rows[: len(whole)]]
-    if answered != asked or (lines and not whole):
-        raise ValueError(
-            f"--output {target} holds something other than answers to the first questions of the "
-            f"input by this model ({model}). Name another output."
-        )
-    if len(whole) < len(lines):
-        target.write_text("".join(whole), encoding="utf-8")
-    return len(whole)

@@ -1,7 +1,7 @@
-"""`python -m helpers report`: one page of HTML about a run, to send to a colleague.
+"""`python -m helpers report`: write one HTML page about a run, to send to a colleague.
 
-The page begins with the facts of the model card. What the executed notebooks show follows, without
-their code. It needs no network: figures are part of it.
+The page has the facts of the model card and then the text and outputs of the executed notebooks,
+without their code. Figures are embedded, so it needs no other file and no network.
 """
 
 import argparse
@@ -13,10 +13,64 @@ from nbconvert import HTMLExporter
 from helpers.results import card
 from helpers.runs import Run
 
-# The notebooks that show results: 04 and 05, and the lessons that do their work.
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `report`."""
+    parser.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Write report.html into the run folder and print where it is; return 0."""
+    run = Run(parsed.run)
+    facts = card.read_facts(run)
+
+    # collect the cells of notebooks executed since the training, without exercises
+    shown = []
+    for path in sorted(run.folder.glob("notebooks/*.ipynb")):
+        copy = nbformat.read(path, as_version=4)
+        ended = copy.metadata.get("papermill", {}).get("end_time") or ""
+        failed = any(
+            output.output_type == "error"
+            for cell in copy.cells
+            for output in cell.get("outputs", [])
+        )
+        current = ended[:19] >= facts.manifest["training"]["written"][:19] and not failed
+        if path.name[:2] in _RESULTS and current:
+            for cell in copy.cells:
+                exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
+                if not exercise and not cell.source.startswith("### Exercise"):
+                    shown.append(cell)
+
+    # put the facts first; they show the figures only if no notebook does
+    figures = {} if shown else card.figures_of(run)
+    first = nbformat.v4.new_markdown_cell(card.markdown(facts, figures))
+
+    # export to HTML
+    exporter = HTMLExporter(
+        template_name="basic",
+        exclude_input=True,
+        exclude_output_prompt=True,
+        embed_images=True,
+    )
+    whole = nbformat.v4.new_notebook(cells=[first, *shown])
+    body, _ = exporter.from_notebook_node(whole, {"metadata": {"path": str(run.folder)}})
+    page = _PAGE.format(name=html.escape(run.name), body=body)
+    # a completion may contain half a surrogate pair, which UTF-8 cannot encode
+    run.path("report.html").write_text(page, encoding="utf-8", errors="replace")
+
+    print(run.show("report.html"))
+    if not shown:
+        print(
+            "note: only the facts and the figures. To add what notebooks 04 and 05 show, execute "
+            f"them as a batch: python -m helpers run --run {run.name} --only 04,05"
+        )
+    return 0
+
+
+# 04 and 05 show results, and so do the lessons that train.
 _RESULTS = ("00", "04", "05", "07", "09", "10", "11")
-# A policy writes some of what is shown. It is escaped; and the browser is told to run no script and
-# to load nothing.
+# A policy wrote some of the text. Besides escaping it, the page forbids the browser to run scripts
+# and to load anything.
 _PAGE = """<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -38,54 +92,3 @@ img {{ max-width: 100% }}
 </body>
 </html>
 """
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what `report` takes."""
-    parser.add_argument("--run", default="demo", metavar="NAME", help="the run (default: demo)")
-
-
-def main(parsed: argparse.Namespace) -> int:
-    """Write report.html into the run folder and print where it is; return 0."""
-    run = Run(parsed.run)
-    facts = card.read_facts(run)
-
-    # Take the notebooks that were executed since the training; exercises tell a colleague nothing.
-    shown = []
-    for path in sorted(run.folder.glob("notebooks/*.ipynb")):
-        copy = nbformat.read(path, as_version=4)
-        ended = copy.metadata.get("papermill", {}).get("end_time") or ""
-        failed = any(
-            output.output_type == "error"
-            for cell in copy.cells
-            for output in cell.get("outputs", [])
-        )
-        current = ended[:19] >= facts.manifest["training"]["written"][:19] and not failed
-        if path.name[:2] in _RESULTS and current:
-            for cell in copy.cells:
-                exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
-                if not exercise and not cell.source.startswith("### Exercise"):
-                    shown.append(cell)
-
-    # The notebooks show their figures; without them, the facts do.
-    figures = {} if shown else card.figures_of(run)
-    first = nbformat.v4.new_markdown_cell(card.markdown(facts, figures))
-    exporter = HTMLExporter(
-        template_name="basic",
-        exclude_input=True,
-        exclude_output_prompt=True,
-        embed_images=True,
-    )
-    whole = nbformat.v4.new_notebook(cells=[first, *shown])
-    body, _ = exporter.from_notebook_node(whole, {"metadata": {"path": str(run.folder)}})
-    page = _PAGE.format(name=html.escape(run.name), body=body)
-    # a completion may hold half a surrogate pair
-    run.path("report.html").write_text(page, encoding="utf-8", errors="replace")
-
-    print(run.show("report.html"))
-    if not shown:
-        print(
-            "note: only the facts and the figures. To add what notebooks 04 and 05 show, execute "
-            f"them as a batch: python -m helpers run --run {run.name} --only 04,05"
-        )
-    return 0

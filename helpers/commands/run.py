@@ -1,13 +1,15 @@
-"""`python -m helpers run`: the notebooks through papermill, into runs/NAME/, with progress, and
-refusing what papermill would only warn about.
+"""`python -m helpers run`: execute notebooks through papermill, into `runs/NAME/`.
+
+Whatever can be refused is refused before the first notebook starts: papermill would only warn.
+While a notebook runs, its progress is printed (see `engine`).
 """
 
 import argparse
 import logging
 import os
-import signal
 import sys
 import time
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,13 +18,14 @@ from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
 
 from helpers import PROJECT, commands, presets
-from helpers.commands import engine  # noqa: F401  # which papermill finds by its name
+from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
 from helpers.data.sources import check_columns, check_model, check_source
 from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
+from helpers.setting_rules import problems_alone
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import memory
 from helpers.training.run_settings import (
@@ -33,18 +36,14 @@ from helpers.training.run_settings import (
 
 PIPELINE = ("01", "02", "03", "04", "05")
 NOTEBOOKS = PROJECT / "notebooks"
-_MAKERS = ("01", "03", *LESSONS)  # they write the data or the training of a run
-_LOADERS = ("00", "02", "03", "05")  # they load a model, as each lesson does
-# the notebooks that have a rule of their own below
-_QUICKSTART = "00"
-_REWARDS = "02"
+_MAKERS = ("01", "03", *LESSONS)  # write the data or the training of a run
+_LOADERS = ("00", "02", "03", "05")  # load a model, as every lesson does
 _TRAINING = "03"
 _EVALUATION = "05"
-_VISION = "11"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `run` takes."""
+    """Add the arguments of `run`."""
     parser.add_argument(
         "--run",
         metavar="NAME",
@@ -64,21 +63,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--resume",
         action="store_true",
-        help="go on with the run where it stopped, with the parameters it had",
+        help="continue the run where it stopped, with the parameters it had",
     )
     parser.add_argument(
         "--once",
         action="store_true",
-        help="if the same was asked for before, only what is left of it",
+        help="if the same command ran before, execute only the notebooks it did not finish",
     )
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Execute the notebooks, or go on with them; return the exit code."""
-    typed = (parsed.preset, parsed.only, parsed.parameters, parsed.once)
+    """Execute the notebooks, or continue a run that stopped; return the exit code."""
     if not parsed.resume:
-        return run_notebooks(parsed.run, *typed)
-    if any(typed):
+        return run_notebooks(
+            parsed.run, parsed.preset, parsed.only, parsed.parameters, once=parsed.once
+        )
+    if parsed.preset or parsed.only or parsed.parameters or parsed.once:
         raise ValueError(
             "--resume takes up what was asked for last time; give nothing beside it but --run NAME."
         )
@@ -92,10 +92,11 @@ def run_notebooks(
     parameters: list[str],
     once: bool = False,
 ) -> int:
-    """Execute the notebooks that the command line names; return the exit code, as `execute`.
+    """Execute the notebooks named on the command line; return the exit code, as `execute`.
 
-    name: None is each notebook's own run, and a lesson has another than the pipeline. once: if the
-    same was asked for last time, what is done of it is not done again, as with `resume`.
+    name: the run; with None, each notebook writes to its own default run.
+    preset, only, parameters: the texts of `--preset`, `--only` and each `-p`.
+    once: if the last command of a run was the same, execute only the notebooks it did not finish.
     """
     numbers = list(PIPELINE) if only is None else commands.notebook_numbers(only)
     values = commands.parameters(parameters)
@@ -103,34 +104,39 @@ def run_notebooks(
         values["preset"] = preset
     check_names(numbers, values)
 
-    # each run gets the parameters that its notebooks take
+    # group the notebooks by run, because each lesson has its own default run
     runs = {}
     for number in numbers:
         runs.setdefault(name or defaults([number])["run"], []).append(number)
     calls = [(run, part, parameters_of(part, values)) for run, part in runs.items()]
-    for call in calls[1:]:  # before the first starts, which checks itself
+
+    # check every later call before the first one starts; `execute` checks the first
+    for call in calls[1:]:
         check_call(*call)
-    for run, part, parameters_of_part in calls:
-        asked_before = once and Run(run).is_last_call(part, parameters_of_part)
-        code = resume(run) if asked_before else execute(run, part, parameters_of_part)
+
+    for run, part, given in calls:
+        if once and Run(run).is_last_call(part, given):
+            code = resume(run)
+        else:
+            code = execute(run, part, given)
         if code:
             return code
     return 0
 
 
 def resume(name: str) -> int:
-    """Go on with the last call of a run where it stopped: the notebooks not yet done, with the same
-    parameters; return the exit code.
+    """Execute the notebooks that a run's last command did not finish, with the same parameters;
+    return the exit code.
 
-    Raise ValueError if there is nothing to go on with.
+    Raise ValueError if no command was started in this run.
     """
     run = Run(name)
     call = run.last_call
     if not call["notebooks"]:
         raise ValueError(
             f"there is nothing to resume in {run.show()}: no `python -m helpers run --run "
-            f"{name}` was started there. Rerunning notebook 03 itself goes on from its last "
-            "checkpoint, too."
+            f"{name}` was started there. Notebook 03 continues from its last checkpoint, too, if "
+            "you run it again."
         )
     numbers = run.notebooks_left()
     if not numbers:
@@ -140,23 +146,22 @@ def resume(name: str) -> int:
         )
         _print_result(run, call["done"])
         return 0
-    # what is done took parameters that these need not know
+    # the parameters may include some that only the finished notebooks have
     return execute(name, numbers, parameters_of(numbers, call["parameters"]), resumed=True)
 
 
 def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = False) -> int:
-    """Execute notebooks in order into runs/<name>/notebooks/ and print what came out; return the
-    exit code.
+    """Execute notebooks in order into runs/<name>/notebooks/ and print the results; return 0, or 1
+    if a notebook failed.
 
-    Everything that can be refused is refused before the first notebook starts and before anything
-    is written: what `check_call` refuses, and a run that another process holds. resumed: these
-    notebooks are what is left of the last call.
+    resumed: whether the notebooks are the rest of the run's last command. Raise ValueError or
+    OSError for a call that `check_call` refuses, and for a run that another process executes;
+    nothing is written then.
     """
     run = Run(name)
     check_call(name, numbers, parameters)
-    end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
-        # a kernel in Jupyter may be training it
+        # refuse a run that a kernel in Jupyter is training
         if set(numbers) & set(_MAKERS):
             with lock(run.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
@@ -167,50 +172,55 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             print(
                 f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
             )
+            saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
+            if numbers[0] == _TRAINING and not any(saved):
+                print("no checkpoint was saved, so notebook 03 begins anew")
         else:
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)
 
-        # a kernel runs in notebooks/, and finds modules where the command was typed
+        # kernels start in notebooks/; let them import modules from the folder of the command, too
         paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
+        # execute one notebook after the other, and record each that is done
         began = time.monotonic()
         for number in numbers:
             values = parameters_of([number], parameters)
             try:
                 succeeded = run_notebook(notebook_paths()[number], run, {"run": name} | values)
             except KeyboardInterrupt:
-                # asyncio would print what a task of the ended kernel still raises
+                # hide the errors that asyncio would print about the stopped kernel
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
                 again = f"`python -m helpers run --run {name} --resume`"
-                print(f"\nWhat was saved is whole; go on with {again}.", file=sys.stderr)
+                print(f"\nEverything saved so far is intact; go on with {again}.", file=sys.stderr)
                 raise
             if not succeeded:
                 return 1
             call["done"].append(number)
             call["given"][number] = values
             run.record("call", **call)
-        several = "s" * (len(numbers) > 1)
-        print(f"\n{len(numbers)} notebook{several} in {time.monotonic() - began:.0f} s")
+        plural = "s" if len(numbers) > 1 else ""
+        print(f"\n{len(numbers)} notebook{plural} in {time.monotonic() - began:.0f} s")
         _print_result(run, numbers)
     return 0
 
 
-# --- The notebooks --------------------------------------------------------------------------------
+# --- The notebooks and their parameters -----------------------------------------------------------
 
 
 def notebook_paths() -> dict[str, Path]:
-    """Return all notebooks by their number."""
+    """Return the path of every notebook by its number."""
     return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
 
-_inspect = lru_cache(papermill.inspect_notebook)
+_inspect = lru_cache(papermill.inspect_notebook)  # reads each notebook once
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
-    """Return the parameters that these notebooks take, by name, each with the value it has if none
-    is given. Raise ValueError for a number that no notebook has.
+    """Return the parameters of these notebooks with their default values.
+
+    Raise ValueError for a number that no notebook has.
     """
     paths = notebook_paths()
     values = {}
@@ -223,60 +233,47 @@ def defaults(numbers: list[str]) -> dict[str, object]:
 
 
 def parameters_of(numbers: list[str], parameters: dict) -> dict:
-    """Return those of the parameters that these notebooks take."""
+    """Return the given parameters that these notebooks have."""
     known = defaults(numbers)
     return {name: value for name, value in parameters.items() if name in known}
-
-
-def end_like_ctrl_c() -> None:
-    """From now on a kill or a closed terminal ends this process as Ctrl-C does, so that kernels and
-    runs are ended, and waited for.
-
-    Whatever was left running would write where the next call does. A signal that is ignored (nohup)
-    stays so.
-    """
-    for name in ("SIGTERM", "SIGHUP"):
-        number = getattr(signal, name, None)  # Windows has no SIGHUP
-        if number and signal.getsignal(number) != signal.SIG_IGN:
-            signal.signal(number, signal.default_int_handler)
 
 
 # --- What is refused ------------------------------------------------------------------------------
 
 
 def check_names(numbers: list[str], parameters: dict) -> None:
-    """Raise ValueError for a parameter that none of these notebooks takes, with the notebooks that
-    take it, or with the name that was probably meant.
+    """Raise ValueError for a parameter that none of these notebooks has.
+
+    The message names the notebooks that have it, or a parameter of a similar name.
     """
     known = defaults(numbers)
-    unknown = [name for name in parameters if name not in known]
-    if not unknown:
-        return
-    name = unknown[0]
-    takers = [number for number in notebook_paths() if name in defaults([number])]
-    if name == "preset":
+    for name in sorted(parameters.keys() - known.keys()):
+        takers = [number for number in notebook_paths() if name in defaults([number])]
+        if name == "preset":
+            raise ValueError(
+                f"--preset is for notebooks {', '.join(takers)}. The others go on with the "
+                "settings that the run has, so leave it out."
+            )
+        if takers:
+            hint = f"It is a parameter of {', '.join(takers)}. "
+        else:
+            hint = presets.hint(name, defaults(list(notebook_paths())))
         raise ValueError(
-            f"--preset is for notebooks {', '.join(takers)}. The others go on with the settings "
-            "that the run has, so leave it out."
+            f"no chosen notebook has a parameter {name!r}. {hint}They take: "
+            f"{', '.join(sorted(known.keys() - {'run'}))}."
         )
-    hint = f"It is a parameter of {', '.join(takers)}. " if takers else ""
-    hint = hint or presets.hint(name, defaults(list(notebook_paths())))
-    raise ValueError(
-        f"no chosen notebook has a parameter {name!r}. {hint}They take: "
-        f"{', '.join(sorted(known.keys() - {'run'}))}."
-    )
 
 
 def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool = False) -> None:
-    """Raise ValueError for what no notebook could run with, and do nothing else.
+    """Raise ValueError or OSError if these notebooks cannot run with these parameters; change
+    nothing.
 
-    Settings are checked with the preset, or with those of the run as it was prepared; all other
-    parameters by the rule of the notebook that takes them. elsewhere: it will run on another
-    machine, so what this one lacks is no reason.
+    elsewhere: whether they will run on another machine; then this machine's GPU and memory do not
+    matter.
     """
     check_names(numbers, parameters)
 
-    # a run is one training
+    # a run holds one training, and belongs to the notebooks that made it
     run = Run(name)
     makers = [number for number in numbers if number in _MAKERS]
     if len(makers) > 1 and makers != ["01", "03"]:
@@ -289,65 +286,56 @@ def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool 
     if _EVALUATION in numbers:
         run.check_evaluable()
 
-    # Where the settings start, as far as that is known here: of the lessons' own small models only
-    # the quickstart's is, and 07 chooses its preset by its source.
+    # find where the settings start: from a preset, or from what the run's data was prepared with
     lessons = set(LESSONS) & set(numbers)
     start = parameters.get("preset", defaults(numbers).get("preset"))
     if start is None and not lessons:
         start = run.manifest.get("data", {}).get("settings")
 
-    # only what loads a model needs the machine for it: 02 reads completions if it is given some
+    # only notebooks that load a model need a machine for it; 02 may read completions instead
     loading = set(_LOADERS) & set(numbers)
     if "completions" in parameters:
-        loading.discard(_REWARDS)
+        loading.discard("02")
     loads = bool(loading | lessons) and not elsewhere
 
-    # the settings that the notebooks will have
+    # check the settings
     machine = this_machine()
     backend = "unsloth"
+    given = {key: value for key, value in parameters.items() if key in presets.SETTINGS}
     if start:
+        # of the lessons' small models, only that of 00 is known outside its notebook
         settings = settings_for(
             start,
             machine,
-            {key: value for key, value in parameters.items() if key in presets.SETTINGS},
-            small={"model": "pocket"} if _QUICKSTART in numbers else None,
-            sees=_VISION in numbers,
+            given,
+            small={"model": "pocket"} if "00" in numbers else None,
+            sees="11" in numbers,
             trains=_TRAINING in numbers,
             loads=loads,
         )
         backend = settings.backend
         if loads and loading:
             memory.check(settings, machine)
+    else:
+        # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
+        # Types and ranges are the same for every preset.
+        given = {key: value for key, value in given.items() if value is not None}
+        if sentences := problems_alone(replace(presets.PRESETS["pocket"], **given)):
+            raise ValueError("these settings cannot run: " + " ".join(sentences))
 
-    # all other parameters, each by its own rule
+    # check all other parameters, each by its own rule
     others = {name: value for name, value in parameters.items() if name not in presets.OF_TRAINING}
     check_parameters(others, backend)
 
 
-# Parameters whose value alone can be refused. The settings of a training are `presets`'.
-_RULES = {
-    "seed": check_seed,
-    "sampling_seconds": check_sampling_seconds,
-    "early_stopping": check_early_stopping,
-    "tags": TagFormat.parse,
-    "kind": kinds.check_kind,
-    "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
-    "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
-    "columns": check_columns,
-    "examples": example_turns,
-    "warm_start": example_turns,
-    "model": check_model,
-}
-_COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
-
-
 def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
-    """Raise ValueError or OSError for a parameter that its notebook would refuse, so that a run of
-    hours does not end in its last notebook over a misspelt word; no model is loaded for it.
+    """Raise ValueError or OSError for a parameter that its notebook would refuse, without loading a
+    model: a misspelt word must not end a run of hours in its last notebook.
 
-    parameters: by name, as `run -p` takes them; None leaves one out. Settings of a preset are
-    `presets.resolve`'s to check, and what a notebook refuses before it has spent time, such as
-    02's `cases` and 10's `environment`, is that notebook's. backend: what it trains with.
+    parameters: by name; a value of None is not checked. Settings of a preset are checked by
+    `presets.resolve`. Parameters that a notebook checks within seconds, such as 02's `cases` and
+    10's `environment`, are left to it.
+    backend: the library that trains, "unsloth" or "transformers".
     """
     parameters = {name: value for name, value in parameters.items() if value is not None}
     for name, value in parameters.items():
@@ -367,12 +355,30 @@ def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
         check_merge(backend, this_machine(), **wishes)
 
 
+# Each function raises for a bad value of its parameter.
+_RULES = {
+    "seed": check_seed,
+    "sampling_seconds": check_sampling_seconds,
+    "early_stopping": check_early_stopping,
+    "tags": TagFormat.parse,
+    "kind": kinds.check_kind,
+    "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
+    "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
+    "columns": check_columns,
+    "examples": example_turns,
+    "warm_start": example_turns,
+    "model": check_model,
+}
+_COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
+
+
 # --- One notebook, by papermill -------------------------------------------------------------------
 
 
 def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
-    """Execute one notebook; return whether it went through. The executed copy is saved cell by
-    cell.
+    """Execute one notebook, saving the executed copy after each cell; return whether it succeeded.
+
+    A failed cell or a dead kernel is reported on standard error.
     """
     copy = run.path(f"notebooks/{path.name}")
     began = time.monotonic()
@@ -384,21 +390,21 @@ def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
             str(copy),
             parameters,
             engine_name="helpers",
-            # on a terminal alone, as disable=None means
+            # disable=None shows the bar only on a terminal
             progress_bar={"desc": path.stem, "leave": False, "disable": None},
             cwd=str(path.parent),
         )
     except PapermillExecutionError as error:
         print(
             f"\n{path.name}, In [{error.exec_count}]: {error.ename}: {error.evalue}\n"
-            f"The whole traceback is in {run.show(f'notebooks/{path.name}')}; what was saved "
-            "before is as it was.",
+            f"The whole traceback is in {run.show(f'notebooks/{path.name}')}. Files saved before "
+            "are unchanged.",
             file=sys.stderr,
         )
         return False
     except DeadKernelError:
         print(
-            f"\n{path.name}: the kernel died, most often because memory ran out. Try smaller "
+            f"\n{path.name}: the kernel died, usually because memory ran out. Try smaller "
             "settings.",
             file=sys.stderr,
         )
@@ -408,8 +414,8 @@ def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
 
 
 def _print_result(run: Run, numbers: list[str]) -> None:
-    """Print where everything is, and what of it is older than what it was made from; the accuracies
-    if one of these notebooks has measured them now.
+    """Print the accuracies if one of these notebooks measured them, the folder of the run, and a
+    note about each file that an earlier training or earlier data left behind.
     """
     if run.evaluation and {_EVALUATION, *LESSONS} & set(numbers):
         from helpers.results.evaluation import summary

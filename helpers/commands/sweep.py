@@ -1,9 +1,9 @@
-"""`python -m helpers sweep`: each point of a grid with each seed becomes a run, and one table has a
-row for each point. docs/batches.md says what a grid file holds.
+"""`python -m helpers sweep`: train every point of a grid with every seed, and compare the points.
 
-Every run is an ordinary one, as of `python -m helpers run --once`, which knows what is done. A
-sweep keeps only its tables, in `runs/sweeps/<name>/`. Several at a time on one machine:
-`--emit commands`, and xargs.
+docs/batches.md describes the grid file. Each run is an ordinary one, as if started by
+`python -m helpers run --once`. The sweep itself keeps only its tables, in `runs/sweeps/<name>/`.
+It executes one run at a time; `--emit commands` prints the command lines, so that xargs or a
+cluster can execute several at once.
 """
 
 import argparse
@@ -29,10 +29,13 @@ MEASURES = ("accuracy", "final_reward", "kl", "training_seconds")
 
 
 class Grid(BaseModel, extra="forbid"):
-    """What a grid file may say. points: the parameters of each; `fixed` are those of all."""
+    """The content of a grid file.
+
+    fixed: parameters of every run. points: further parameters, one dictionary per point.
+    """
 
     name: str
-    notebooks: list[int] = [1, 3]  # YAML reads 01 as an integer and 08 as text; pydantic takes both
+    notebooks: list[int] = [1, 3]  # YAML reads 01 as an integer and 08 as text; both work
     seeds: list[int]
     fixed: dict = {}
     points: list[dict]
@@ -40,10 +43,12 @@ class Grid(BaseModel, extra="forbid"):
 
 @dataclass(frozen=True)
 class SweepRun:
-    """One run of a sweep: a point with one seed.
+    """One point of a grid with one seed.
 
-    row: what the table says of it: point, the value of each knob, and seed. parameters: what `run`
-    gets.
+    run: the name of the run.
+    row: the first columns of its row in runs.csv: the point, the value of every parameter that some
+    point varies, and the seed.
+    parameters: the parameters for `python -m helpers run`.
     """
 
     run: str
@@ -53,12 +58,12 @@ class SweepRun:
 
     @property
     def texts(self) -> list[str]:
-        """The parameters as `run -p` takes them."""
+        """The parameters as texts for `run -p`."""
         return [f"{key}={json.dumps(value)}" for key, value in self.parameters.items()]
 
     @property
     def command(self) -> str:
-        """The line that a shell would run."""
+        """The command line of the run, for a shell."""
         words = ["python", "-m", "helpers", "run", "--once", "--run", self.run]
         words += ["--only", ",".join(self.notebooks)]
         for text in self.texts:
@@ -66,13 +71,13 @@ class SweepRun:
         return shlex.join(words)
 
     def is_done(self) -> bool:
-        """Return whether the run has finished as the grid asks for it now."""
+        """Return whether the run has finished with the parameters the grid now has."""
         run = Run(self.run)
         return run.is_last_call(self.notebooks, self.parameters) and not run.notebooks_left()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `sweep` takes."""
+    """Add the arguments of `sweep`."""
     parser.add_argument(
         "--grid",
         required=True,
@@ -83,22 +88,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     instead.add_argument(
         "--emit",
         choices=["commands"],
-        help="run nothing, and print a command line per run, for a cluster or for xargs",
+        help="run nothing; print a command line per run, for a cluster or for xargs",
     )
     instead.add_argument(
         "--collect",
         action="store_true",
-        help="run nothing, and make the table of what has finished",
+        help="run nothing; make the table of the finished runs",
     )
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Run what is not yet done of a grid, one run after the other, then write and print the table;
-    return the exit code.
+    """Execute the unfinished runs of a grid, then write and print the table; return 0, or 1 if a
+    run is still unfinished.
 
-    A run that failed makes the code 1, and is tried again by the next sweep; one that was asked for
-    with other parameters than the grid now has is run anew. Raise ValueError, which begins with the
-    file's name, or OSError for all that can be refused, before anything runs.
+    A run that fails does not stop the others; the next sweep tries it again. A run made with other
+    parameters than the grid now has is executed anew. Raise ValueError, beginning with the file's
+    name, or OSError before the first run if the grid is unusable.
     """
     path = Path(parsed.grid)
     try:
@@ -112,24 +117,22 @@ def main(parsed: argparse.Namespace) -> int:
             print(sweep_run.command)
         return 0
 
-    # run what is left
+    # execute the unfinished runs
     for number, sweep_run in enumerate(sweep_runs, start=1):
         if not parsed.collect and not sweep_run.is_done():
-            name = sweep_run.run
-            print(f"\n{number}/{len(sweep_runs)}  {name}", flush=True)
+            print(f"\n{number}/{len(sweep_runs)}  {sweep_run.run}", flush=True)
             try:
                 only = ",".join(sweep_run.notebooks)
-                run_notebooks(name, None, only, sweep_run.texts, once=True)
+                run_notebooks(sweep_run.run, None, only, sweep_run.texts, once=True)
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
 
-    # measure what is done, and write the tables
+    # measure the finished runs, and write the tables
     done = [sweep_run for sweep_run in sweep_runs if sweep_run.is_done()]
     if done:
         rows = []
         for sweep_run in done:
-            measures = measures_of(Run(sweep_run.run), sweep_run.notebooks)
-            rows.append(sweep_run.row | measures)
+            rows.append(sweep_run.row | measures_of(Run(sweep_run.run), sweep_run.notebooks))
         runs = pd.DataFrame(rows)
         points = means(runs)
         folder = runs_folder() / SWEEPS / grid.name
@@ -148,25 +151,28 @@ def main(parsed: argparse.Namespace) -> int:
 
 
 def runs_of(grid: Grid, elsewhere: bool) -> list[SweepRun]:
-    """Return the runs of a grid, point by point, each with every seed. All that can be checked
-    before anything runs is checked: the parameters, and every point's settings.
+    """Return the runs of a grid, point by point, with every seed.
 
-    elsewhere: it may run on other machines, so this one need not be able to. Raise ValueError for
-    what no notebook could run with.
+    elsewhere: whether the runs may execute on other machines; then this machine's GPU and memory do
+    not matter. Raise ValueError if two runs have one name, or if a run has parameters with which
+    its notebooks cannot run.
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
     sweep_runs = {}
     for point in grid.points:
-        # values as `run -p` takes them: 1e-3, in which YAML sees a text, is a number
-        parameters = {
-            name: commands.read_value(value) if isinstance(value, str) else value
-            for name, value in (grid.fixed | point).items()
-        }
+        # read texts as `run -p` does: YAML takes 1e-3 for a text, and it is a number here
+        parameters = grid.fixed | point
+        for name, value in parameters.items():
+            if isinstance(value, str):
+                parameters[name] = commands.read_value(value)
+
+        # name the point after its own parameters; a run name has room for 64 characters
         label = "-".join(f"{knob}-{parameters[knob]}" for knob in point) or "base"
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", label)
-        if len(slug) > 40:  # a run name has room for 64 characters
+        if len(slug) > 40:
             slug = hashlib.sha256(label.encode()).hexdigest()[:12]
+
         for seed in grid.seeds:
             name = Run(f"{grid.name}-{slug}-seed-{seed}").name
             if name in sweep_runs:
@@ -177,14 +183,17 @@ def runs_of(grid: Grid, elsewhere: bool) -> list[SweepRun]:
             except (ValueError, OSError) as error:
                 raise ValueError(f"point {label}: {error}") from None
             values = values_of(numbers, parameters)
-            row = {"point": label} | {knob: values.get(knob) for knob in knobs} | {"seed": seed}
+            varied = {knob: values.get(knob) for knob in knobs}
+            row = {"point": label} | varied | {"seed": seed}
             sweep_runs[name] = SweepRun(name, row, with_seed, numbers)
     return list(sweep_runs.values())
 
 
 def values_of(numbers: list[str], parameters: dict) -> dict:
-    """Return the value that each parameter and each setting has in a run of these notebooks: what
-    the point says, else what the notebook says, else what the point's own preset says.
+    """Return every parameter and setting of a run, by name.
+
+    A value comes from the point if the point has it, otherwise from the notebook, otherwise from
+    the preset.
     """
     values = defaults(numbers) | parameters
     changes = {name: values[name] for name in presets.SETTINGS if name in values}
@@ -193,11 +202,12 @@ def values_of(numbers: list[str], parameters: dict) -> dict:
 
 
 def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
-    """Return each of MEASURES of a finished run; None for what was not measured.
+    """Return the MEASURES of a finished run.
 
-    accuracy: of the trained policy on the holdout, sampled; where notebook 05 has run.
-    final_reward: as `metrics.history.final_reward` has it. kl: at the last step, in nats per token;
-    None with beta 0. training_seconds: the sum of step_time.
+    accuracy: the trained policy's, sampled on the holdout; None if notebook 05 did not run.
+    final_reward: see `metrics.history.final_reward`.
+    kl: in nats per token, at the last step; None with beta=0.
+    training_seconds: the sum of `step_time`.
     """
     history = read_metrics(run.require("metrics.csv"))
     return {
@@ -209,14 +219,15 @@ def measures_of(run: Run, numbers: list[str]) -> dict[str, float | None]:
 
 
 def means(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each point: point, each knob's value, seeds (finished), and each of MEASURES
-    with its bounds `_low` and `_high`. runs: a row for each run, see `SweepRun` and `measures_of`.
+    """Return one row per point: its parameters, the number of finished `seeds`, and each of
+    MEASURES as a mean over the seeds with a 95 % interval, `_low` to `_high`.
 
-    A measure is the mean over the finished seeds. With two or more its interval is Student's t over
-    the seeds: where the mean over many more seeds would lie, if seeds spread like a normal
-    distribution. It covers all that a seed decides: the rows that are drawn, the adapter's first
-    weights, the sampling. Few seeds make it wide, and it may pass 0 or 1. One seed has none; the
-    interval of its accuracy over the questions is in the run's evaluation.json.
+    runs: one row per finished run, as `SweepRun.row` and `measures_of` give it.
+
+    The interval is Student's t over the seeds, which assumes that they are normally distributed. It
+    covers everything a seed decides: the rows drawn, the initial weights of the adapter and the
+    sampling. With few seeds it is wide and may extend beyond 0 or 1. With one seed it is NaN; the
+    interval of that accuracy over the questions is in the run's evaluation.json.
     """
     rows = []
     for _, seeds in runs.groupby("point", sort=False):

@@ -1,8 +1,8 @@
-"""Notebook 03 as a script, so that torchrun and accelerate can start it several times over: one
-training on many GPUs.
+"""`python -m helpers train`: notebook 03 as a script, for training on several GPUs.
 
-There is no second copy of the training: the script is the notebook's own code cells, with the
-parameters put in as papermill does, and without the exercises.
+torchrun or accelerate starts this command once per GPU. The script consists of the notebook's own
+code cells without the exercises, with the parameters put in as papermill does, so the training code
+exists only once.
 """
 
 import argparse
@@ -23,13 +23,15 @@ _NOT_TRAINING = {"check", "exercise", "solution"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add what `train` takes; the name has no `--run`, which torchrun would take for its own."""
+    """Add the arguments of `train`. The run is not `--run NAME`, an option that torchrun would take
+    for its own.
+    """
     parser.add_argument(
         "name",
         nargs="?",
         default="demo",
         metavar="NAME",
-        help="the run that 01 has prepared (default: demo)",
+        help="the run prepared by notebook 01 (default: demo)",
     )
     commands.add_parameters(
         parser, "a parameter of notebook 03, e.g. -p max_steps=20; may be repeated"
@@ -37,23 +39,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(parsed: argparse.Namespace) -> int:
-    """Train what notebook 03 trains, together with the processes that a launcher has started beside
-    this one; return 0.
+    """Train as notebook 03 does, together with the launcher's other processes; return 0.
 
-    What `run --only 03` would refuse is refused before anything is loaded. A process that fails
-    ends with its own error, and its launcher ends the others.
+    Raise ValueError, before anything is loaded, for a call that `run --only 03` would refuse. If a
+    process fails, its launcher ends the others.
     """
     processes.join()
     run = Run(parsed.name)
     parameters = commands.parameters(parsed.parameters)
-    # of several processes only the first prints
+    # let only the first process print
     if not processes.is_first():
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 (for good)
     print(f"processes: {processes.count()}")
     check_call(run.name, ["03"], parameters)
     run.section("data")  # FileNotFoundError if 01 has not prepared the run
 
-    # export the notebook, in place of an earlier copy, which shows another training
+    # export the notebook as a script; an executed copy would show an earlier training
     notebook = notebook_paths()["03"]
     whole = parameterize_notebook(load_notebook_node(str(notebook)), {"run": run.name} | parameters)
     cells = [
@@ -67,8 +68,7 @@ def main(parsed: argparse.Namespace) -> int:
         run.path(f"notebooks/{notebook.name}").unlink(missing_ok=True)
         script.write_text(source, encoding="utf-8")
 
-    # execute it in the folder in which papermill starts a kernel
-    # a table is printed here, and a terminal's width would cut it to "..."
+    # execute the script in the folder where papermill starts a kernel; print tables at full width
     pd.set_option("display.max_columns", None, "display.width", 1_000)
     with contextlib.chdir(notebook.parent):
         exec(compile(source, str(script), "exec"), {"__name__": "__main__"})

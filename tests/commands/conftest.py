@@ -1,4 +1,4 @@
-"""What the tests of the commands share."""
+"""Fixtures for the tests of the commands."""
 
 from pathlib import Path
 
@@ -8,8 +8,8 @@ import pytest
 
 @pytest.fixture
 def notebook(tmp_path):
-    """Writes NN_tiny.ipynb with these code cells, after one of parameters, and returns its path; a
-    pair is a cell with its tag.
+    """A function that writes NN_tiny.ipynb with a cell of parameters and the given code cells, and
+    returns its path. A pair is a cell and its tag.
     """
 
     def write(number: str, *cells: str | tuple[str, str]) -> Path:

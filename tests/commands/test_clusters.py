@@ -1,4 +1,4 @@
-"""The examples for clusters: bash reads both, and a task of the SLURM array runs its own line."""
+"""The example scripts for clusters: both are valid bash, and each SLURM array task runs its own line."""
 
 import json
 import os
@@ -16,14 +16,14 @@ GIVEN += ["-p", 'source="it\'s a file; $HOME"']
 
 
 @pytest.mark.parametrize("name", ["slurm.sbatch", "hf_jobs.sh"])
-def test_bash_reads_it(name):
+def test_a_script_is_valid_bash(name):
     assert subprocess.run(["bash", "-n", EXAMPLES / name]).returncode == 0
 
 
 def test_a_task_of_the_slurm_array_runs_its_own_line(tmp_path):
     lines = ["python -m helpers run --run other", shlex.join(["python", *GIVEN])]
     (tmp_path / "points.txt").write_text("\n".join(lines) + "\n")
-    # an environment whose `python` writes down what it is given
+    # an environment whose `python` prints its own arguments
     tools = tmp_path / ".venv/bin"
     tools.mkdir(parents=True)
     (tools / "activate").write_text(f'PATH="{tools}:$PATH"\n')

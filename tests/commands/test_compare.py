@@ -1,5 +1,6 @@
-"""Runs side by side: only what differs, accuracies with intervals, and one figure."""
+"""The command `compare`: the settings that differ, accuracies with intervals, and one figure."""
 
+import re
 from dataclasses import asdict, replace
 
 import pandas as pd
@@ -13,8 +14,8 @@ POCKET = PRESETS["pocket"]
 
 @pytest.fixture
 def runs(tmp_path, monkeypatch):
-    """Three finished runs that differ in learning rate, seed and reward weights; the third was
-    never evaluated.
+    """Three finished runs with different learning rates, seeds and reward weights. The third has no
+    evaluation.
     """
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "runs"))
     for number, name in enumerate(("one", "two", "three")):
@@ -22,7 +23,8 @@ def runs(tmp_path, monkeypatch):
         history = pd.DataFrame({"step": range(1, 21), "loss": 0.0, "reward_std": 0.5, "kl": 0.01})
         history["reward"] = history["step"] / 20 + number
         history.to_csv(run.path("metrics.csv"), index=False)
-        settings = replace(POCKET, learning_rate=1e-3 * (number + 1))
+        longest = 200 if number else None
+        settings = replace(POCKET, learning_rate=1e-3 * (number + 1), max_seq_length=longest)
         run.record("data", source="arithmetic/sums")
         run.record(
             "training",
@@ -39,10 +41,11 @@ def runs(tmp_path, monkeypatch):
     return tmp_path / "runs"
 
 
-def test_only_what_differs_is_shown(cli, runs):
+def test_only_settings_that_differ_are_shown(cli, runs):
     code, out, _ = cli("compare", "one", "two")
     differ, _, rest = out.partition("holdout accuracy")
     assert code == 0 and all(said in differ for said in ("learning_rate", "0.001", "0.002", "3408"))
+    assert re.search(r"max_seq_length +None +200\n", differ)
     assert "max_steps" not in differ and "correctness_reward" not in differ, "the same in both"
     assert "75.0% (65.0% to 85.0%)" in rest and "50.0% (40.0% to 60.0%)" in rest
     # the last fifth of 20 steps: (17 + 18 + 19 + 20) / 4 / 20
@@ -51,7 +54,7 @@ def test_only_what_differs_is_shown(cli, runs):
     assert figure.is_file() and "runs/one/figures/compare-one-two.png" in out
 
 
-def test_reward_weights_and_what_was_not_measured_are_told(cli, runs):
+def test_reward_weights_and_a_missing_evaluation_are_shown(cli, runs):
     code, out, _ = cli("compare", "one", "three")
     assert code == 0 and "not measured" in out
     assert "correctness_reward x 1" in out and "correctness_reward x 2" in out

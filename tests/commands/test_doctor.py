@@ -1,4 +1,4 @@
-"""The command `doctor`: what it says of the machine, of the packages, and of settings."""
+"""The command `doctor`: the machine, the packages, and the memory that settings need."""
 
 import re
 import subprocess
@@ -15,9 +15,7 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 @pytest.fixture
 def lists(tmp_path, monkeypatch):
-    """Empty lists of requirements, in a copy of the project that has nothing else; write others
-    with lists(text).
-    """
+    """A project that holds nothing but empty lists of requirements; lists(text) replaces them."""
     monkeypatch.setattr(environment, "PROJECT", tmp_path)
 
     def write(text: str) -> None:
@@ -30,7 +28,7 @@ def lists(tmp_path, monkeypatch):
     environment.pins.cache_clear()
 
 
-def test_the_machine_is_described_and_found_well(cli, lists, monkeypatch):
+def test_the_machine_is_described_and_wrong_packages_are_named(cli, lists, monkeypatch):
     version = environment.installed_version("pytest")
     lists(f"# a note\npytest=={version}  # pinned\n")
     monkeypatch.setenv("UNSLOTH_GRPO_LOSS_AGGREGATION", "prompt")
@@ -58,7 +56,7 @@ def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
     assert "memory of a step of unsloth/Qwen3-4B, at 1,280 tokens a sequence" in out
 
 
-def test_a_model_in_a_folder_is_read(cli, lists, monkeypatch):
+def test_the_memory_of_a_model_in_a_folder_is_estimated(cli, lists, monkeypatch):
     monkeypatch.chdir(PROJECT / "helpers" / "pocket")
     given = ["-p", "preset=pocket", "-p", "max_completion_length=32"]
     code, out, _ = cli("doctor", "--model", "model", *given)
@@ -74,7 +72,7 @@ def test_it_starts_without_any_package():
 
 @pytest.fixture
 def card(tmp_path, monkeypatch):
-    """A machine with an L4."""
+    """A machine whose nvidia-smi reports an L4."""
     program = tmp_path / "nvidia-smi"
     program.write_text("#!/bin/sh\necho 'GPU-0, NVIDIA L4, 23034, 8.9'\n")
     program.chmod(0o755)

@@ -1,5 +1,5 @@
-"""A file of questions answered by a merged model: in order, resumably, and with bad files
-refused.
+"""The command `generate`: it answers questions in order, continues after an interruption, and
+refuses unusable files.
 """
 
 import json
@@ -20,16 +20,14 @@ from helpers.training import policy
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = PRESETS["pocket"]
-# with engine="transformers", for example
+# settings that cannot go together with engine="transformers"
 REFUSED = {"loss_type": "cispo", "vllm_importance_sampling_correction": True}
 QUESTIONS = [f"What is {a} + {b}?" for a, b in ((1, 2), (45, 36), (9, 9), (20, 31), (7, 80))]
 
 
 @pytest.fixture
 def run(runs) -> Run:
-    """A run whose merged model is the pocket model itself, trained in a way that today's rules
-    would refuse.
-    """
+    """A run whose merged model is the pocket model. Its recorded settings are no longer allowed."""
     run = Run("a")
     shutil.copytree(POCKET.model_path, run.path("merged"))
     run.path("adapter").mkdir()
@@ -53,7 +51,7 @@ def lines(path) -> list[dict]:
 
 
 def alone(question: str) -> str:
-    """The question through plain Transformers, so without batch or padding."""
+    """Return the answer of plain Transformers to one question, without batch or padding."""
     model, tokenizer = (
         c.from_pretrained(POCKET.model_path) for c in (AutoModelForCausalLM, AutoTokenizer)
     )
@@ -70,7 +68,9 @@ def alone(question: str) -> str:
 
 @pytest.fixture
 def answer(cli, run, questions, tmp_path):
-    """The command on those questions: answer("--engine", "vllm") gives (code, out, err)."""
+    """A function that answers the questions, such as answer("--engine", "vllm"), and returns the
+    exit code, standard output and standard error.
+    """
 
     def call(*more, source=questions, target=tmp_path / "answers.jsonl"):
         files = ("--input", str(source), "--output", str(target))
@@ -98,12 +98,12 @@ def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(
     monkeypatch.setattr(generate, "_BATCH", 2)
     target = tmp_path / "deep" / "answers.jsonl"
     code, out, _ = answer(target=target)
-    assert code == 0 and out.splitlines()[-1].startswith("5 answers written")
+    assert code == 0 and out.splitlines()[-2].startswith("5 answers written")
     answered = lines(target)
     assert [(row["id"], row["question"]) for row in answered] == list(enumerate(QUESTIONS))
     assert answered[1]["completion"] == alone(QUESTIONS[1])
     assert set(answered[0]) == {"question", "id", "completion", "answer", "model"}
-    # killed while it wrote the third line
+    # as if it had been killed while it wrote the third line
     content = target.read_bytes()
     written = content.splitlines(keepends=True)
     target.write_bytes(b"".join(written[:2]) + written[2][:20])
@@ -129,8 +129,8 @@ def test_the_worked_examples_of_the_training_are_in_every_prompt(answer, run, mo
 
 
 def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
-    """Also a gold answer, and the output of an earlier call; blank and endless questions are left
-    without an answer.
+    """The columns include a gold answer and the output of an earlier call. A blank and an endless
+    question get no answer.
     """
     source, target = tmp_path / "q.parquet", tmp_path / "answers.jsonl"
     asked = [QUESTIONS[0], None, QUESTIONS[1], "1 + " * 2000, QUESTIONS[2]]
@@ -146,7 +146,7 @@ def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
     columns = ("--columns", '{"question": "problem"}')
     code, out, err = answer(*columns, source=source, target=target)
     assert code == 0 and "5 answers written" in out
-    assert ", 0 of them null" in out and "blank or too long: 2 of 5 questions" in out
+    assert "0 are null because the completion has no answer block, and 2 because the qu" in out
     assert err.count("note: ") == 1 and "row 4 is not answered: the prompt has " in err
     rows, content = lines(target), target.read_bytes()
     assert [row["question"] for row in rows] == ["" if one is None else one for one in asked]
@@ -159,7 +159,7 @@ def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
 
 def test_answers_without_a_block_are_counted(answer, run):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(tags="work/result"))
-    assert "5 answers written" in (out := answer()[1]) and ", 5 of them null, as " in out
+    assert "5 are null because the completion has no answer block, and 0 because" in answer()[1]
 
 
 def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
@@ -191,7 +191,7 @@ def test_a_run_of_agents_answers_no_file_of_questions(answer, run):
         "[]\n",
     ],
 )
-def test_what_is_no_answer_of_ours_is_kept_and_refused(answer, tmp_path, line):
+def test_an_output_file_with_other_content_is_refused_and_kept(answer, tmp_path, line):
     target = tmp_path / "answers.jsonl"
     target.write_text(line)
     code, _, err = answer()

@@ -1,4 +1,4 @@
-"""The command `install`: what it installs where, and how it fails."""
+"""The command `install`: a machine with a GPU, or `--gpu`, gets other packages than one without."""
 
 import pytest
 
@@ -8,7 +8,7 @@ pytestmark = pytest.mark.usefixtures("machine")
 
 
 @pytest.mark.parametrize(("flags", "gpu"), [([], None), (["--gpu"], "an NVIDIA GPU")])
-def test_an_image_gets_the_set_for_a_gpu_where_none_is_visible(cli, monkeypatch, flags, gpu):
+def test_gpu_installs_for_a_gpu_even_if_none_is_visible(cli, monkeypatch, flags, gpu):
     asked = []
     monkeypatch.setattr(environment, "install", asked.append)
     assert cli("install", *flags)[0] == 0 and asked[0].gpu == gpu

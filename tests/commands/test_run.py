@@ -1,5 +1,5 @@
-"""The command `run`: what is typed as values, what reaches a notebook, what is printed, what is
-refused, and how a run goes on.
+"""The command `run`: how it reads values, which parameters each notebook gets, what it prints, what
+it refuses, and how it resumes.
 """
 
 import json
@@ -12,13 +12,14 @@ import pytest
 from filelock import FileLock
 
 from helpers import PROJECT, commands
+from helpers.commands.engine import lines_to_print
 from helpers.presets import PRESETS
 from helpers.runs import Run
 
 pytestmark = pytest.mark.usefixtures("machine")
 
 
-# --- What is typed --------------------------------------------------------------------------------
+# --- Values on the command line -------------------------------------------------------------------
 
 LITERALS = {
     "20": 20,
@@ -32,16 +33,16 @@ LITERALS = {
     "{'a': 'b'}": {"a": "b"},
 }
 TEXTS = ["text", "arithmetic/sums", "What is 1 + 2?", "2026-08-01", "007", "C:\\data\\mine.csv", ""]
-TEXTS += ["{x", "{[1]: 2}", "long? " * 1000]  # keys that cannot be hashed, a name too long
+TEXTS += ["{x", "{[1]: 2}", "long? " * 1000]  # half a literal, an unhashable key, a long name
 
 
 @pytest.mark.parametrize(("text", "value"), [*LITERALS.items(), *((text, text) for text in TEXTS)])
-def test_a_value_is_a_literal_where_it_is_one_and_else_the_text_itself(text, value):
+def test_a_literal_becomes_its_value_and_any_other_text_stays(text, value):
     read = commands.read_value(text)
     assert read == value and type(read) is type(value)
 
 
-def test_a_file_or_functions_in_files_are_found_again_from_elsewhere(tmp_path, monkeypatch):
+def test_paths_of_files_become_absolute(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("mine.py", "yours.py"):
         (tmp_path / name).touch()
@@ -73,7 +74,8 @@ def test_each_notebook_gets_the_run_and_the_parameters_it_takes(cli, executions)
 
 # --- Stopped and resumed ---------------------------------------------------------------------------
 
-RESUMED = {  # where it stopped, what was asked for, and what --resume executes
+# the notebook where the run stopped, its arguments, and the notebooks that --resume executes
+RESUMED = {
     "in the training": ("03", ["--preset", "pocket"], ["03", "04", "05"]),
     "at once": (
         "01",
@@ -91,7 +93,7 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     code, _, err = cli("run", "--run", "a", *given)
     assert code == (130 if how == "interrupted" else 1)
     assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
-    assert executions[-1][0] == at, "after it none is run"
+    assert executions[-1][0] == at, "no later notebook is run"
     asked = dict(executions)[at]
     call = Run("a").section("call")
     assert list(call["given"]) == call["done"] and call["notebooks"] == [*call["done"], *left]
@@ -105,7 +107,16 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert code == 0 and executions == [] and "run 'a' is finished" in out
 
 
-def test_what_is_asked_for_once_is_done_once(cli, executions):
+def test_resuming_says_if_the_training_begins_anew(cli, executions):
+    executions.outcomes["03"] = False
+    assert cli("run", "--run", "a", "--only", "03")[0] == 1
+    anew = "no checkpoint was saved, so notebook 03 begins anew\n"
+    assert anew in cli("run", "--run", "a", "--resume")[1]
+    Run("a").path("checkpoints/checkpoint-4/trainer_state.json").write_text("{}")
+    assert anew not in cli("run", "--run", "a", "--resume")[1]
+
+
+def test_once_executes_only_notebooks_that_the_same_command_did_not_finish(cli, executions):
     call = ("run", "--once", "--run", "a", "--only", "01,03", "-p", "seed=1")
     executions.outcomes["03"] = False
     assert cli(*call)[0] == 1
@@ -124,7 +135,7 @@ def test_what_is_asked_for_once_is_done_once(cli, executions):
         ("pocket", "10", "05", "run 'a' is notebook 10's"),
     ],
 )
-def test_what_a_run_was_made_for_decides_what_can_be_run_here(
+def test_the_settings_and_the_maker_of_a_run_decide_which_notebooks_can_run(
     cli, executions, preset, maker, only, said
 ):
     Run("a").record("data", settings=asdict(PRESETS[preset]), notebook=maker)
@@ -132,9 +143,7 @@ def test_what_a_run_was_made_for_decides_what_can_be_run_here(
     assert (code, bool(executions)) == ((2, False) if said else (0, True)) and said in err
 
 
-def test_a_lesson_is_checked_with_its_preset_and_not_with_what_its_last_call_recorded(
-    cli, executions
-):
+def test_a_lesson_is_checked_with_its_preset_and_not_with_the_settings_it_recorded(cli, executions):
     long = asdict(PRESETS["pocket"]) | {"max_steps": 100, "warmup_steps": 50.0}
     Run("a").record("data", settings=long, notebook="00")
     assert cli("run", "--run", "a", "--only", "00", "-p", "max_steps=20")[0] == 0 and executions
@@ -147,7 +156,7 @@ def test_an_evaluation_is_printed_at_the_end(cli, executions):
     assert code == 0 and "5 notebooks in" in out
     assert re.search(r"baseline +50\.0% +40\.0% to 60\.0% +25\.0% +100 *\n", out)
     _, out, _ = cli("run", "--run", "a", "--only", "04")
-    assert "baseline" not in out, "it was measured before, perhaps of another adapter"
+    assert "baseline" not in out, "notebook 04 measures no accuracy"
     Run("b").path("evaluation.json").write_text(json.dumps({"baseline": entry}))
     assert "baseline" in cli("run", "--run", "b", "--only", "00")[1]
 
@@ -178,16 +187,24 @@ for step in (1, 2, 3):
     watch.on_log(None, SimpleNamespace(global_step=step, max_steps=3), None, logs=row)
 watch.on_train_end(None, None, None)
 """
+VERDICTS = """
+from helpers.rewards.lab.verdicts import Verdict
+example = Verdict(stops=["it pays for length"])
+verdict = Verdict(stops=["it pays for praise"], notes=["it is slow"])
+"""
 
 
 @pytest.mark.slow
-def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(notebook, python):
-    command = [python, "-c", ONE_RUN, str(notebook("01", STEPS).parent), "a"]
+def test_progress_and_the_verdict_are_printed_and_the_notebook_keeps_one_figure(notebook, python):
+    path = notebook("01", VERDICTS, "print(example)", "print(verdict)", STEPS)
+    command = [python, "-c", ONE_RUN, str(path.parent), "a"]
     done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
     told = [
         line.split("  spread")[0] for line in done.stdout.splitlines() if line.startswith("    ")
     ]
     assert told == [
+        "    NO GO:",
+        "      - it pays for praise",
         "    data: 3 of 4 rows usable",
         "    note: brevity gave 1.0",
         "    NOT TESTED: it",
@@ -201,6 +218,17 @@ def test_steps_data_and_notes_go_to_the_log_and_the_notebook_keeps_one_figure(no
     assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith(
         "0.10 at step 1, 0.30 at step 3."
     )
+
+
+@pytest.mark.parametrize("number", ["02", "07", "10"])
+def test_a_notebook_prints_its_own_verdict_and_not_those_of_its_examples(number):
+    (path,) = (PROJECT / "notebooks").glob(f"{number}_*.ipynb")
+    printed = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        for output in cell.get("outputs", []):
+            printed += lines_to_print(cell.source, output.get("text", ""))
+    verdicts = [line for line in printed if not line.startswith(("data: ", "note: "))]
+    assert verdicts == ["GO: no reason against training was found."]
 
 
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
@@ -218,7 +246,7 @@ def test_a_failed_notebook_keeps_its_traceback(notebook, python):
 @pytest.mark.parametrize(
     "call", [["run", "--preset", "pocket"], ["run", "--resume"], ["run", "--only", "04"]]
 )
-def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, executions, call):
+def test_a_run_that_another_process_executes_is_refused_and_unchanged(cli, executions, call):
     executions.outcomes["03"] = False
     assert cli("run", "--run", "a", "--preset", "pocket")[0] == 1
     executions.clear()
@@ -228,4 +256,4 @@ def test_a_run_that_another_process_executes_is_refused_and_left_alone(cli, exec
     assert code == 2 and "run 'a' is being executed by " in err
     assert executions == [] and Run("a").manifest == before
     executions.outcomes.clear()
-    assert cli(*call, "--run", "a")[0] == 0 and executions, "and once that has ended, it runs"
+    assert cli(*call, "--run", "a")[0] == 0 and executions, "once that process has ended, it runs"

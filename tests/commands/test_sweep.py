@@ -1,4 +1,4 @@
-"""Sweeps: what a grid is refused for, what is run and what is not run again, and the numbers of the
+"""The command `sweep`: which grids it refuses, which runs it executes, and the numbers of its
 table.
 """
 
@@ -30,8 +30,9 @@ def sweep_runs(**changes) -> list[sweep.SweepRun]:
 
 @pytest.fixture
 def grid_file(tmp_path):
-    """Writes a grid: the good one with some keys replaced (None leaves one out), or a text as it
-    stands.
+    """A function that writes a grid file and returns its path.
+
+    Its arguments are a whole text, or keys to replace in the good grid; None leaves a key out.
     """
 
     def write(text: str | None = None, **changes):
@@ -61,7 +62,7 @@ def test_each_point_is_a_run_for_each_seed(grid_file, cli):
     assert len(out.splitlines()) == len(found) and out.splitlines()[-1] == command
 
 
-def test_what_a_point_does_not_say_is_what_its_own_preset_or_the_notebook_says():
+def test_a_value_that_a_point_leaves_out_comes_from_its_notebook_or_preset():
     points = [{"preset": "small"}, {"preset": "t4", "max_steps": 50}, {"max_steps": None}]
     grid = GOOD | {"points": points, "seeds": [1]}
     found = runs_of(Grid(**grid), elsewhere=True)
@@ -124,7 +125,7 @@ def test_the_grid_that_is_shipped_is_accepted(cli):
     assert not runs_folder().exists()
 
 
-def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
+def test_emit_accepts_a_grid_for_a_larger_machine(cli, grid_file):
     path = grid_file(fixed={"preset": "h200"})
     code, out, _ = cli("sweep", "--grid", str(path), "--emit", "commands")
     assert code == 0 and out.count('preset="h200"') == out.count("\n") == 8
@@ -134,7 +135,7 @@ def test_what_runs_elsewhere_is_not_judged_by_this_machine(cli, grid_file):
 
 
 def finish(task: sweep.SweepRun, accuracy: float, **asked) -> None:
-    """A finished run as the notebooks leave one; asked: other parameters than the grid's."""
+    """Write the files of a finished run; `asked` changes the parameters that it records."""
     run = Run(task.run)
     seed = task.row["seed"]
     done = {"notebooks": task.notebooks, "done": task.notebooks}
@@ -149,21 +150,21 @@ def finish(task: sweep.SweepRun, accuracy: float, **asked) -> None:
 
 @pytest.fixture
 def finished():
-    """A sweep of four points: the base with three seeds, beta=0 with one, beta=0.1 with two,
-    lora_rank=8 with none.
+    """A sweep of four points. The base has three finished seeds, beta=0 has one, beta=0.1 has two,
+    and lora_rank=8 has none.
     """
     grid = {"seeds": [1, 2, 3], "notebooks": [1, 3, 5]}
     found = sweep_runs(**grid)
     for task, accuracy in zip(found[:3], (0.8, 0.9, 1.0), strict=True):
         finish(task, accuracy)
     finish(found[4], 0.9)
-    finish(found[5], 0.5, max_steps=7)  # asked for otherwise, so not of this sweep
+    finish(found[5], 0.5, max_steps=7)  # other parameters: not finished
     finish(found[6], 0.75)
     finish(found[7], 0.75)
     return grid
 
 
-def test_the_table_is_written_and_shown_whatever_fails(cli, finished, grid_file, monkeypatch):
+def test_the_table_is_written_and_shown_even_if_a_run_fails(cli, finished, grid_file, monkeypatch):
     first = "tiny-beta-0-seed-1"
     tried = []
 
@@ -200,7 +201,7 @@ def test_the_table_is_written_and_shown_whatever_fails(cli, finished, grid_file,
     assert interval == pytest.approx([2, 0.75785, 3.24215], abs=1e-4)
     assert base["kl"] == pytest.approx(0.02) and base["training_seconds"] == 5.0
     assert base["training_seconds_low"] == base["training_seconds_high"] == 5.0
-    # One seed says nothing of the others.
+    # One seed has no interval.
     one = table.loc["beta-0"]
     assert (one["accuracy"], one["final_reward"]) == (0.9, 2.0)
     assert math.isnan(one["accuracy_low"]) and math.isnan(one["final_reward_high"])

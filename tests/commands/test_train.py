@@ -1,4 +1,4 @@
-"""`train`: notebook 03's own cells as a script, alone and as two processes."""
+"""The command `train`: it runs notebook 03's cells as a script, as one process or as two."""
 
 import os
 import re
@@ -25,7 +25,7 @@ OF_03 = [
 
 @pytest.fixture
 def tiny(notebook, monkeypatch, tmp_path, runs):
-    """A function that writes a notebook 03 of these cells, for a run `a` whose data is prepared."""
+    """A function that writes a notebook 03 with these cells, for a run `a` with prepared data."""
     monkeypatch.setattr(run_command, "NOTEBOOKS", tmp_path)
     Run("a").record("data", fingerprint="f00d", settings=asdict(presets.PRESETS["pocket"]))
     return lambda *cells: notebook("03", *cells)
@@ -46,7 +46,7 @@ def test_cells_share_names_take_parameters_and_leave_exercises_out(tiny, tmp_pat
 
 
 def prepared(executed: Run, folder: Path) -> None:
-    """Put a run `a` that 01 and 02 have prepared into a runs folder."""
+    """Copy a run's results of 01 and 02 into a runs folder, as run `a`."""
     (folder / "a").mkdir(parents=True)
     shutil.copytree(executed.folder / "data", folder / "a/data")
     for name in ("manifest.json", "reward_report.json"):
@@ -55,7 +55,7 @@ def prepared(executed: Run, folder: Path) -> None:
 
 @pytest.mark.slow
 def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, python):
-    """Every column but the times, to the last digit."""
+    """All columns except the times agree to the last digit."""
     run = Run("a")
     prepared(executed, runs)
     train_alone = [python, "-m", "helpers", "train", run.name, *OF_03]
@@ -71,7 +71,7 @@ def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, pytho
 # --- Two processes --------------------------------------------------------------------------------
 
 
-# `train`, and each process says what its weights are before the first keeps them
+# `train`, where each process also prints a hash of its weights before the first saves them
 WEIGHED = """
 import hashlib, sys
 from helpers.__main__ import main
@@ -101,14 +101,14 @@ def files(folder: Path) -> dict[str, float]:
 
 @pytest.mark.slow
 def test_two_processes_train_one_policy_and_only_the_first_writes(executed, tmp_path, monkeypatch):
-    """Each has a runs folder of its own, so that whatever the second wrote would be in its own."""
+    """Each process has its own runs folder, which shows what the second one writes."""
     for rank in "01":
         prepared(executed, tmp_path / rank)
     before = files(tmp_path / "1")
     (tmp_path / "weighed.py").write_text(WEIGHED)
     call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{sys.executable}" {tmp_path}/weighed.py a '
-    # So small a learning rate leaves the holdout as it is, and two steps without improvement end
-    # the training.
+    # With so small a learning rate the accuracy stays, and two steps without improvement end the
+    # training.
     given = (
         "max_steps=6 save_steps=6 max_completion_length=32 early_stopping=2 "
         "learning_rate=1e-9 backend=transformers"
@@ -148,7 +148,7 @@ def test_two_processes_of_unsloth_end_with_one_of_them_and_go_on_where_they_were
     processes_of(process)[1].kill()
     code, _, err = ended(process)
     assert code != 0 and "Signal 9 (SIGKILL)" in err, err
-    assert not (runs / "a/metrics.csv").exists()  # what is not finished is not shown as if it were
+    assert not (runs / "a/metrics.csv").exists()  # an unfinished training leaves no results
 
     code, out, err = together(*call)
     assert code == 0, err

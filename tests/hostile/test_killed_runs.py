@@ -1,5 +1,6 @@
-"""A run of all five notebooks, killed with -9 while it trains and after a random line of what it
-says, and resumed, ends as one never stopped.
+"""A run that is killed twice and resumed ends with the results of a run that never stopped.
+
+It is killed with -9 once while it trains, and once after a random line of its output.
 """
 
 import random
@@ -15,11 +16,11 @@ from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
 
-LONGEST = 12  # lines until the second kill: about as many as a resumed run of this size says
+LONGEST = 12  # lines before the second kill at most; a resumed run of this size prints about 12
 
 
 def start(python: str, run: Run, *arguments: str) -> subprocess.Popen:
-    """In a process group of its own, so that the kernel can be killed with it."""
+    """Start `run` in its own process group, so that its kernel can be killed with it."""
     command = [python, "-m", "helpers", "run", "--run", run.name, *arguments]
     log = run.path("killed.log").open("a")
     return subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
@@ -30,12 +31,10 @@ def said(run: Run) -> list[str]:
 
 
 @pytest.mark.needs("pgrep")
-def test_killed_in_training_and_after_a_random_line_a_run_ends_as_if_it_had_not_been(
-    executed, python
-):
+def test_a_run_killed_twice_and_resumed_ends_as_if_it_had_never_stopped(executed, python):
     rng, run = random.Random(12), Run("hostile")
     process = start(python, run, "--preset", "pocket", *(f"-p{size}" for size in SMALL))
-    # in the step after that many, or in a checkpoint that is being written
+    # kill it after this number of steps: in the next step, or while it writes a checkpoint
     moment, steps = rng.randrange(2, 9), run.folder / "checkpoints/metrics.csv"
     while not steps.exists() or len(steps.read_text().splitlines()) <= moment:
         assert process.poll() is None, said(run)
