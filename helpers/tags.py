@@ -159,8 +159,8 @@ class TagFormat:
         """Return the reasoning and the answer of a text that `matches`. Tags that the reasoning
         mentions are removed, so that a reward for substance does not count them.
 
-        >>> TagFormat().contents("<think>2 + 2, then </think><answer>4</answer>")
-        ('2 + 2, then ', '4')
+        >>> TagFormat().contents("<think>2 + 2, then <answer>.</think><answer>4</answer>")
+        ('2 + 2, then .', '4')
         """
         found = self.outer_tags(text)
         begin = 0 if self.opened else found[0][2]

@@ -1,19 +1,22 @@
-"""Stage 02, reward functions: unit-scale, TRL's signature, plain-text and chat completions alike.
+"""Stage 02, reward functions: what a completion earns, on a scale of 0 to 1.
 
-In: `completions` and the data's columns, each a list with one entry per completion. Out: as many
-floats, or None where the row itself cannot be judged; and from the laboratory (`lab`)
-`reward_report.json`, a go or a no go. Used by notebook 02, and by all that train or measure. Bind
-tags and other options with `functools.partial(format_reward, tags=TagFormat(…))`: TRL logs a
-partial under the function's own name. Importing this package imports none of its modules: neither a
-sandbox nor a judge comes with `correctness_reward`, and `from helpers.rewards import
-correctness_reward` imports its module alone.
+A reward takes `completions` and the data's columns, each a list with one entry per completion, and
+returns a list of scores; None means that the row cannot be judged. This is TRL's signature, for
+plain-text and chat completions. Bind options with `functools.partial`, under which TRL logs the
+function's own name:
+
+    from helpers.rewards import correctness_reward, format_reward
+    rewards = [correctness_reward, partial(format_reward, tags=TagFormat("reasoning", "answer"))]
+
+The laboratory (`lab`) attacks rewards before training and writes `reward_report.json`. Importing
+this package imports none of its modules, so no sandbox and no judge is loaded before it is used.
 """
 
 import importlib
 from collections.abc import Callable
 
-# The rewards that `rewards=` knows by name, without `_reward`, and the module of each. Lengths are
-# not among them: they need a number, which a name cannot give.
+# The rewards that the parameter `rewards=` knows by name, without `_reward`, and their modules.
+# Rewards for lengths are missing, because they need a number, which a name cannot give.
 LIBRARY = {
     "correctness": "correctness",
     "task": "reasoning_gym",
