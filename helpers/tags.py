@@ -96,17 +96,14 @@ class TagFormat:
     @property
     def system_prompt(self) -> str:
         """Return the sentences that tell the model the format."""
-        opening, closing, answer_opening, answer_closing = self.tags
         return (
-            f"Think step by step inside {opening} and {closing}. "
-            f"Then give only the final answer inside {answer_opening} and {answer_closing}."
-        )
+            "Think step by step inside {} and {}. Then give only the final answer inside {} and {}."
+        ).format(*self.tags)
 
     def render(self, reasoning: str, answer: str) -> str:
         """Return a well-formed completion with this reasoning and this answer."""
-        opening, closing, answer_opening, answer_closing = self.tags
-        begun = "" if self.opened else opening
-        return f"{begun}{reasoning}{closing}{answer_opening}{answer}{answer_closing}"
+        opening = "" if self.opened else f"<{self.reasoning}>"
+        return f"{opening}{reasoning}</{self.reasoning}><{self.answer}>{answer}</{self.answer}>"
 
     @cached_property
     def _any_tag(self) -> re.Pattern:
@@ -191,9 +188,7 @@ class TagFormat:
             if tag in (opening, closing):
                 in_reasoning = tag == opening
                 start = None
-            elif in_reasoning:
-                continue
-            elif tag == answer_opening:
+            elif tag == answer_opening and not in_reasoning:
                 start = tag_end
             elif start is not None:
                 blocks.append(text[start:tag_start].strip())

@@ -72,8 +72,7 @@ def _is_code(text: str) -> bool:
     (True, False)
     """
     text = unicodedata.normalize("NFKC", text)  # as Python reads names
-    has_brackets = re.search(r"[(\[{]", text)
-    return "__" in text or bool(has_brackets and _RUNS_CODE.search(text))
+    return "__" in text or bool(re.search(r"[(\[{]", text) and _RUNS_CODE.search(text))
 
 
 # Names that run code in Python, read the row beside the answer, or lead to such names.

@@ -46,9 +46,7 @@ def compare_answers(
 
     # 2. Drop a lead such as `The answer is`, and apply the rules of the kind.
     kind = kind or kind_of(gold)
-    lead = _LEAD.match(given)
-    if lead:
-        given = given[lead.end() :]
+    given = _LEAD.sub("", given)
     if kind == "choice":
         return Comparison(labels.same_choice(given, gold))
     if kind == "exact":
@@ -166,9 +164,11 @@ def check_kind(kind: str) -> str:
 # What leads to an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
 _LEAD = re.compile(
     r"""
+    ^(?:
     \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
     (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
     | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
+    )
     """,
     re.IGNORECASE | re.VERBOSE,
 )

@@ -108,8 +108,7 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         is_vacuous = given_is_inequality and not variables(gold)
         # `x < 1 and x > 3` is not `x < 1 or x > 3`.
         joints_differ = given_is_inequality and _AND_OR.findall(given) != _AND_OR.findall(gold)
-        brackets_differ = tuple_brackets(given) != tuple_brackets(gold)
-        if foreign or is_vacuous or joints_differ or brackets_differ:
+        if foreign or is_vacuous or joints_differ or tuple_brackets(given) != tuple_brackets(gold):
             return Comparison(False)
 
     # 6. A list of the row with unreduced fractions, `2/4, 3/4`, asks for exactly this spelling.

@@ -172,8 +172,7 @@ def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
         return False
     # A decimal can spell the value if the denominator has no prime factor other than 2 and 5, so
     # that it divides a power of 10.
-    denominator = value.denominator
-    has_decimal = pow(10, denominator.bit_length(), denominator) == 0
+    has_decimal = pow(10, value.denominator.bit_length(), value.denominator) == 0
     return not has_decimal and round(value, places) == decimal.value
 
 
@@ -185,9 +184,8 @@ def same_form(given: str, gold: str) -> bool:
     """
     answer = parse_number(given)
     wanted = parse_number(gold)
-    if answer is None or wanted is None:
-        return False
-    return (answer.value, answer.form) == (wanted.value, wanted.form)
+    are_numbers = answer is not None and wanted is not None
+    return are_numbers and (answer.value, answer.form) == (wanted.value, wanted.form)
 
 
 # --- Respelling -----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ def survey(rows: Iterable[dict]) -> dict[str, dict]:
     >>> survey(rows)["answer_hints"]["decimal comma"]
     {'rows': 1, 'examples': ['12,0']}
     """
-    rows = list(rows)
+    rows = list(rows)  # to be read twice
     report: dict[str, dict] = {}
     for name, kind_for in (("answer_kinds", kind_of_row), ("answer_hints", looks_like)):
         answers: dict[str, list[str]] = {}

@@ -109,8 +109,6 @@ def strip_boxes(text: str) -> str:
     if "box" in text:
         text = _OPEN_BOX.sub(lambda box: r"\boxed{" + (f"{box[1]}}}" if box[1] else ""), text)
     for _ in range(_DEEPEST):
-        if not text.startswith(("\\", "$", "*", "`")):
-            break
         inside = _inside_box(text.removesuffix("."))
         if not inside:
             break

@@ -275,7 +275,7 @@ def refuse(event: str, arguments: tuple) -> None:
     sandbox: an author who knows the hook can get around it.
     """
     if event == "open":
-        _, mode, flags = arguments
+        mode, flags = arguments[1:]
         acts = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     elif event in ("os.listdir", "os.scandir", "os.walk"):
         acts = False
