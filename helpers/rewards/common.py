@@ -12,8 +12,8 @@ import regex
 
 
 def reward_name(reward: Callable | str) -> str:
-    """Return the name under which TRL logs a reward: of the function inside any functools.partial,
-    or the last part of a model's name.
+    """Return the name under which TRL logs a reward: the name of its function, or the last part of
+    a reward model's name.
 
     >>> from functools import partial
     >>> reward_name(partial(printable)), reward_name("my-org/my-classifier")
@@ -27,8 +27,8 @@ def reward_name(reward: Callable | str) -> str:
 
 
 def defining_function(reward: Callable) -> Callable:
-    """Return the function that a reward runs: inside any functools.partial, or the `__call__` of an
-    object's class.
+    """Return the function that a reward calls: the one inside functools.partial, or the `__call__`
+    of an object's class.
     """
     while hasattr(reward, "func"):
         reward = reward.func

@@ -57,7 +57,7 @@ def correctness_reward(
 
     # 2. Find the declared kind of each row; None if there is none.
     if kind is None or isinstance(kind, str):
-        kinds = [kind and check_kind(kind)] * rows
+        kinds = [check_kind(kind) if kind else None] * rows
     else:
         kinds = [name if isinstance(name, str) and name else None for name in kind]
         foreign = set(kinds) - {None, *DECLARED_KINDS}

@@ -77,7 +77,7 @@ def expressions_of(question: str) -> list[str]:
     return [piece for piece in pieces if len(piece) > 1 or piece.isdigit()]
 
 
-# What separates the expressions of a question.
+# Words and punctuation between the expressions of a question.
 _WORDS = re.compile(
     r"""
     # a word, such as Write or as, but not a function, a number or a LaTeX command

@@ -161,7 +161,7 @@ def check_kind(kind: str) -> str:
 
 # --- Patterns -------------------------------------------------------------------------------------
 
-# What leads to an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
+# A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
 _LEAD = re.compile(
     r"""
     ^(?:

@@ -274,7 +274,7 @@ def without_spaces(text: str) -> str:
     return re.sub(r"([\^_])\{(\w)\}", r"\1\2", re.sub(r"\\[,;:! ]|\s", "", text))
 
 
-# --- What to_latex replaces -----------------------------------------------------------------------
+# --- Replacements of to_latex ---------------------------------------------------------------------
 
 # Characters and commands, replaced in this order.
 _LATEX = {
@@ -362,7 +362,7 @@ _SPELLINGS = [
     (re.compile(r"^\s*[a-zA-Z]\s*\\in(?![a-zA-Z])"), ""),
 ]
 
-# --- What the questions above look for ------------------------------------------------------------
+# --- Patterns of the comparison -------------------------------------------------------------------
 
 # The words `and` and `or`, outside other words.
 _AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
@@ -382,7 +382,7 @@ _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[a-z]{3,}|__|#")
 # Two numbers side by side, or a letter before a digit: `4 2`, `x2`.
 _TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")
-# What may keep math-verify busy for minutes: towers of powers, large exponents, factorials, sums.
+# Computations that may take math-verify minutes: towers of powers, large exponents, factorials, sums.
 _HUGE = re.compile(
     r"\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?\d\d\d|\d\d!|!\s*!|\\(?:sum|prod|int|lim)|binom.*\d\d"
 )
@@ -399,5 +399,5 @@ _KNOWN_COMMAND = re.compile(
 _IGNORED = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_")
 # A fraction of whole numbers: `\frac{1}{2}`, `\frac12`.
 _SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))")
-# What separates the parts of a literal: brackets, commas, relations, `\cup`, `\pm`.
+# Separators between the parts of a literal: brackets, commas, relations, `\cup`, `\pm`.
 _SEPARATOR = re.compile(rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION.pattern}")

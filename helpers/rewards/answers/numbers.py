@@ -170,8 +170,8 @@ def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     places = decimal.places
     if places is None or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
         return False
-    # A decimal can spell the value if the denominator has no prime factor other than 2 and 5, so
-    # that it divides a power of 10.
+    # A decimal can spell the value if the denominator divides a power of 10, that is, if 2 and 5
+    # are its only prime factors.
     has_decimal = pow(10, value.denominator.bit_length(), value.denominator) == 0
     return not has_decimal and round(value, places) == decimal.value
 

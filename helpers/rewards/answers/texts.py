@@ -13,8 +13,8 @@ Right (`=`) and wrong (`≠`), the given answer first:
   `grep -V` ≠ `grep -v`, `line ab` ≠ `line AB`
 - `\text{Even}` = `Even`, `**Paris**` = `Paris`, `nan` = `nan`, `…` = `…`
 
-The other kinds use `plain_text` as well, which removes the boxes and Markdown around an answer and
-replaces typographic characters by those of a keyboard.
+The other kinds use `plain_text` as well. It removes the boxes and the Markdown around an answer,
+and replaces typographic characters with those of a keyboard.
 """
 
 import re
@@ -156,7 +156,7 @@ def without_latex(text: str) -> str:
 
 # --- Boxes ----------------------------------------------------------------------------------------
 
-# What may surround a whole answer.
+# Marks that may surround a whole answer.
 _BOXES = (
     (r"\boxed{", "}"),
     (r"\text{", "}"),

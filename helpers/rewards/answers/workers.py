@@ -200,8 +200,8 @@ def serve(kind: str) -> None:
     """Judge rows until standard input ends. A request is a line of JSON, [seconds, row]; the reply
     is [score, processor seconds].
     """
-    # 1. Keep standard input and output for requests and replies. What a verifier prints goes to
-    # standard error, and `exit()`, which closes standard input, cannot close the requests.
+    # 1. Keep standard input and output for requests and replies. A verifier may print, which now
+    # goes to standard error, or call `exit()`, which would close standard input.
     requests = os.fdopen(os.dup(0))
     replies = os.fdopen(os.dup(1), "w")
     sys.stdin = None
@@ -292,8 +292,8 @@ def judge_equal(gold: str, given: str) -> float:
 
     gold_parts = parse_latex(gold)
     given_parts = parse_latex(given)
-    # math-verify rounds to decimal places, so a small number needs more of them: count the zeros
-    # after the point of the smallest one.
+    # math-verify rounds to a number of decimal places. Small numbers need more places, so count
+    # the zeros after the point of the smallest number.
     zeros = 0
     for expression in gold_parts + given_parts:
         for part in preorder_traversal(expression):
