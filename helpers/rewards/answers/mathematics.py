@@ -382,7 +382,7 @@ _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 _PROSE = re.compile(r"[a-z]{3,}|__|#")
 # Two numbers side by side, or a letter before a digit: `4 2`, `x2`.
 _TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")
-# Computations that may take math-verify minutes: towers of powers, large exponents, factorials, sums.
+# Computations that may take minutes: towers of powers, large exponents, factorials, sums.
 _HUGE = re.compile(
     r"\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?\d\d\d|\d\d!|!\s*!|\\(?:sum|prod|int|lim)|binom.*\d\d"
 )
