@@ -1,15 +1,11 @@
 """Stage 02, reward functions: what a completion earns, on a scale of 0 to 1.
 
-A reward takes `completions` and the data's columns, each a list with one entry per completion, and
-returns a list of scores; None means that the row cannot be judged. This is TRL's signature, for
-plain-text and chat completions. Bind options with `functools.partial`, under which TRL logs the
-function's own name:
-
-    from helpers.rewards import correctness_reward, format_reward
-    rewards = [correctness_reward, partial(format_reward, tags=TagFormat("reasoning", "answer"))]
-
-The laboratory (`lab`) attacks rewards before training and writes `reward_report.json`. Importing
-this package imports none of its modules, so no sandbox and no judge is loaded before it is used.
+In: `completions` and the data's columns, lists with one entry per completion; this is TRL's
+signature. Out: a list of scores, None for a row that cannot be judged; and `reward_report.json`
+from the laboratory (`lab`), which attacks rewards before training. Used by notebook 02, and by
+every notebook that trains or measures. Bind options with functools.partial, such as
+`partial(format_reward, tags=TagFormat("reasoning", "answer"))`. Importing this package imports none
+of its modules, so a sandbox or a judge is loaded only when it is used.
 """
 
 import importlib
