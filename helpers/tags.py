@@ -1,9 +1,14 @@
-"""The tags a completion must carry, as one small object: system prompt, rendering, extraction.
+"""The format of a completion, `<think>…</think><answer>…</answer>`, and how to read it.
 
-Everything that needs to know what a well-formed completion looks like asks a `TagFormat`: the data
-(system prompt), the rewards (is it well formed, what is the answer) and the evaluation. Parsing is
-a single pass over the tags, so its time is linear in the length of a completion, whatever the
-completion contains.
+A `TagFormat` has the names of the tags. It writes the system prompt, renders a worked example,
+checks the format and extracts the answer:
+
+    fmt = TagFormat("think", "answer")
+    fmt.matches(text)           # exactly one reasoning block and one answer block?
+    fmt.extract_answer(text)    # the last answer outside the reasoning, or None
+
+The parsers go through the tags once, so their time is linear in the length of a completion. The
+functions below the class read the text of chat messages, and print text that a policy wrote.
 """
 
 import json
@@ -14,19 +19,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
-# what stands between two answer tags that are only named
+# Text between two answer tags that shows that they are only mentioned: "in <answer> and </answer>".
 _NO_ANSWER = ("", "and", "...", "…")
 
 
 @dataclass(frozen=True)
 class TagFormat:
-    """A reasoning block followed by an answer block, `<think>…</think><answer>…</answer>` by
-    default.
+    """A reasoning block followed by an answer block.
 
-    reasoning, answer: the tag names, letters, digits, `_` and `-`, different from each other.
-    opened: whether the prompt already ends with the opening reasoning tag, as the chat templates of
-        some models that think write it (`templates.as_prompted` finds out). A completion then
-        begins with its reasoning, and to open it again is no longer the format.
+    reasoning, answer: the names of the tags, of letters, digits, `_` and `-`; they must differ.
+    opened: whether the prompt ends with the opening reasoning tag, as some chat templates write it
+        (see `templates.as_prompted`). The completion then starts inside the reasoning, and must not
+        open it again.
 
     >>> fmt = TagFormat("reasoning", "answer")
     >>> fmt.render("2 + 2", "4")
@@ -54,8 +58,8 @@ class TagFormat:
 
     @classmethod
     def parse(cls, spec: str) -> "TagFormat":
-        """Return a format from its short spelling, `reasoning/answer`, as notebooks and the command
-        line pass it; `/open` behind it says that the prompt opens the reasoning.
+        """Return the format of a short spelling, `reasoning/answer`, as notebooks and the command
+        line use it. `/open` at its end sets `opened`.
 
         >>> TagFormat.parse("think/answer") == TagFormat()
         True
@@ -76,7 +80,7 @@ class TagFormat:
 
     @cached_property
     def tags(self) -> tuple[str, str, str, str]:
-        """Return the four tags in the order that prompt and completion have them."""
+        """Return the four tags, in the order of prompt and completion."""
         return (
             f"<{self.reasoning}>",
             f"</{self.reasoning}>",
@@ -86,23 +90,20 @@ class TagFormat:
 
     @property
     def expected(self) -> tuple[str, ...]:
-        """Return the tags of a well-formed completion, in order, but for what the prompt opened."""
+        """Return the tags of a well-formed completion, in order: four, or three if `opened`."""
         return self.tags[1:] if self.opened else self.tags
 
     @property
     def system_prompt(self) -> str:
-        """Return what the model is told about the format."""
-        opening, closing, answer_opening, answer_closing = self.tags
+        """Return the sentences that tell the model the format."""
         return (
-            f"Think step by step inside {opening} and {closing}. "
-            f"Then give only the final answer inside {answer_opening} and {answer_closing}."
-        )
+            "Think step by step inside {} and {}. Then give only the final answer inside {} and {}."
+        ).format(*self.tags)
 
     def render(self, reasoning: str, answer: str) -> str:
         """Return a well-formed completion with this reasoning and this answer."""
-        opening, closing, answer_opening, answer_closing = self.tags
-        begun = "" if self.opened else opening
-        return f"{begun}{reasoning}{closing}{answer_opening}{answer}{answer_closing}"
+        opening = "" if self.opened else f"<{self.reasoning}>"
+        return f"{opening}{reasoning}</{self.reasoning}><{self.answer}>{answer}</{self.answer}>"
 
     @cached_property
     def _any_tag(self) -> re.Pattern:
@@ -113,21 +114,27 @@ class TagFormat:
         return [(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
 
     def outer_tags(self, text: str) -> list[tuple[str, int, int]]:
-        """Return `found_tags` without the answer tags that the reasoning only names: thinking about
-        the format costs nothing.
+        """Return `found_tags` without the answer tags that the reasoning only mentions.
 
-        That is certain only where the reasoning is opened once, by the prompt or here, and closed
-        once, and has no answer block in it ("in <answer> and </answer>" is none). Otherwise every
-        tag counts.
+        Reasoning about the format must not cost anything. But all tags count if the reasoning is
+        not opened and closed exactly once, or if it has an answer block with content.
+
+        >>> text = "<think>I fill <answer> and </answer>.</think><answer>4</answer>"
+        >>> [tag for tag, _, _ in TagFormat().outer_tags(text)]
+        ['<think>', '</think>', '<answer>', '</answer>']
         """
         found = self.found_tags(text)
         opening, closing, answer_opening, answer_closing = self.tags
+
+        # 1. The reasoning must be opened once, here or by the prompt, and closed once.
         names = [tag for tag, _, _ in found]
-        of_reasoning = tuple(name for name in names if name in (opening, closing))
-        if of_reasoning != tuple(name for name in self.expected if name in (opening, closing)):
+        reasoning_tags = [name for name in names if name in (opening, closing)]
+        if reasoning_tags != ([closing] if self.opened else [opening, closing]):
             return found
         begin = 0 if self.opened else names.index(opening) + 1
         end = names.index(closing)
+
+        # 2. Inside the reasoning, two adjacent tags must not hold an answer.
         for (tag, _, start), (following, stop, _) in pairwise(found[begin:end]):
             between = text[start:stop].strip()
             if (tag, following) == (answer_opening, answer_closing) and between not in _NO_ANSWER:
@@ -135,8 +142,8 @@ class TagFormat:
         return found[:begin] + found[end:]
 
     def matches(self, text: str) -> bool:
-        """Return whether the whole text is one reasoning block and one answer block; only
-        whitespace may stand around them. A block that the prompt has opened begins with the text.
+        """Return whether a text is one reasoning block and one answer block, with only whitespace
+        around them.
         """
         found = self.outer_tags(text)
         if tuple(tag for tag, _, _ in found) != self.expected:
@@ -146,39 +153,42 @@ class TagFormat:
         return not (before.strip() or between.strip() or text[found[-1][2] :].strip())
 
     def contents(self, text: str) -> tuple[str, str]:
-        """Return the reasoning and the answer of a text that `matches`; without the tags that the
-        reasoning names, because these are no thought.
+        """Return the reasoning and the answer of a text that `matches`. Tags that the reasoning
+        mentions are removed, so that a reward for substance does not count them.
+
+        >>> TagFormat().contents("<think>2 + 2, then <answer>.</think><answer>4</answer>")
+        ('2 + 2, then .', '4')
         """
         found = self.outer_tags(text)
-        reasoning = text[0 if self.opened else found[0][2] : found[-3][1]]
+        begin = 0 if self.opened else found[0][2]
+        # The last three tags close the reasoning, open the answer and close it.
+        reasoning = text[begin : found[-3][1]]
         return self._any_tag.sub("", reasoning), text[found[-2][2] : found[-1][1]]
 
     def answer_blocks(self, text: str) -> list[str]:
-        """Return the stripped content of every complete answer block outside the reasoning, in
-        order.
+        """Return the stripped content of every complete answer block outside the reasoning.
 
-        A reasoning block that is never closed reaches to the end. A completion that closes the
-        reasoning without opening it, or whose reasoning the prompt opened, starts inside it.
+        Reasoning that is never closed reaches to the end of the text. A text that closes the
+        reasoning without opening it starts inside the reasoning: the prompt may have opened it.
+
+        >>> TagFormat().answer_blocks("<think><answer>3</answer></think><answer>4</answer>")
+        ['4']
         """
         opening, closing, answer_opening, _ = self.tags
-        first = [text.find(tag) for tag in self.tags]
-        if -1 < first[0] < first[1] < first[2] < first[3] and first == [
-            text.rfind(tag) for tag in self.tags
-        ]:
-            # the ordinary completion, in half the time
-            return [text[first[2] + len(answer_opening) : first[3]].strip()]
+
+        # 1. Find out whether the text starts inside the reasoning.
         found = self.found_tags(text)
         reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
         in_reasoning = self.opened or reasoning_tags[:1] == [closing]
+
+        # 2. Go through the tags. A reasoning tag ends an answer block that is still open.
         blocks = []
-        start = None
+        start = None  # where the content of the open answer block begins
         for tag, tag_start, tag_end in found:
             if tag in (opening, closing):
                 in_reasoning = tag == opening
                 start = None
-            elif in_reasoning:
-                continue
-            elif tag == answer_opening:
+            elif tag == answer_opening and not in_reasoning:
                 start = tag_end
             elif start is not None:
                 blocks.append(text[start:tag_start].strip())
@@ -195,11 +205,10 @@ THINK_ANSWER = TagFormat()
 
 
 def completion_text(completion: object) -> str:
-    """Return the text of one completion as TRL hands it to a reward: a string, or a list of chat
-    messages.
+    """Return the assistant's text in a completion, as TRL passes it to a reward: a string, or a
+    list of chat messages.
 
-    Only what the assistant wrote counts. Whatever has no text is the empty string: a reward never
-    raises on a completion.
+    A completion without text gives the empty string, because a reward must not raise.
 
     >>> completion_text([{"role": "assistant", "content": "4"}])
     '4'
@@ -222,22 +231,23 @@ def completion_text(completion: object) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return a text as a terminal may show it: escapes in place of control characters and of what
-    nobody sees; line breaks and tabs stay.
+    """Return a text that is safe to print: control and invisible characters become escapes; line
+    breaks and tabs stay.
 
     >>> print(escaped("red\x1b[31m, a mark\u200b"))
     red\\x1b[31m, a mark\\u200b
     """
-    return "".join(
-        character
-        if character.isprintable() or character in "\n\t" or unicodedata.category(character) == "Zs"
-        else character.encode("unicode_escape").decode()
-        for character in text
-    )
+    shown = ""
+    for character in text:
+        is_visible = character.isprintable() or unicodedata.category(character) == "Zs"
+        if not is_visible and character not in "\n\t":
+            character = character.encode("unicode_escape").decode()
+        shown += character
+    return shown
 
 
 def on_one_line(text: str) -> str:
-    r"""Return `escaped` text with its line breaks and tabs written out, too.
+    r"""Return `escaped` text on one line: line breaks and tabs become escapes, too.
 
     >>> print(on_one_line("red: \x1b[31m, next\n"))
     red: \x1b[31m, next\n
@@ -246,8 +256,9 @@ def on_one_line(text: str) -> str:
 
 
 def transcript(messages: list[dict]) -> str:
-    """Return a completion for people: what the policy said, its calls, and what came back, with the
-    speaker before every line, so that nobody can speak as another.
+    """Return a completion as text to read: the policy's words, its tool calls and their results.
+
+    Every line starts with its speaker, so the policy cannot forge another speaker's line.
 
     >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 5}}}
     >>> word = {"role": "assistant", "content": "5 to 7.\\ntool: Yes.", "tool_calls": [call]}
@@ -265,11 +276,11 @@ def transcript(messages: list[dict]) -> str:
         elif content:
             entries.append(("policy: ", content))
         calls = message.get("tool_calls")
-        # a message read from a Parquet file has an array of them, or None
+        # In a message read from a Parquet file, the calls are an array or None.
         for call in () if calls is None else calls:
             arguments = call["function"].get("arguments")
             if isinstance(arguments, str):
-                # else a text where names and values belong, which a policy may write
+                # Arguments may be JSON. A policy may write other text, which is shown as it is.
                 with suppress(ValueError):
                     arguments = json.loads(arguments)
             shown = repr(arguments)

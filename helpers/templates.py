@@ -1,24 +1,27 @@
-"""From chat messages to the text and the tokens that a model reads; nothing else renders them.
+"""Render chat messages as the text and the tokens that a model reads. All prompts go through here.
 
-It alone knows the model's chat template, its tools, and what the template is told besides the
-messages: whether the model thinks before it answers. Qwen3's template thinks unless
-`enable_thinking` is False, and then begins the answer with an empty `<think></think>`; templates
-that do not know the word ignore it (trl/chat_templates/*.jinja). A processor, which reads pictures,
-takes a word that its template does not know for one of its own, so it must not get one
-(`run_settings.for_model`). TRL renders for itself, with the same words (`presets.grpo_keywords`).
+    set_thinking(tokenizer, False)          # once, when the tokenizer is loaded
+    text = render(tokenizer, messages)
+    ids = encode(tokenizer, messages)
+
+A chat template gets keywords besides the messages. `enable_thinking` says whether the model reasons
+before it answers: Qwen3's template thinks unless it is False, and then starts the answer with an
+empty `<think></think>`. Templates ignore keywords they do not know (trl/chat_templates/*.jinja). A
+processor for images would take an unknown keyword for its own, so it must not get one
+(`run_settings.for_model`). TRL renders by itself, with the same keywords (`presets.grpo_keywords`).
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-_PROBE = [{"role": "user", "content": "?"}]
-_OPENED = re.compile(r"<([A-Za-z][\w-]*)>\s*\Z")  # a prompt that ends so has opened a block
+_PROBE = [{"role": "user", "content": "?"}]  # shows how a template ends a prompt
+_OPENED = re.compile(r"<([A-Za-z][\w-]*)>\s*\Z")  # an opening tag at the end of a prompt
 
 
 def template_options(thinking: bool | None) -> dict[str, bool]:
-    """Return the keywords that `apply_chat_template` gets for the setting `thinking`; none for
-    None, the model's own default.
+    """Return the keywords of `apply_chat_template` for the setting `thinking`; None leaves the
+    model's default.
 
     >>> template_options(False)
     {'enable_thinking': False}
@@ -27,12 +30,12 @@ def template_options(thinking: bool | None) -> dict[str, bool]:
 
 
 def set_thinking(tokenizer, thinking: bool | None) -> None:
-    """Let a tokenizer or processor carry the setting, for all that renders prompts with it here."""
+    """Store the setting on a tokenizer or processor; `render` and `encode` read it from there."""
     tokenizer.template_options = template_options(thinking)
 
 
 def options_of(tokenizer) -> dict[str, bool]:
-    """Return the keywords that a tokenizer carries since `set_thinking`."""
+    """Return the keywords that `set_thinking` stored on a tokenizer; {} by default."""
     return getattr(tokenizer, "template_options", {})
 
 
@@ -44,15 +47,15 @@ def render(
     answering: bool = True,
     **options,
 ) -> str:
-    """Return chat messages as the model reads them.
+    """Return chat messages as the text that the model reads.
 
-    tokenizer: with its chat template, and the setting of `set_thinking`; or a processor.
+    tokenizer: a tokenizer with a chat template, or a processor.
     tools: functions that the policy may call.
-    answering: end where the model's answer begins.
-    options: keywords of the template in place of those that the tokenizer carries.
+    answering: end the text where the model's answer begins.
+    options: keywords of the template, instead of those stored by `set_thinking`.
 
-    A template that leaves out the reasoning of earlier turns, as Qwen3's does with what is between
-    `<think>` and `</think>`, spoils worked examples; that is printed once.
+    Prints a note, once per tokenizer, if the template cuts earlier turns. Qwen3's template removes
+    the reasoning between `<think>` and `</think>`, which spoils worked examples.
     """
     options = options or options_of(tokenizer)
     if tools:
@@ -73,24 +76,26 @@ def render(
 
 
 def encode(tokenizer, messages: list[dict] | str, **arguments) -> list[int]:
-    """Return the tokens of chat messages, rendered by `render` with these arguments, or of a text
-    without a template.
+    """Return the token ids of chat messages, or of a text, which is not put into a template.
+
+    arguments: passed to `render`.
     """
     text = messages if isinstance(messages, str) else render(tokenizer, messages, **arguments)
-    # verbose: it would warn of a text that is longer than the model's context
+    # verbose=False: no warning about a text longer than the model's context
     return tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
 
 
 def length(tokenizer, messages: list[dict] | str) -> int:
-    """Return the number of tokens that `encode` gives."""
+    """Return the number of tokens of chat messages or of a text."""
     return len(encode(tokenizer, messages))
 
 
 def as_prompted(tags, tokenizer):
-    """Return a `TagFormat` as a completion has it after this model's prompt: without the opening
-    reasoning tag where the prompt ends with it. If it does, or opens another block, print so.
+    """Return a `TagFormat` with `opened` set if this model's prompt ends with the opening reasoning
+    tag.
 
-    An empty block that the template has closed again is the prompt's, and changes nothing.
+    Prints a note if the prompt opens that block or another one. An empty block that the template
+    also closes changes nothing.
     """
     opening = _OPENED.search(render(tokenizer, _PROBE))
     opened = opening is not None and opening[1] == tags.reasoning
@@ -108,10 +113,11 @@ def as_prompted(tags, tokenizer):
 
 
 def check_thinking(tokenizer, thinking: bool | None) -> None:
-    """Print it if the setting asks for what the chat template does not do: to think where the
-    template has no choice, or not to think where it opens the reasoning all the same.
+    """Print a note if the chat template cannot follow the setting `thinking`, because it always
+    renders the same prompt.
     """
-    on, off = (render(tokenizer, _PROBE, **template_options(choice)) for choice in (True, False))
+    on = render(tokenizer, _PROBE, **template_options(True))
+    off = render(tokenizer, _PROBE, **template_options(False))
     if on == off and (thinking or (thinking is False and _OPENED.search(off))):
         print(
             f"note: thinking={thinking} changes nothing: the chat template has no such choice, and "

@@ -1,4 +1,4 @@
-"""The tags: naming them, rendering and parsing them, and the text of whatever TRL hands over."""
+"""The tags: their names, rendering and parsing, and the text of the completions that TRL passes."""
 
 import pickle
 import re
@@ -135,7 +135,7 @@ def test_reasoning_may_name_the_answer_tags_but_not_answer(reasoning, matches):
         ("<answer></answer>", [""]),
         ("<answer>4</answer> or <answer>5</answer>", ["4", "5"]),
         ("<think>a</think><answer>4</answer><think>b</think><answer>5</answer>", ["4", "5"]),
-        # An answer named in the reasoning is a draft.
+        # An answer inside the reasoning is a draft.
         ("<think><answer>4</answer></think>", []),
         ("<think><answer>4</answer></think><answer>5</answer>", ["5"]),
         ("<answer>4</answer><think><answer>5</answer></think>", ["4"]),

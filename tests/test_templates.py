@@ -1,6 +1,6 @@
-"""What prompts look like in the family of each preset, with TRL's own copies of the chat templates,
-what our parser makes of the completion that such a prompt asks for, and what other families'
-templates make of thinking, worked examples and tools. Nothing is downloaded: the embedded model's tokenizer gets each template.
+"""Prompts in the chat templates of each preset's model family (TRL's copies), and how our parser reads
+the completion that such a prompt asks for; thinking, worked examples and tools in other families'
+templates. Nothing is downloaded: the embedded model's tokenizer gets each template.
 """
 
 import ast
@@ -29,7 +29,7 @@ from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import policy
 
 TRL, UNSLOTH = (metadata.distribution(name) for name in ("trl", "unsloth"))
-# The file of trl/chat_templates that is the template of each preset's model.
+# The template of each preset's model: a file of trl/chat_templates.
 TEMPLATES = {
     "unsloth/gemma-3-1b-it": "gemma3",
     "unsloth/Qwen3-1.7B": "qwen3",
@@ -54,7 +54,7 @@ real = pytest.mark.parametrize(
 
 @cache
 def template(name: str) -> str:
-    """A template of TRL's; `unsloth/NAME` is one of Unsloth's, read without importing it."""
+    """Return a template of TRL, or, as `unsloth/NAME`, of Unsloth, read without importing it."""
     if not name.startswith("unsloth/"):
         return TRL.locate_file(f"trl/chat_templates/{name}.jinja").read_text(encoding="utf-8")
     source = UNSLOTH.locate_file("unsloth/chat_templates.py").read_text(encoding="utf-8")
@@ -65,7 +65,7 @@ def template(name: str) -> str:
 
 
 def with_template(name: str, thinking: bool | None):
-    """The embedded model's tokenizer with another template, told whether to think."""
+    """Return the embedded model's tokenizer with another template and the setting `thinking`."""
     tokenizer = AutoTokenizer.from_pretrained(PRESETS["pocket"].model_path)
     tokenizer.chat_template = template(name)
     tokenizer.bos_token = tokenizer.eos_token  # for templates that write one
@@ -78,9 +78,7 @@ def rendered(tokenizer, **how) -> str:
 
 
 def judged(completion: str, tags: TagFormat = THINK_ANSWER) -> tuple[float, float, float, float]:
-    """What the rewards of 00 and 03 give a completion, the strict one of the format, and the one
-    with a slope.
-    """
+    """Return the scores of a completion: correctness, and the three rewards for the format."""
     rewards = (
         correctness_reward,
         format_reward,
@@ -101,9 +99,9 @@ def test_no_preset_leaves_a_model_thinking_and_its_ideal_completion_is_right(pre
     assert after_the_question.endswith(EMPTY_BLOCK) == thinks_by_default
     assert after_the_question.count("<think>") == after_the_question.count("</think>")
     assert preset.max_completion_length <= 2048  # Qwen3 takes 1,500 to 2,200 for GSM8K
-    # a processor would take a word that its template does not know for its own
+    # a processor would take an unknown keyword for its own
     assert preset.thinking is (None if preset.name.startswith("vision_") else False)
-    # what is pre-filled is the prompt's: the completion has both blocks, as the system prompt asks
+    # the pre-filled empty block belongs to the prompt, so the completion has both blocks
     assert judged(THINK_ANSWER.render("2 + 3 = 5", "5")) == (1.0, 1.0, 1.0, 1.0)
 
 

@@ -1,19 +1,18 @@
-"""Stage 02, reward functions: unit-scale, TRL's signature, plain-text and chat completions alike.
+"""Stage 02, reward functions: what a completion earns, on a scale of 0 to 1.
 
-In: `completions` and the data's columns, each a list with one entry per completion. Out: as many
-floats, or None where the row itself cannot be judged; and from the laboratory (`lab`)
-`reward_report.json`, a go or a no go. Used by notebook 02, and by all that train or measure. Bind
-tags and other options with `functools.partial(format_reward, tags=TagFormat(…))`: TRL logs a
-partial under the function's own name. Importing this package imports none of its modules: neither a
-sandbox nor a judge comes with `correctness_reward`, and `from helpers.rewards import
-correctness_reward` imports its module alone.
+In: `completions` and the data's columns, lists with one entry per completion; this is TRL's
+signature. Out: a list of scores, None for a row that cannot be judged; and `reward_report.json`
+from the laboratory (`lab`), which attacks rewards before training. Used by notebook 02, and by
+every notebook that trains or measures. Bind options with functools.partial, such as
+`partial(format_reward, tags=TagFormat("reasoning", "answer"))`. Importing this package imports none
+of its modules, so a sandbox or a judge is loaded only when it is used.
 """
 
 import importlib
 from collections.abc import Callable
 
-# The rewards that `rewards=` knows by name, without `_reward`, and the module of each. Lengths are
-# not among them: they need a number, which a name cannot give.
+# The rewards that the parameter `rewards=` knows by name, without `_reward`, and their modules.
+# Rewards for lengths are missing, because they need a number, which a name cannot give.
 LIBRARY = {
     "correctness": "correctness",
     "task": "reasoning_gym",

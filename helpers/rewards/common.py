@@ -1,4 +1,4 @@
-"""What all rewards share: which function a reward is (name, file, hash), and the text one sees."""
+"""Helpers for all rewards: the name, source and hash of a reward, and a text's visible part."""
 
 import hashlib
 import inspect
@@ -10,15 +10,10 @@ from pathlib import Path
 
 import regex
 
-# Characters without a glyph: zero-width ones, Hangul fillers, tags, control characters, a blank.
-_UNSEEN = regex.compile(
-    r"[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u2800\x00-\x08\x0e-\x1f\x7f]"
-)
-
 
 def reward_name(reward: Callable | str) -> str:
-    """Return the name TRL logs a reward under: its function's, inside any functools.partial, or
-    the last part of a model's.
+    """Return the name under which TRL logs a reward: the name of its function, or the last part of
+    a reward model's name.
 
     >>> from functools import partial
     >>> reward_name(partial(printable)), reward_name("my-org/my-classifier")
@@ -32,8 +27,8 @@ def reward_name(reward: Callable | str) -> str:
 
 
 def defining_function(reward: Callable) -> Callable:
-    """Return the function that holds a reward's lines: inside any functools.partial, and of an
-    object its class's `__call__`.
+    """Return the function that a reward calls: the one inside functools.partial, or the `__call__`
+    of an object's class.
     """
     while hasattr(reward, "func"):
         reward = reward.func
@@ -41,14 +36,14 @@ def defining_function(reward: Callable) -> Callable:
 
 
 def is_own(reward: Callable) -> bool:
-    """Return whether a reward is a user's own, not one of this package or of TRL."""
+    """Return whether a reward is the user's own, rather than this package's or TRL's."""
     module = getattr(defining_function(reward), "__module__", None) or ""
     return module.split(".")[0] not in ("helpers", "trl")
 
 
 def source_of(reward: Callable) -> str:
-    """Return the text of the file that defines a reward, or of the reward alone if it was typed
-    into a notebook; "" without source.
+    """Return the text of the file that defines a reward, or only the reward's own text if it was
+    typed into a notebook; "" if there is no source.
     """
     function = defining_function(reward)
     try:
@@ -61,11 +56,11 @@ def source_of(reward: Callable) -> str:
 
 
 def source_hash(reward: Callable) -> str | None:
-    """Return the SHA-256 of a reward's `source_of` and of the options that functools.partial binds,
-    but for the run's tags.
+    """Return the SHA-256 of a reward's source and of its options, bound by functools.partial.
 
-    None for a reward without source, and for one of this package without options, because the
-    manifest records its version. The modules that a file imports are not read.
+    Two things are left out: the option `tags`, which belongs to the run, and the source of this
+    package's and TRL's rewards, whose versions the manifest records. Returns None if nothing is
+    left to hash. Modules that the reward imports are not read.
     """
     source = source_of(reward) if is_own(reward) else ""
     options = {}
@@ -74,21 +69,27 @@ def source_hash(reward: Callable) -> str | None:
         reward = reward.func
     options.pop("tags", None)
     if options:
-        # an object without a text of its own has its address there
+        # The default repr of an object has its address, which changes from run to run.
         source += re.sub(r" at 0x\w+", "", repr(options))
     return hashlib.sha256(source.encode()).hexdigest() if source else None
 
 
 def printable(text: str) -> str:
-    """Return the text without lone surrogates: no tokenizer, file or terminal takes them."""
+    """Return the text with `?` for lone surrogates, which no tokenizer or file accepts."""
     return text.encode(errors="replace").decode()
 
 
 def visible(text: str, instead: str = "") -> str:
-    """Return the text with `instead` in the place of each character that nobody sees, and in one
-    spelling of those that look the same because Unicode says so (NFC).
+    """Return a text with `instead` for each invisible character, and with characters that look the
+    same spelt the same (Unicode's NFC).
 
     >>> visible("f\N{ZERO WIDTH SPACE}o\N{HANGUL FILLER}ur")
     'four'
     """
     return _UNSEEN.sub(instead, unicodedata.normalize("NFC", text))
+
+
+# Zero-width characters, Hangul fillers, tags, control characters and the Braille blank.
+_UNSEEN = regex.compile(
+    r"[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u2800\x00-\x08\x0e-\x1f\x7f]"
+)

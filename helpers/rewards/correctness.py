@@ -1,7 +1,4 @@
-"""The reward for a right answer.
-
-What is judged is the last complete answer block outside the reasoning.
-"""
+"""The reward for a right answer, judged on the last complete answer block outside the reasoning."""
 
 import warnings
 from itertools import combinations
@@ -16,7 +13,7 @@ from helpers.rewards.answers.kinds import (
 from helpers.rewards.answers.texts import LONGEST_ANSWER
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-_MOST_BLOCKS = 8  # more than this, or long ones, are no answer, and comparing every two would cost
+_MOST_BLOCKS = 8  # with more answer blocks a completion is wrong, because every two are compared
 
 
 def correctness_reward(
@@ -27,17 +24,17 @@ def correctness_reward(
     kind: str | list | None = None,
     **columns,
 ) -> list[float | None]:
-    """1.0 where the judged answer means what the row's answer means, else 0.0; None where the row
-    has no answer.
+    """1.0 if the answer means the same as the row's answer, else 0.0; None for a row without one.
 
-    Blocks that disagree with one another score 0: naming two answers is hedging. `completions` are
-    strings or chat messages; `answer`, and `question` where there is one, hold a text per
-    completion.
+    Answer blocks that disagree score 0, because naming two answers is hedging.
 
-    kind: how answers are judged, one of number, mathematics, set, choice, exact, text; or a column
-        with a kind for each row. Without one, a row's answer is a number where it parses as one,
-        mathematics where it clearly is, and otherwise text. ValueError for another name; what a
-        data set's own column of that name says is passed over, with one warning.
+    completions: strings or chat messages.
+    answer, question: columns with one text per completion. An answer that only respells an
+        expression of the question is wrong.
+    kind: how answers are compared (number, mathematics, set, choice, exact or text), or a column
+        with a kind per row. By default, the row's answer decides: number if it parses as one,
+        mathematics if it clearly is an expression, otherwise text. Another name raises ValueError;
+        in a column it is ignored with a warning, because the column may be the data set's own.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
@@ -46,8 +43,8 @@ def correctness_reward(
     """
     rows = len(completions)
 
-    # 1. The row's answer as a text, "" where there is none. gold != gold: a float nan, which is how
-    # pandas spells a missing value.
+    # 1. Turn each row's answer into text; "" if it is missing. pandas writes a missing value as a
+    # float nan, which differs from itself.
     golds = []
     for gold in [None] * rows if answer is None else answer:
         golds.append("" if gold is None or gold != gold else str(gold).strip())
@@ -58,9 +55,9 @@ def correctness_reward(
             stacklevel=2,
         )
 
-    # 2. The kind of each row, None where nothing says it.
+    # 2. Find the declared kind of each row; None if there is none.
     if kind is None or isinstance(kind, str):
-        kinds = [kind and check_kind(kind)] * rows
+        kinds = [check_kind(kind) if kind else None] * rows
     else:
         kinds = [name if isinstance(name, str) and name else None for name in kind]
         foreign = set(kinds) - {None, *DECLARED_KINDS}
@@ -73,26 +70,29 @@ def correctness_reward(
             )
             kinds = [None if name in foreign else name for name in kinds]
 
-    # 3. What can be told at once: nearly all.
+    # 3. Compare the answers, which settles most of them.
     comparisons = []
     questions = question or [""] * rows
     for completion, gold, text, name in zip(completions, golds, questions, kinds, strict=True):
+        comparison = Comparison(False)
         given = answer_of(completion, tags) if gold else None
         if given:
-            text = text if isinstance(text, str) else ""
-            comparisons.append(compare_answers(given, gold, text, name))
-        else:
-            comparisons.append(Comparison(False))
+            comparison = compare_answers(given, gold, text if isinstance(text, str) else "", name)
+        comparisons.append(comparison)
 
-    # 4. The rest in one batch, by math-verify.
+    # 4. Let math-verify judge the others, in one batch.
     verdicts = are_right(comparisons)
     return [float(right) if gold else None for right, gold in zip(verdicts, golds, strict=True)]
 
 
 def answer_of(completion: object, tags: TagFormat = THINK_ANSWER) -> str | None:
-    """Return the text that `correctness_reward` judges, the last complete answer block; None where
-    there is none, or where two blocks are not the same at once. What math-verify alone could tell
-    to be the same, such as `x/2` and `\\frac{x}{2}`, is not worked out: it is two answers.
+    """Return the answer that `correctness_reward` judges: the last complete answer block.
+
+    Returns None if there is no block, or if two blocks differ. Blocks that only math-verify could
+    prove equal, such as `x/2` and `\\frac{x}{2}`, count as different.
+
+    >>> answer_of("<answer>4</answer> or <answer>4.0</answer>")
+    '4.0'
     """
     blocks = tags.answer_blocks(completion_text(completion))
     if not blocks or len(blocks) > _MOST_BLOCKS:

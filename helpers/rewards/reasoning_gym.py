@@ -1,4 +1,4 @@
-"""The reward of reasoning-gym's tasks: each family of them has a verifier of its own."""
+"""The reward for reasoning-gym's tasks, which are judged by the verifier of their family."""
 
 import importlib.util
 import json
@@ -10,11 +10,7 @@ from helpers.rewards.answers import workers
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_LONGEST = 10_000  # characters that are read of an answer
-# What runs code in Python, reads the row beside it, or leads to either.
-_RUNS_CODE = re.compile(
-    r"\b(?:exec|eval|compile|open|breakpoint|getattr|globals|locals|vars|entry|\w\w_frame|f_\w+)\b"
-)
+_LONGEST = 10_000  # characters of an answer that a verifier reads
 
 
 def task_reward(
@@ -24,12 +20,14 @@ def task_reward(
     tags: TagFormat = THINK_ANSWER,
     **columns,
 ) -> list[float | None]:
-    """What the row's own reasoning-gym verifier gives the judged answer, between 0.0 and 1.0.
+    """The score of the row's reasoning-gym verifier for the answer, between 0.0 and 1.0.
 
-    `family` and `entry` (JSON) are the columns that `load_task("reasoning-gym/…")` writes; rows
-    without them score None, with one warning. The verifiers are other people's code on a policy's
-    text, so they run in a worker process with a deadline; what fails or is too slow scores 0.0.
-    LookupError where reasoning-gym is not installed.
+    entry, family: columns that `load_task("reasoning-gym/…")` writes; `entry` is JSON. Rows without
+        them score None, with one warning.
+
+    The verifiers are third-party code that reads a policy's text, so they run in a worker process
+    with a time limit; a verifier that fails or is too slow scores 0.0. Raises LookupError if
+    reasoning-gym is not installed.
 
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
@@ -37,7 +35,8 @@ def task_reward(
     families = family or [None] * len(completions)
     entries = entry or [None] * len(completions)
 
-    # 1. What no verifier has to see: rows of other sources, and answers that are code.
+    # 1. Settle the rows that no verifier may see: rows of other sources, missing answers, and
+    # answers that could run code.
     scores: list[float | None] = []
     requests = {}
     for completion, name, data in zip(completions, families, entries, strict=True):
@@ -54,7 +53,7 @@ def task_reward(
             stacklevel=2,
         )
 
-    # 2. The rest, by the verifiers of their families.
+    # 2. Ask the verifiers for the others.
     if requests and importlib.util.find_spec("reasoning_gym") is None:
         raise LookupError(
             "reasoning-gym is not installed: `pip install reasoning-gym` "
@@ -67,9 +66,16 @@ def task_reward(
 
 
 def _is_code(text: str) -> bool:
-    """Return whether an answer might run something: some verifiers evaluate it, and it must only
-    compute.
+    """Return whether an answer could run code in a verifier that evaluates it as Python.
+
+    >>> _is_code("exec('import os')"), _is_code("(1 + 2) * 3")
+    (True, False)
     """
     text = unicodedata.normalize("NFKC", text)  # as Python reads names
-    has_brackets = re.search(r"[(\[{]", text)
-    return "__" in text or bool(has_brackets and _RUNS_CODE.search(text))
+    return "__" in text or bool(re.search(r"[(\[{]", text) and _RUNS_CODE.search(text))
+
+
+# Names that run code in Python, read the row beside the answer, or lead to such names.
+_RUNS_CODE = re.compile(
+    r"\b(?:exec|eval|compile|open|breakpoint|getattr|globals|locals|vars|entry|\w\w_frame|f_\w+)\b"
+)

@@ -1,4 +1,4 @@
-"""Rewards for the shape of a completion, whatever it says."""
+"""Rewards for the format of a completion, and the reader of its fenced code blocks."""
 
 import re
 import textwrap
@@ -6,19 +6,13 @@ import textwrap
 from helpers.rewards.common import visible
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
-# A fence at the start of a line may have words behind its language; behind words it ends the line.
-_FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
-_BEHIND_WORDS = re.compile(
-    r"(?:[^`~]|`(?!``)|~(?!~~))*+(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)$"
-)
-
 
 def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) -> list[float]:
-    """1.0 where the whole completion is one reasoning block and one answer block, else 0.0.
+    """1.0 if the whole completion is one reasoning block and one answer block, else 0.0.
 
-    completions: one a rollout, plain strings or chat messages. Whitespace around the blocks is
-    free; text is not. The all-or-nothing signal of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2);
-    see incremental_format_reward for a slope.
+    completions: strings or chat messages. Only whitespace may surround the blocks. This is the
+    all-or-nothing signal of DeepSeek-R1 (arXiv 2501.12948, section 2.2.2);
+    `incremental_format_reward` gives partial credit.
 
     >>> format_reward(["<think>2 + 2</think><answer>4</answer>", "4"])
     [1.0, 0.0]
@@ -29,11 +23,10 @@ def format_reward(completions: list, tags: TagFormat = THINK_ANSWER, **columns) 
 def substantial_format_reward(
     completions: list, tags: TagFormat = THINK_ANSWER, **columns
 ) -> list[float]:
-    """format_reward, with half the credit for a shape that has nothing in it.
+    """`format_reward` with half the credit for a block without content.
 
-    1.0 where the whole completion is the format and a letter or a digit is seen in both blocks, 0.5
-    where one of them is empty or holds punctuation only, else 0.0. So handing in empty tags earns
-    less than trying.
+    1.0 if the completion has the format and a visible letter or digit in both blocks, 0.5 if a
+    block has none, else 0.0. So empty tags earn less than an attempt.
 
     >>> substantial_format_reward(["<think>2 + 2</think><answer>4</answer>"])
     [1.0]
@@ -54,14 +47,13 @@ def substantial_format_reward(
 def incremental_format_reward(
     completions: list, tags: TagFormat = THINK_ANSWER, **columns
 ) -> list[float]:
-    """A quarter for each of the four tags that is there exactly once and in its place; text after
-    the last tag costs.
+    """0.25 for each of the four tags that occurs once and in its place, less for text at the end.
 
-    A tag is in its place when it stands behind the tags before it that earned theirs. Where the
-    prompt opens the reasoning, the other three earn a third each, and the closing tag earns nothing
-    behind a second opening. Answer tags that the reasoning only names do not count. Each
-    character after the closing answer tag costs 0.001, up to 0.25. Gives a slope where
-    format_reward is flat: a policy that opens one block is told so.
+    A tag is in its place if it follows the earlier tags that earned their credit. Answer tags that
+    the reasoning only mentions do not count. Each character after the closing answer tag costs
+    0.001, up to 0.25. If the prompt opens the reasoning, each of the other three tags earns a
+    third, and the closing tag earns nothing if the completion opens the reasoning again. Unlike
+    `format_reward`, this reward has a slope: a policy that opens one block earns something.
 
     >>> incremental_format_reward(["<think>2 + 2</think>4", "4"])
     [0.5, 0.0]
@@ -73,18 +65,18 @@ def incremental_format_reward(
         occurrences = tags.outer_tags(text)
         names = [tag for tag, _, _ in occurrences]
         opening, closing, *_ = tags.tags
-        # 1. A tag that is there once, behind those before it that earned theirs.
+        # 1. Add the credit of each tag that occurs once and in its place.
         score = 0.0
-        behind = 0  # where the last tag that earned something ends
+        credited_end = 0  # where the last tag with credit ends
         for tag in tags.expected:
             opened_again = tags.opened and tag == closing and opening in names
             if names.count(tag) != 1 or opened_again:
                 continue
             _, start, end = occurrences[names.index(tag)]
-            if start >= behind:
+            if start >= credited_end:
                 score += 1 / len(tags.expected)
-                behind = end
-        # 2. Less for text after the end: at most what one tag earns.
+                credited_end = end
+        # 2. Subtract for text after the last tag.
         if tags.tags[-1] in names:
             trailing = text[occurrences[-1][2] :].strip()
             score -= min(0.25, 0.001 * len(trailing))
@@ -93,20 +85,22 @@ def incremental_format_reward(
 
 
 def _document(completion: object, tags: TagFormat | None) -> str:
-    """Return the answer block of a completion, or all of it where `tags` is None."""
+    """Return a completion's answer block, or all of its text if `tags` is None."""
     text = completion_text(completion)
     return (tags.extract_answer(text) or "") if tags else text
 
 
 def fenced_blocks(text: str) -> list[tuple[str, str]]:
-    """Return the fenced blocks of a text, (language, content) each, in one pass; none where one is
-    never closed.
+    r"""Return (language, content) of each fenced block in a text; nothing if one is never closed.
 
-    A fence is three or more backticks or tildes. It may be indented, and its block with it; it may
-    open at the end of a line of prose, and close at the end of a line of code.
+    A fence is three or more backticks or tildes. A block may be indented. A fence may open a block
+    at the end of a line of prose, and close it at the end of a line of code.
+
+    >>> fenced_blocks("So:\n```python\nx = 1\n```")
+    [('python', 'x = 1\n')]
     """
     blocks: list[tuple[str, list[str]]] = []
-    closing = ""  # what closes the block that is open
+    closing = ""  # the fence that closes the open block; "" outside blocks
     for line in text.splitlines(keepends=True):
         bare = line.strip()
         if closing and bare.endswith(closing):
@@ -115,7 +109,7 @@ def fenced_blocks(text: str) -> list[tuple[str, str]]:
         elif closing:
             blocks[-1][1].append(line)
         else:
-            fence = _FENCE.match(bare) or _BEHIND_WORDS.match(bare)
+            fence = _FENCE.match(bare) or _FENCE_AFTER_WORDS.match(bare)
             if fence:
                 blocks.append((fence["language"].casefold(), []))
                 closing = fence["fence"]
@@ -128,3 +122,11 @@ def fenced_blocks(text: str) -> list[tuple[str, str]]:
             content = textwrap.dedent(content)
         contents.append((language, content))
     return contents
+
+
+# A fence at the start of a line, which may have words after its language: ```python title
+_FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
+# A fence at the end of a line of prose: The program: ```python
+_FENCE_AFTER_WORDS = re.compile(
+    r"(?:[^`~]|`(?!``)|~(?!~~))*+(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)$"
+)

@@ -1,6 +1,5 @@
-"""Whether a short answer means what the row's answer means: the tables, GSM8K, Math-Verify's own
-pairs, and what may not count; the kinds of answers, how one is said, and which is taken where none
-is.
+"""Whether an answer means the same as the row's answer: tables of pairs, GSM8K and Math-Verify's own
+pairs; the kinds of answers, declared and undeclared; and answers that must be refused.
 """
 
 import json
@@ -51,7 +50,7 @@ def test_undeclared_nothing_is_accepted_that_the_kind_refuses():
     assert [row for row, right in zip(rows, verdicts(rows, None), strict=True) if right] == []
 
 
-# What a policy tries, and how right answers are written, beside the row's question where one counts.
+# Tricks of a policy and spellings of right answers, some with the row's question.
 UNDECLARED = table("undeclared.jsonl")
 
 
@@ -62,9 +61,9 @@ def test_an_answer_without_a_kind_gets_its_verdict(right):
     assert [row for row, is_right in zip(rows, found, strict=True) if is_right is not right] == []
 
 
-# peer_pairs.jsonl: what the tests of thirteen peers call the same answer or not; `source` names the
-# peer. math_verify.jsonl: the pairs of huggingface/Math-Verify, tests/ at 5d148cf, that are short and
-# beyond dispute. Some are shown in the table of a notation that neither reads.
+# peer_pairs.jsonl: pairs that the tests of thirteen peers call equal or not; `source` names the peer.
+# math_verify.jsonl: short, undisputed pairs of huggingface/Math-Verify, tests/ at 5d148cf. A few right
+# answers are in a notation that we do not read; `most_refused` allows for them.
 PEERS = table("peer_pairs.jsonl")
 MATH_VERIFY = [row | {"want": row["right"]} for row in table("math_verify.jsonl")]
 
@@ -110,7 +109,7 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
     assert len(wanted) == 5276 and correctness_reward(given, answer=golds) == wanted
 
 
-# --- What is told at once -------------------------------------------------------------------------
+# --- Verdicts without math-verify -----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -124,12 +123,12 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         ("", "x+1", "", None, False),
         ("x + 1", "Paris", "", None, False),
         ("Paris", "x+1", "", None, False),
-        # mathematics alone is left to Math-Verify
+        # only mathematics is left to math-verify (verdict None)
         ("x+1", "x + 1", "", None, True),
         ("x+1", "1 + x", "", None, None),
         ("x^2", "x^3", "", None, None),
         ("the answer is x+1", "1 + x", "", None, None),
-        # a task handed back is no answer
+        # the question handed back is wrong
         ("48 27/1", "75", "What is 48 + 27?", None, False),
         ("84/12", "7", "What is 84/12?", None, False),
         ("168/4", "42", "What is 84/2?", None, False),
@@ -146,12 +145,12 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         *[(task, "42", "", "mathematics", False) for task in ("(17)+(25)", r"6 \times 7")],
         (r"\sum_{i=1}^{2} 21", "42", "", None, False),
         (r"\lfloor 42.9 \rfloor", "42", "", None, False),
-        # an answer that the question names is an answer
+        # but the question may contain the answer
         ("7", "7", "What is 7 + 0?", None, True),
         ("-7", "-7", "What is -7 + 0", None, True),
         ("1/2", "1/2", "Which is larger, 1/2 or 1/3?", None, True),
         ("3/6", "0.5", "Halve 1", None, True),
-        # a change of form is asked for: the row's own spelling is the answer
+        # if the question asks for another form, the answer must have the row's form
         ("7/20", "0.35", "Write 7/20 as a decimal.", None, False),
         (".35", "0.35", "Write 7/20 as a decimal.", None, True),
         ("35%", "0.35", "Write 7/20 as a decimal.", None, False),
@@ -163,7 +162,7 @@ def test_the_solutions_of_four_models_get_openai_s_verdicts():
         ("6 + 5x + x^2", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, False),
         ("(3+x)(x+2)", "(x+2)(x+3)", "Factor $x^2+5x+6$.", None, None),
         ("x^2", "x^2", "Which is even, x^2 or x^3?", None, True),
-        # another way to write a number is no task handed back; a division left open is
+        # another spelling of a number is right, but not a division left undone
         ("2 million", "2000000", "How many live there?", None, True),
         ("1.5e3", "1500", "How many live there?", None, True),
         ("500%", "5", "How much more?", None, True),
@@ -203,7 +202,7 @@ def test_a_long_text_is_compared_as_it_is(kind):
     assert not compare_answers("1 + A " * 300, "1 + a " * 300, kind=kind).right
 
 
-# --- The kinds: the examples in their files ------------------------------------------------------
+# --- The examples in the docstrings of the kinds --------------------------------------------------
 
 CHOICE, _, EXACT = labels.__doc__.partition("\nExact: ")
 PAGES = (numbers.__doc__, mathematics.__doc__, CHOICE, EXACT, texts.__doc__)
@@ -230,7 +229,7 @@ def test_a_vote_is_the_same_whatever_was_answered_before():
     assert vote_of("Paris") == vote_of("paris.") and vote_of("CO") != vote_of("Co")
 
 
-# --- A kind is said -------------------------------------------------------------------------------
+# --- Declared kinds -------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -262,7 +261,7 @@ def test_a_column_of_another_meaning_is_passed_over_with_one_warning():
     assert scores == [1.0] * 3 and len(caught) == 1
 
 
-# --- No kind is said ------------------------------------------------------------------------------
+# --- Undeclared kinds -----------------------------------------------------------------------------
 
 SHOWN = {
     "number": [

@@ -1,5 +1,5 @@
-"""The reward for a right answer: what earns and what does not, and that a hostile completion costs no
-other its score.
+"""The reward for a right answer: which answers earn it, and hostile completions, which must not change
+the scores of others.
 """
 
 import random
@@ -37,7 +37,7 @@ def said(answer: str) -> str:
         ("4", 4, None, 1.0),
         ("4", 4.0, None, 1.0),
         ("4", 0, None, 0.0),
-        # the question of an exercise is not its answer
+        # the question handed back is wrong
         ("17 + 25", "42", ["What is 17 + 25?"], 0.0),
         ("17 + 25", "42", None, 0.0),
         ("17 + 25 = 42", "42", [None], 0.0),
@@ -63,10 +63,9 @@ def test_an_answer_earns_where_it_means_the_same(given, gold, question, earned):
         ("<think>so</think><answer></answer><answer>4</answer>", 0.0),
         ("<think>so</think><answer>4</answer><answer>4.0</answer>", 1.0),
         ("<think>so</think><answer>3</answer><answer>4</answer><answer>4</answer>", 0.0),
-        # Each of the first two agrees with the last, which names no unit, but they contradict
-        # each other.
+        # The first two agree with the last, which has no unit, but not with each other.
         ("<answer>4 km</answer><answer>4 m</answer><answer>4</answer>", 0.0),
-        # whether these are the same is math-verify's to say, and it is not asked
+        # only math-verify could prove these equal, and it is not asked
         (r"<answer>\sqrt{16}</answer><answer>\frac{8}{2}\sqrt{1}</answer>", 0.0),
         ("<think><answer>3</answer></think><answer>4</answer>", 1.0),
         ("<think><answer>4</answer></think>", 0.0),

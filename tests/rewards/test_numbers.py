@@ -1,4 +1,4 @@
-"""Numbers as people and policies write them: which text is one, and what it is worth."""
+"""Parsing numbers as people and policies write them, and comparing them."""
 
 from fractions import Fraction
 
@@ -122,7 +122,7 @@ UNITS = [
 @pytest.mark.parametrize(
     ("given", "gold", "same"),
     [
-        # words that may change a number are no unit; a unit, or what is counted, is passed over
+        # a unit or a counted thing is ignored, but not words that may change the number
         *((f"42 {words}", "42", False) for words in CHANGING),
         *((given, "42", True) for given in UNITS),
         ("$42", "42 cents", False),

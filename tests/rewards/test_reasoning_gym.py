@@ -1,4 +1,4 @@
-"""reasoning-gym's own verifiers: the reward that asks them, and what an answer cannot make them do."""
+"""The reward that asks reasoning-gym's verifiers, and answers that try to run code in them."""
 
 import json
 import sys
@@ -23,7 +23,7 @@ def entry_of(family: str) -> dict:
 
 
 def verdict(family: str, answer: str, entry: dict | str) -> float | None:
-    """What a worker gives an answer that the reward has let through."""
+    """Return a worker's score for an answer, without the reward's check for code."""
     data = entry if isinstance(entry, str) else json.dumps(entry, default=str)
     return workers.scores_in_time("task", [(family, answer, data)])[0]
 
@@ -45,7 +45,7 @@ def test_a_row_is_judged_by_its_own_verifier_on_its_one_answer():
 @pytest.mark.parametrize(
     ("answer", "asked"),
     [
-        ("entry, open", True),  # words are no code
+        ("entry, open", True),  # such words alone are not code
         ("exec('import os\\nos.write(1,b\"1.0\\\\n\")')", False),
         ("ｅｘｅｃ('import os')", False),
         ("[e for e in [eval]][0]('1')", False),

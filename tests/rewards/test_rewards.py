@@ -1,5 +1,5 @@
-"""The rewards of the library: one table of what each gives, and what all of them keep to: a score for
-any completion, TRL's signature, bound tags, no sandbox where none is asked for.
+"""The rewards of the library: a table of scores, and the rules for all rewards. Every completion gets a
+score, TRL's signature works, tags can be bound, and no sandbox is loaded unless it is needed.
 """
 
 import inspect
@@ -40,18 +40,18 @@ def chat(text: str) -> list[dict]:
 
 
 def texts(reward, *rows) -> list[tuple]:
-    """Rows of the table for a reward that reads the text alone."""
+    """Return rows of the table for one reward."""
     return [(reward, text, earned) for text, earned in rows]
 
 
 UNSEEN = "\u3164\u115f\uffa0\u200b\u2060\u2800\u00ad\x00\U000e0041 "
-# Every row: a reward, a completion, what it earns.
+# Each row: a reward, a completion and its score.
 TABLE = [
     # --- the format, all or nothing
     *texts(format_reward, (said("4"), 1), (f"\n{said('')}\n", 1), (said("4") + ".", 0)),
     *texts(format_reward, ("so " + said("4"), 0), (said("4") * 2, 0), ("", 0)),
     *texts(format_reward, ("<answer>4</answer><think>so</think>", 0), ("<think>so</think>4", 0)),
-    # --- half of it for blocks with nothing in them
+    # --- half the credit for a block without content
     *texts(substantial_format_reward, (said("4") + ".", 0), (said("4"), 1), (said("答"), 1)),
     *texts(substantial_format_reward, (said("-5."), 1), (said(""), 0.5), (said(" \n"), 0.5)),
     *texts(substantial_format_reward, (said("…"), 0.5), (said("_"), 0.5)),
@@ -65,10 +65,10 @@ TABLE = [
     *texts(incremental_format_reward, ("</think><think><answer>4</answer>", 0.75)),
     *texts(incremental_format_reward, ("</answer><answer></think><think>", 0.25)),
     *texts(incremental_format_reward, ("<answer>4</answer><think>so</think>", 0.5)),
-    # a tag that is there twice earns nothing
+    # a repeated tag earns nothing
     *texts(incremental_format_reward, ("<think><think>so</think><answer>4</answer>", 0.75)),
     *texts(incremental_format_reward, (said("4") * 2, 0), ("<think>" * 50, 0)),
-    # text after the end costs a thousandth a character, a quarter at most
+    # text after the last tag costs 0.001 per character, at most 0.25
     *texts(incremental_format_reward, (said("4") + " ok ", 0.998), (said("4") + "x" * 250, 0.75)),
     *texts(incremental_format_reward, (said("4") + "x" * 10**5, 0.75)),
     *texts(incremental_format_reward, ("</answer>" + "x" * 300, 0)),
@@ -81,20 +81,20 @@ def test_a_completion_earns_what_the_table_says(reward, text, earned):
     assert reward([text]) == reward([chat(text)]) == [pytest.approx(earned, abs=1e-9)]
 
 
-# --- Whichever it is ------------------------------------------------------------------------------
+# --- Rules for every reward -----------------------------------------------------------------------
 
 REWARDS = {
     f"{name}_reward": getattr(import_module(f"helpers.rewards.{module}"), f"{name}_reward")
     for name, module in LIBRARY.items()
 }
-# the columns without which a reward scores None
+# columns that a reward needs; without them it scores None
 NEEDED = {
     "task_reward": {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]},
     "tests_reward": {"tests": ["assert f() == 4"]},
 }
-# arguments that a row of the data is meant to fill
+# arguments that columns of the data fill
 COLUMNS = {"answer", "question", "entry", "family", "tests", "entry_point"}
-# arguments whose names a source's column cannot have
+# arguments that no column of the data may fill
 GIVEN = {"completions", "prompts", "completion_ids", "tags"}
 NEEDS = {"task_reward": pytest.mark.needs("reasoning_gym")}
 each_name = pytest.mark.parametrize(
@@ -104,7 +104,7 @@ each_name = pytest.mark.parametrize(
 
 @pytest.fixture
 def reward(name):
-    """The reward, called with the columns it needs."""
+    """Return a function that calls the reward with the columns it needs."""
 
     def call(completions: list, **columns) -> list:
         needed = {key: value * len(completions) for key, value in NEEDED.get(name, {}).items()}
@@ -114,7 +114,7 @@ def reward(name):
 
 
 def full(name: str, tags: TagFormat = THINK_ANSWER) -> str:
-    """The completion that earns everything."""
+    """Return a completion that earns the full score."""
     return said(CODE if name == "tests_reward" else "4", tags)
 
 
@@ -193,8 +193,8 @@ def test_trls_extra_arguments_and_any_column_are_accepted(name, reward):
 
 @pytest.fixture(scope="module")
 def columns(tmp_path_factory) -> dict:
-    """What TRL passes of a row whose source has a column for every argument of a reward: all but
-    the prompt.
+    """Return the columns that TRL passes, except the prompt, if the source has a column for every
+    argument of every reward.
     """
     signatures = [inspect.signature(function) for function in REWARDS.values()]
     named = {name for signature in signatures for name in signature.parameters} | GIVEN

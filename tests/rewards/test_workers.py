@@ -1,4 +1,6 @@
-"""Judgements in worker processes: right where honest, False where hostile, and always back."""
+"""Judgements in worker processes: honest pairs get the right verdict, hostile ones a wrong one, in
+time.
+"""
 
 import contextlib
 import itertools
@@ -19,9 +21,7 @@ numbers = itertools.count(1000)
 
 
 def fresh(same: bool = True) -> tuple[str, str]:
-    """Two expressions that are equal, or not, and were never asked before, so that a worker has to
-    answer.
-    """
+    """Return two new expressions, equal or not, which no cache has seen."""
     number = next(numbers)
     return f"{number}x + x", f"{number + 1 if same else number}x"
 
@@ -31,7 +31,7 @@ def are_equal(pairs: list[tuple[str, str]]) -> list[bool]:
 
 
 def alive() -> list[int]:
-    """The process ids of the workers of this process that are alive."""
+    """Return the process ids of the running workers of this process."""
     every = [worker for several in workers._workers.values() for worker in several]
     return [w.process.pid for w in every if w.process is not None and w.process.poll() is None]
 
@@ -40,7 +40,7 @@ def alive() -> list[int]:
 
 
 def test_the_answers_come_in_the_order_of_the_questions():
-    # More than one worker's share, with repeats.
+    # Enough rows for several workers, with repeats.
     pairs = [(f"{n}x + x", f"{n + n % 2 + 1}x") for n in range(24)] * 2
     assert are_equal(pairs) == [n % 2 == 0 for n in range(24)] * 2
     assert are_equal([]) == []
@@ -100,7 +100,7 @@ def test_code_is_not_run(tmp_path, code):
     assert not path.exists()
 
 
-# The last takes a third of a second in a worker that has just started.
+# The last pair takes a third of a second in a worker that has just started.
 FIRST = [
     (r"F_n = \sum_{k=0}^{n-1} F_k F_{n-k-1}", r"F_n = \sum_{k=0}^{n-1} F_{n-k-1} F_k"),
     (r"-2 \le x \le 7", "[-2,7]"),
@@ -136,7 +136,7 @@ def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(
     with pytest.warns(UserWarning, match=r"32 of 64 answers could not be judged in time"):
         assert are_equal(bombs + honest) == [False] * 32 + [n % 3 > 0 for n in range(32)]
     for process, used in zip(processes, before, strict=True):
-        with contextlib.suppress(psutil.NoSuchProcess):  # a bomb has cost it its process
+        with contextlib.suppress(psutil.NoSuchProcess):  # killed with a bomb
             assert process.cpu_times().user - used < 3, (
                 "seconds; each by itself would get 20 in all"
             )

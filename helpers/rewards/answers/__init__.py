@@ -1,12 +1,16 @@
-"""What counts as the same answer: `kinds` judges, each kind by a file of its own."""
+"""Deciding whether an answer means the same as the row's: `kinds` is the entry, and each kind of
+answer has a module.
+"""
 
 from typing import NamedTuple
 
 
 class Comparison(NamedTuple):
-    """Whether an answer is right. right: None where math-verify has to compare `pair`, the row's
-    answer and the given one in LaTeX; the answer is then right if these are equal, and no pair of
-    `unless` is.
+    """The verdict on an answer, or the pairs that math-verify must compare for a verdict.
+
+    right: the verdict; None if it depends on math-verify.
+    pair: the row's answer and the given one in LaTeX. The answer is right if they are equal.
+    unless: pairs in LaTeX. The answer is wrong if one of them is equal, whatever `pair` says.
     """
 
     right: bool | None

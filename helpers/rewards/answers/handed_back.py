@@ -1,7 +1,7 @@
-"""The question handed back: an answer that only respells what the question says earns nothing.
+"""Refuse the question handed back: an answer that only copies or respells it earns nothing.
 
-"What is 84/12?" is not answered by `84/12` or `168/24`, nor "Factor x^2+5x+6" by `6+5x+x^2`,
-although each is equal to the row's answer.
+`84/12` does not answer "What is 84/12?", and `6+5x+x^2` does not answer "Factor x^2+5x+6", although
+each is equal to the row's answer.
 """
 
 import re
@@ -11,18 +11,18 @@ from helpers.rewards.answers import Comparison, mathematics
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.texts import plain_text, to_keyboard
 
-_MOST_EXPRESSIONS = 4  # of a question, that math-verify compares with the row's answer
+_MOST_EXPRESSIONS = 4  # of one question, compared with the row's answer
 
 
 def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: str) -> Comparison:
-    """Return the comparison of an answer; wrong if the answer hands the question back.
+    """Return the comparison of an answer, or a wrong one if the answer hands the question back.
 
-    Where an expression of the question is equal to the row's answer, as 7/20 to be written as a
-    decimal or x^2+5x+6 to be factored, the task is to change its form: the answer then has the
-    digits, or the terms and factors, of the row's, in any order.
+    If the question contains an expression equal to the row's answer, the task is to change its
+    form: to write 7/20 as a decimal, or to factor x^2+5x+6. The answer must then have the row's
+    form: the same digits, or the same terms and factors in any order.
     """
-    # 1. An answer in the row's form, or a question that holds that form, has nothing to change:
-    # "Which is larger, 1/2 or 1/3?" has the answer `1/2`.
+    # 1. Keep the comparison if there is no form to change: the answer has the row's form, or the
+    # question names it, as in "Which is larger, 1/2 or 1/3?".
     given_form = form_of(given)
     gold_form = form_of(gold)
     if given_form == gold_form:
@@ -31,15 +31,15 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
     if gold_form in expressions:
         return comparison
 
-    # 2. A copy of an expression of the question, or a division that comes out even: `84/12` for 7.
+    # 2. Refuse a copy from the question, and a division left undone: `84/12` for 7.
     number = parse_number(given)
     divides = number is not None and "/" in number.form
     if given_form in expressions or (divides and number.value.denominator == 1):
         return Comparison(False)
 
-    # 3. An expression of the question that is equal to the row's answer, at once or for math-verify
-    # to say: `x(x+5)+6` is no factored x^2+5x+6. But an equation with one unknown is a task to
-    # solve: all of it is equal to its solution.
+    # 3. Refuse the answer if an expression of the question is equal to the row's answer. If only
+    # math-verify can tell, it gets the pair in `unless`. Equations in one unknown are skipped: an
+    # equation to solve is always equal to its solution.
     unless = []
     for text in list(expressions.values())[:_MOST_EXPRESSIONS]:
         if "=" in text and len(mathematics.variables(gold)) <= 1:
@@ -53,8 +53,8 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
 
 
 def form_of(text: str) -> str:
-    """Return what two spellings of one form share: a number's value and how it is written, or the
-    characters of an expression without their order.
+    """Return the form of an answer: a number's value and spelling, or an expression's characters,
+    sorted.
 
     >>> form_of("$0.50") == form_of(".5") != form_of("1/2"), form_of("b+a") == form_of("a + b")
     (True, True)
@@ -66,26 +66,26 @@ def form_of(text: str) -> str:
     return "".join(sorted(re.sub(r"\\cdot|[{}\s.]", "", spelt)))
 
 
-# What is between the expressions of a question.
-_WORDS = re.compile(
-    r"""
-    # a word, such as Write or as, that is no function, number or LaTeX command
-    (?<![\\a-zA-Z]) (?!(?:sqrt|sin|cos|tan|log|ln|exp|pi|dozen|[a-z]{1,8}illion)\b)
-    (?:[a-zA-Z]{3,}|is|of|to|as|in|on|at|by|an|if|it|or|be|do|we|he|me) (?![a-zA-Z])
-    | [?;:$]          # a mark
-    | \\[()\[\]]      # \( and \]
-    | [.,](?!\d)      # the full stop of 2.5., not its point
-    """,
-    re.VERBOSE,
-)
-
-
 @lru_cache(maxsize=1 << 12)
 def expressions_of(question: str) -> list[str]:
-    """Return what is between the words of a question.
+    """Return the expressions between the words of a question.
 
     >>> expressions_of("Write 7/20 as a decimal, and factor $x^2 + 5x$.")
     ['7/20', 'x^2 + 5x']
     """
     pieces = (piece.strip() for piece in _WORDS.split(to_keyboard(question)))
     return [piece for piece in pieces if len(piece) > 1 or piece.isdigit()]
+
+
+# Words and punctuation between the expressions of a question.
+_WORDS = re.compile(
+    r"""
+    # a word, such as Write or as, but not a function, a number or a LaTeX command
+    (?<![\\a-zA-Z]) (?!(?:sqrt|sin|cos|tan|log|ln|exp|pi|dozen|[a-z]{1,8}illion)\b)
+    (?:[a-zA-Z]{3,}|is|of|to|as|in|on|at|by|an|if|it|or|be|do|we|he|me) (?![a-zA-Z])
+    | [?;:$]          # punctuation
+    | \\[()\[\]]      # \( and \]
+    | [.,](?!\d)      # the full stop of 2.5., not its point
+    """,
+    re.VERBOSE,
+)

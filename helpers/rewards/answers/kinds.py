@@ -1,9 +1,12 @@
-"""Whether a short answer means what the row's answer means, by the kind of the row's answer.
+"""Whether an answer means the same as the row's answer, judged by the kind of the row's answer.
 
-The kind is said, by a reward's `kind=` or by a column `kind`: number, mathematics, set, choice,
-exact or text. Where it is not, `kind_of` takes an answer for a number where it parses as one, for
-mathematics where it is clearly LaTeX or an expression, and otherwise for a text. Each kind's file
-begins with examples of what is the same and what is not.
+The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
+exact or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
+mathematics if it clearly is an expression, otherwise text. The module of each kind begins with
+examples of right and wrong answers.
+
+    comparisons = [compare_answers(given, gold), ...]   # settles most answers at once
+    verdicts = are_right(comparisons)                   # math-verify judges the others in one batch
 """
 
 import re
@@ -17,29 +20,16 @@ from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text
 KINDS = ("number", "mathematics", "choice", "exact", "text")
 DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
-# What leads to an answer: `So the final answer is: 12`, `**Answer:** 12`; `#### 12`, `= 12`.
-_LEAD = re.compile(
-    r"""
-    \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
-    (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
-    | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-# A question whose solutions have no order: `Find all real values of x`, `What are the roots?`
-_SOLUTIONS = re.compile(
-    r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
-)
-
 
 def compare_answers(
     given: str, gold: str, question: str = "", kind: str | None = None
 ) -> Comparison:
-    """Return whether an answer means what the row's answer means, judged by a kind of
-    `DECLARED_KINDS`, or by the one that the row's answer shows; `are_right` decides what
-    math-verify has to judge.
+    """Compare a given answer with the row's answer.
 
-    An expression of the `question`, respelt, is no answer.
+    The comparison has a verdict, or the pair that `are_right` must pass to math-verify.
+
+    question: the row's question; an answer that only respells an expression of it is wrong.
+    kind: one of `DECLARED_KINDS`; by default the kind that `kind_of` chooses for the row's answer.
 
     >>> compare_answers("$1,000", "1000.0").right, compare_answers("1/2", "50%").right
     (True, True)
@@ -48,17 +38,15 @@ def compare_answers(
     >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
     True
     """
-    # 1. The same text is right, but for an empty one; a long text has to be the same.
+    # 1. An identical answer is right, unless it is empty. A long answer must be identical.
     if given == gold:
         return Comparison(given.strip() != "")
     if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
 
-    # 2. Without the words that lead to the answer, by the rules of the kind.
+    # 2. Drop a lead such as `The answer is`, and apply the rules of the kind.
     kind = kind or kind_of(gold)
-    lead = _LEAD.match(given)
-    if lead:
-        given = given[lead.end() :]
+    given = _LEAD.sub("", given)
     if kind == "choice":
         return Comparison(labels.same_choice(given, gold))
     if kind == "exact":
@@ -71,14 +59,14 @@ def compare_answers(
         in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
-    # 3. What is equal in another form than the row's may be the question itself.
+    # 3. An equal answer in another form than the row's may be the question handed back.
     if comparison.right is False or not question or numbers.same_form(given, gold):
         return comparison
     return refuse_handed_back(comparison, given, gold, question)
 
 
 def are_right(comparisons: list[Comparison]) -> list[bool]:
-    """Return whether each answer is right, those that math-verify has to judge in one batch."""
+    """Return the verdict of each comparison. math-verify judges the open ones, in one batch."""
     pairs = []
     for comparison in comparisons:
         if comparison.pair:
@@ -89,15 +77,67 @@ def are_right(comparisons: list[Comparison]) -> list[bool]:
     verdicts = []
     for right, pair, unless in comparisons:
         if right is None:
-            # what could not be judged in time is no proof that the question was not handed back
+            # A pair that could not be judged in time scores None. In `unless`, it counts against
+            # the answer, because the question may have been handed back.
             right = equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
         verdicts.append(right)
     return verdicts
 
 
+@lru_cache(maxsize=1 << 16)
+def kind_of(gold: str) -> str:
+    """Return the kind of an undeclared row's answer: number, mathematics or text.
+
+    >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
+    ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
+    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
+    {'text'}
+    """
+    # 1. A number: `1,000`, `$5`, `90°`, `1/3`, `5\text{ km}`. `x = 7` is an equation.
+    number = parse_number(gold)
+    if number is not None and "=" not in gold:
+        # But `5 km` is text, because the words may count.
+        if number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold:
+            return "text"
+        # `50/50` is text, because a fraction that is a whole number would be written as one.
+        if number.places is None and number.value.denominator == 1:
+            return "text"
+        # `02134` is a postcode.
+        return "text" if re.match(r"0\d{4}", gold) else "number"
+
+    # 2. Code is text: `get_name`.
+    text = plain_text(gold)
+    if _CODE.search(text):
+        return "text"
+
+    # 3. An expression that math-verify could not read is text: `the sum of 2 + 3`.
+    spelt = mathematics.to_latex(text)
+    if not mathematics.is_readable(spelt):
+        return "text"
+
+    # 4. A sign of mathematics: `y = 3`, `\sqrt{2}`.
+    if _MATHS_SIGN.search(gold):
+        return "mathematics"
+
+    # 5. A list, a tuple or an interval of numbers: `3, -3`, `2 and 5`, `[0,1)`.
+    names = mathematics.variables(spelt)
+    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
+    if is_list and not names and mathematics.is_literal(spelt):
+        return "mathematics"
+
+    # 6. An operation on a small letter, or a sum or product with a digit: `n-1`, `3 + N`. Without
+    # them, `10-5` may be a score, and `AC/DC` is a name.
+    small_letter = any(name.islower() for name in names)
+    if _OPERATION.search(text) and (small_letter or _SUM_OR_PRODUCT.search(text)):
+        return "mathematics"
+
+    # 7. Anything else: `Paris`.
+    return "text"
+
+
 def vote_of(given: str) -> str:
-    """Return what two answers have in common if they are one vote: the value of a number, or the
-    words of a text. `5%` is a vote for 0.05, whatever was answered before it.
+    """Return the key under which majority voting counts an answer: the value of a number, or the
+    words of a text.
 
     >>> vote_of("$42.0"), vote_of("5%"), vote_of("Paris.")
     ('42', '1/20', 'paris')
@@ -110,7 +150,7 @@ def vote_of(given: str) -> str:
 
 
 def check_kind(kind: str) -> str:
-    """Return the kind; ValueError where there is none of this name."""
+    """Return the kind, or raise ValueError if it is not one of `DECLARED_KINDS`."""
     if kind not in DECLARED_KINDS:
         raise ValueError(
             f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
@@ -119,8 +159,26 @@ def check_kind(kind: str) -> str:
     return kind
 
 
+# --- Patterns -------------------------------------------------------------------------------------
+
+# A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
+_LEAD = re.compile(
+    r"""
+    ^(?:
+    \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
+    (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
+    | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# A question whose solutions have no order: `Find all real values of x`, `What are the roots?`
+_SOLUTIONS = re.compile(
+    r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
+)
 # Code: `x == 1`, `a->b`, `std::sort`, `a && b`, `</p>`, `os.path`, `get_name`.
 _CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
+# A sign that only mathematics has.
 _MATHS_SIGN = re.compile(
     r"""
     \\[a-zA-Z]{2,}                            # \frac{x}{2}
@@ -134,57 +192,7 @@ _MATHS_SIGN = re.compile(
     """,
     re.VERBOSE,
 )
-_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")  # n-1
-_SUM_OR_PRODUCT = re.compile(r"\d\s*[+*]|[+*]\s*\d")  # 2*N, N + 1
-
-
-@lru_cache(maxsize=1 << 16)
-def kind_of(gold: str) -> str:
-    """Return the kind that an answer is judged by where none is said: number, mathematics or text.
-
-    >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
-    ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
-    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
-    {'text'}
-    """
-    # 1. What parses as a number is one: `1,000`, `$5`, `90°`, `1/3`, `5\text{ km}`. But these are
-    # texts, and `x = 7` is an equation.
-    number = parse_number(gold)
-    if number is not None and "=" not in gold:
-        # a unit outside LaTeX, whose words may count: `5 km`
-        if number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold:
-            return "text"
-        # a fraction that comes out even, which nobody leaves so: the shares `50/50`
-        if number.places is None and number.value.denominator == 1:
-            return "text"
-        # a postcode: `02134`
-        return "text" if re.match(r"0\d{4}", gold) else "number"
-
-    # 2. Code is a text: `get_name`.
-    text = plain_text(gold)
-    if _CODE.search(text):
-        return "text"
-
-    # 3. What math-verify could not read is a text: `the sum of 2 + 3`.
-    spelt = mathematics.to_latex(text)
-    if not mathematics.is_readable(spelt):
-        return "text"
-
-    # 4. A sign that only mathematics has: `y = 3`, `\sqrt{2}`.
-    if _MATHS_SIGN.search(gold):
-        return "mathematics"
-
-    # 5. A list, a tuple or an interval of numbers: `3, -3`, `2 and 5`, `[0,1)`.
-    names = mathematics.variables(spelt)
-    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
-    if is_list and not names and mathematics.is_literal(spelt):
-        return "mathematics"
-
-    # 6. An operation with a small letter or with + or * at a digit: `n-1`, `3 + N`. Digits with a
-    # dash or a slash alone are dates, scores and ranges, `10-5`; capitals alone are names, `AC/DC`.
-    small_letter = any(name.islower() for name in names)
-    if _OPERATION.search(text) and (small_letter or _SUM_OR_PRODUCT.search(text)):
-        return "mathematics"
-
-    # 7. All else is a text: `Paris`.
-    return "text"
+# An operation between two terms: `n-1`.
+_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
+# A plus sign or an asterisk beside a digit: `2*N`, `N + 1`.
+_SUM_OR_PRODUCT = re.compile(r"\d\s*[+*]|[+*]\s*\d")

@@ -1,6 +1,7 @@
-r"""The two kinds that a data set declares by name: choice and exact.
+r"""The two kinds that a data set must declare: choice and exact.
 
-Choice: the same set of letters, with or without the option's text.
+Choice: two answers are the same if they name the same letters, with or without the option's text.
+Right (`=`) and wrong (`≠`), the given answer first:
 
 - `(A)` = `A`, `a` = `A`, `A.` = `A`, `option A` = `A`, `[B]` = `B`, `**C**` = `C`,
   `\text{(D)}` = `D`
@@ -8,9 +9,9 @@ Choice: the same set of letters, with or without the option's text.
 - `B` ≠ `A`, `A or B` ≠ `A`, `A, B` ≠ `A`, `A*` ≠ `A`, `A+` ≠ `A`, `not A` ≠ `A`, `AB` ≠ `A`
 - `A) Paris (B) London` ≠ `A`, `A) London` ≠ `A) Paris`, `London` ≠ `A) Paris`, `a) x b) y` ≠ `A`
 
-Exact: the same characters, for codes, versions, formulas, ratios and scores. After Unicode's NFKC,
-with one kind of dash, with no space around `:`, `-` and an arrow, and with indices and charges as
-they are read: `_{2}` behind a letter is the 2 of H2O.
+Exact: the same characters, for codes, versions, formulas, ratios and scores. Only the spelling may
+differ: the kind of dash, spaces around `:`, `-` and arrows, and how the indices and charges of
+chemistry are written.
 
 - `5–10` = `5-10`, `3 : 4` = `3:4`, `1 - 0` = `1-0`, `**v1.2.3**` = `v1.2.3`, `AB–12` = `AB-12`
 - `H₂O` = `H_2O`, `H2O` = `H_{2}O`, `Ca²⁺` = `Ca^{2+}`, `\mathrm{CO_2}` = `CO2`
@@ -23,34 +24,20 @@ import re
 
 from helpers.rewards.answers.texts import plain_text, same_text, without_latex
 
-_LETTER = r"(?:\(\s*[A-Za-z]\s*\)\.?|\[\s*[A-Za-z]\s*\]\.?|[A-Za-z][.):]?)"
-_LETTERS = re.compile(
-    rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}"
-    rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
-    re.IGNORECASE,
-)
-# A letter with a mark behind it or in brackets, and the option's text.
-_OPTION = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])[.):](?=\s))\s*(.*\w.*)", re.DOTALL)
-# In the text of an option: a second option, or a second thought.
-_ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b")
-
-_JOINED = re.compile(r"\s*(->|[:-])\s*")
-_BRACED = re.compile(r"([_^])\{([\w+-]*)\}")  # x_{12} is x_12
-_INDEX = re.compile(r"(?<=[A-Za-z)\]])_(?=\d)")
-_CHARGE = re.compile(r"(?<=[A-Za-z)\]])\^(?=\d*[+-](?!\w))|\^(?=[+-](?!\w))")
+# --- Choice ---------------------------------------------------------------------------------------
 
 
 def same_choice(given: str, gold: str) -> bool:
     """Return whether two answers name the same options."""
     letters, text = split_option(given)
     gold_letters, gold_text = split_option(gold)
-    if not letters:  # the option's text alone
+    if not letters:  # the answer may be the option's text alone
         return gold_text != "" and same_text(given, gold_text)
     return letters == gold_letters and (not text or not gold_text or same_text(text, gold_text))
 
 
 def split_option(text: str) -> tuple[frozenset[str], str]:
-    """Return the letters that a text names, and the option's text behind a single one.
+    """Return the letters that an answer names, in upper case, and the text after a single letter.
 
     >>> split_option("(b) London"), split_option("A or B")
     ((frozenset({'B'}), 'London'), (frozenset(), ''))
@@ -64,19 +51,45 @@ def split_option(text: str) -> tuple[frozenset[str], str]:
     return frozenset((option[1] or option[2]).upper()), option[3]
 
 
+# One letter: A, a., (A), [A].
+_LETTER = r"(?:\(\s*[A-Za-z]\s*\)\.?|\[\s*[A-Za-z]\s*\]\.?|[A-Za-z][.):]?)"
+# Letters alone: A; A, C; (A) and (C); Answer: A.
+_LETTERS = re.compile(
+    rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}"
+    rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
+    re.IGNORECASE,
+)
+# A letter and the option's text: A) Paris, (A) Paris.
+_OPTION = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])[.):](?=\s))\s*(.*\w.*)", re.DOTALL)
+# In the text of an option, a sign of a second option or a second thought: (B), or, not.
+_ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b")
+
+# --- Exact ----------------------------------------------------------------------------------------
+
+
 def same_code(given: str, gold: str) -> bool:
-    """Return whether two codes are the same, character for character."""
+    """Return whether two codes have the same characters."""
     return code_of(given) == code_of(gold) != ""
 
 
 def code_of(text: str) -> str:
-    """Return what two codes are compared by.
+    """Return a code in one spelling.
 
     >>> code_of("Ca²⁺"), code_of("3 : 4"), code_of("101_{2}")
     ('Ca2+', '3:4', '101_2')
     """
     text = without_latex(re.sub(r"\\(?:right|longright)arrow|\\to\b", "->", plain_text(text)))
     text = _BRACED.sub(r"\1\2", " ".join(text.split()).removesuffix("."))
-    if "->" in text:  # a reaction
+    if "->" in text:  # a chemical reaction
         text = text.replace(" ", "")
     return _CHARGE.sub("", _INDEX.sub("", _JOINED.sub(r"\1", text)))
+
+
+# Spaces around an arrow, a colon or a dash: 3 : 4.
+_JOINED = re.compile(r"\s*(->|[:-])\s*")
+# Braces of an index or an exponent: x_{12}.
+_BRACED = re.compile(r"([_^])\{([\w+-]*)\}")
+# The _ of H_2O. The base of 101_2 stays.
+_INDEX = re.compile(r"(?<=[A-Za-z)\]])_(?=\d)")
+# The ^ of Ca^2+. The exponent of 10^2 stays.
+_CHARGE = re.compile(r"(?<=[A-Za-z)\]])\^(?=\d*[+-](?!\w))|\^(?=[+-](?!\w))")

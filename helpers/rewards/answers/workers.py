@@ -1,13 +1,21 @@
-"""Judgements that may hang, made in worker processes that can be killed.
+"""Judge answers in worker processes, where a judgement that hangs can be killed.
 
-math-verify stops itself with an alarm, which works in a main thread only, and not inside one long
-operation of big integers. Here every judgement has a limit of processor time: the worker stops
-itself where it can; where it cannot, the kernel ends it. A worker imports what judging needs, and
-forks a child that judges, and another one in the place of a child that was ended. So a verdict
-comes in time from any thread, and what a completion makes a parser do, it does in a process that
-holds nothing of the training. This file is also the worker's program: no worker imports, or runs
-again, the script that a training was started as, which `multiprocessing` and what is built on it
-would do.
+Three kinds of processes take part, in this order:
+
+1. The training process calls `scores_in_time`. The first call for a kind of judgement starts up to
+   eight workers, each with this file as its program (`serve`).
+2. A worker imports what its judgements need, such as sympy, and forks a child. From then on the
+   worker only waits for the child to end; it never reads a completion.
+3. The child shares the worker's pipes. It reads one row at a time from the training process, judges
+   it within a limit of processor time, and replies with the score.
+4. At the limit, a first timer raises `OutOfTime` in the child, which replies without a score. If
+   the child is inside one long operation, where Python handles no signal, a second timer kills it
+   soon after. The worker then replies without a score and forks another child.
+5. If no reply comes at all, the training process kills the worker and starts another one. When the
+   training process ends, the pipe closes, and the worker and its child end, too.
+
+math-verify's own limit is an alarm, which works in a main thread only and not inside one long
+operation of big integers. `multiprocessing` would import the training script again in each worker.
 """
 
 import gc
@@ -24,29 +32,31 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import lru_cache
 
-# Seconds of processor time. An honest judgement takes 5 to 50 ms, and some take 300. Every row has
-# a moment of its own; those that need longer share what the batch has left.
+# Limits of processor time, in seconds. An honest judgement takes 5 to 50 ms, a few take 300 ms.
+# Each row has a short limit at first; rows that need longer share the rest of the batch's budget.
 _ROW_SECONDS = 0.02
 _BATCH_SECONDS = 0.7
-_GRACE = 0.1  # seconds more, then the kernel ends the child, also inside one long operation
-# Seconds on the clock, for a process that sleeps or does not come up; many, because a machine may
-# be busy with something else.
+_GRACE = 0.1  # between the timer that stops a judgement and the one that kills the child
+# Limits of clock time, in seconds, for a process that sleeps or does not start. They are long,
+# because the machine may be busy.
 _REPLY_SECONDS = 40.0
 _START_SECONDS = 180.0
-_ROWS_A_WORKER = 8  # below that, one more worker costs more than it saves
+_ROWS_PER_WORKER = 8  # with fewer rows, another worker costs more than it saves
 _MOST_WORKERS = min(8, os.cpu_count() or 1)
-_MEMORY = 4 << 30  # bytes of address space
-_POSIX = os.name == "posix"  # elsewhere a judgement has its time on the clock only
+_MEMORY = 4 << 30  # bytes of address space per child
+_POSIX = os.name == "posix"  # other systems have no fork and no timers: clock time alone limits
 
 
 def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
-    """Return the score of each row; None where there was none in time, with one warning for all.
+    """Return the score of each row, or None for a row that was not judged in time; one warning
+    counts these rows.
 
-    kind: "equal" for rows (gold, given) of LaTeX, 1.0 where math-verify finds the two equal; "task"
-    for (family, answer, entry as JSON), scored by reasoning-gym's own verifier; "schema" for
-    (schema, document), both JSON, 1.0 where the document fulfils the JSON Schema.
+    kind, and what its rows are:
+        "equal": (gold, given) in LaTeX; 1.0 if math-verify finds them equal.
+        "task": (family, answer, entry as JSON); the score of reasoning-gym's verifier.
+        "schema": (schema, document), both JSON; 1.0 if the document satisfies the JSON Schema.
 
-    Every distinct row is judged once. LookupError where the process that judges does not start.
+    Raises LookupError if a worker does not start.
 
     >>> scores_in_time("equal", [("x^2 + 2x + 1", "(x+1)^2"), ("x", "y")])
     [1.0, 0.0]
@@ -55,19 +65,21 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     """
     if not rows:
         return []
-    if kind not in _workers:  # all start now: no later batch waits for one
+    # 1. Start all workers of this kind at once, so that no later batch has to wait.
+    if kind not in _workers:
         _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
 
-    # Deal the distinct rows out to workers, the shortest answers first: what takes long costs no
-    # plain answer its verdict.
+    # 2. Deal the distinct rows out to the workers. Short answers come first, so that a slow one
+    # cannot use up the budget before them.
     distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
-    count = max(1, min(len(_workers[kind]), len(distinct) // _ROWS_A_WORKER))
+    count = max(1, min(len(_workers[kind]), len(distinct) // _ROWS_PER_WORKER))
     shares = [distinct[first::count] for first in range(count)]
     score_of = {}
     with ThreadPoolExecutor(count) as pool:
         for scores_of_share in pool.map(Worker.scores_of, _workers[kind], shares):
             score_of |= scores_of_share
 
+    # 3. Put the scores in the order of the rows.
     scores = [score_of[row] for row in rows]
     if None in scores:
         warnings.warn(
@@ -79,9 +91,7 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
 
 
 class Worker:
-    """One process for one kind of judgement, started again when it is asked and does not run; it
-    ends when its standard input does, with the process that started it.
-    """
+    """The training process's side of one worker process, which is started again if it has ended."""
 
     def __init__(self, kind: str):
         self.kind = kind
@@ -90,12 +100,13 @@ class Worker:
         self.start()
 
     def scores_of(self, rows: list[tuple]) -> dict[tuple, float | None]:
-        """Return the score of each row, None where there was none in time."""
+        """Return the score of each row, or None for a row that was not judged in time."""
         scores = dict.fromkeys(rows)
         budget = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
         with self.lock:
             self.wait_until_ready()
-            # A moment for each; then a fair share of what is left for those that need longer.
+            # In the first round, every row has the same short limit. In later rounds, the rows that
+            # exceeded it share the rest of the budget.
             waiting = rows
             while waiting and budget > 0:
                 slow = []
@@ -103,17 +114,22 @@ class Worker:
                     seconds = _ROW_SECONDS
                     if waiting is not rows:
                         seconds = max(seconds, budget / (len(waiting) - position))
-                    with suppress(OSError):  # it has just ended, and answers nothing
+
+                    # 1. Send the row and wait for the reply. If there is none, the worker has
+                    # ended; writing to it may fail as well.
+                    with suppress(OSError):
                         self.process.stdin.write(json.dumps([seconds, row]) + "\n")
                         self.process.stdin.flush()
                     line = self.next_line(_REPLY_SECONDS)
-                    if not line:  # the worker has ended
+                    if not line:
                         self.start()
                         return scores
+
+                    # 2. Note the score, and charge the processor time to the budget.
                     scores[row], used = json.loads(line)
-                    if used is None:  # the kernel has ended the judgement
+                    if used is None:  # the child was killed
                         used = seconds + _GRACE
-                    elif scores[row] is None:  # it has stopped itself
+                    elif scores[row] is None:  # the judgement was stopped
                         slow.append(row)
                     budget -= used
                     if budget <= 0:
@@ -122,7 +138,7 @@ class Worker:
         return scores
 
     def wait_until_ready(self) -> None:
-        """Start the process again if it has ended; LookupError if it does not come up."""
+        """Start the process again if it has ended; raise LookupError if it does not get ready."""
         if self.process.poll() is not None:
             self.start()
         if not self.ready and not self.next_line(_START_SECONDS):
@@ -133,7 +149,7 @@ class Worker:
         self.ready = True
 
     def start(self) -> None:
-        """Start the process, in the place of one that there may be; it says when it is ready."""
+        """Start the process, and end the previous one if there is one."""
         if self.process is not None:
             self.end()
             self.process.communicate()
@@ -149,7 +165,7 @@ class Worker:
         self.ready = False
 
     def end(self) -> None:
-        """Kill the process, and the child that judges."""
+        """Kill the worker process and its child."""
         if _POSIX:
             with suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
@@ -157,7 +173,9 @@ class Worker:
             self.process.kill()
 
     def next_line(self, seconds: float) -> str:
-        """Return the next line of the process; "" if it ended, or was killed after that time."""
+        """Return the next line from the process; "" if it ended, or if the time was up and it was
+        killed.
+        """
         deadline = threading.Timer(seconds, self.end)
         deadline.start()
         try:
@@ -173,41 +191,51 @@ _workers: dict[str, list[Worker]] = {}  # by kind
 
 
 class OutOfTime(BaseException):
-    """Not an Exception: sympy and math-verify catch those."""
+    """The judgement has reached its limit. Not an Exception, because sympy and math-verify catch
+    every Exception.
+    """
 
 
 def serve(kind: str) -> None:
-    """Judge a row a line, [seconds, row] as JSON, until standard input ends."""
-    # What a verifier prints must not end up among the replies, and `exit()` closes standard input.
+    """Judge rows until standard input ends. A request is a line of JSON, [seconds, row]; the reply
+    is [score, processor seconds].
+    """
+    # 1. Keep standard input and output for requests and replies. A verifier may print, which now
+    # goes to standard error, or call `exit()`, which would close standard input.
     requests = os.fdopen(os.dup(0))
     replies = os.fdopen(os.dup(1), "w")
     sys.stdin = None
     sys.stdout = sys.stderr
     os.dup2(2, 1)
 
-    # Import what judging needs, by judging; then take away what it does not need.
+    # 2. Judge the examples, which imports what judgements need. Freezing these objects keeps the
+    # garbage collector from going through them during a judgement.
     judge, examples = _JUDGES[kind]
     for row in examples:
         judge(*row)
-    gc.freeze()  # no collection goes through what was imported, in the time of a judgement
+    gc.freeze()
     print("ready", file=replies, flush=True)
 
-    # A child judges. In the place of one that the kernel ended, at its limit or by a crash, comes
-    # another, and the reply is no score.
+    # 3. Fork a child that judges, and wait for its end. If it was killed or crashed, reply without
+    # a score and fork another one. If it exited, standard input has ended.
     while _POSIX:
         child = os.fork()
         if not child:
             break
         _, status = os.waitpid(child, 0)
-        if os.WIFEXITED(status):  # as standard input did
+        if os.WIFEXITED(status):
             return
         print("[null, null]", file=replies, flush=True)
+
+    # 4. In the child, limit the memory and refuse everything that acts on the machine.
     if _POSIX:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        signal.signal(signal.SIGPROF, raise_out_of_time)  # the other signals end the process
+        signal.signal(signal.SIGPROF, raise_out_of_time)
     sys.addaudithook(refuse)
+
+    # 5. Judge one row after another. An answer that makes a parser or a verifier fail is wrong.
     for line in requests:
         seconds, row = json.loads(line)
         began = time.process_time()
@@ -219,35 +247,35 @@ def serve(kind: str) -> None:
                 set_timers(0)
         except OutOfTime:
             score = None
-        # whatever a completion did to the parser, or had a verifier do, it is no right answer
         except (Exception, SystemExit):
             score = 0.0
         print(json.dumps([score, time.process_time() - began]), file=replies, flush=True)
 
 
 def set_timers(seconds: float) -> None:
-    """Stop the judgement after so much processor time, and end the process soon after; 0 for no
-    limit.
+    """Raise OutOfTime after so many seconds of processor time, and end the process `_GRACE` seconds
+    later; 0 cancels both.
     """
     if _POSIX:
         signal.setitimer(signal.ITIMER_PROF, seconds)
+        # Its signal, SIGVTALRM, has no handler, so the kernel ends the process.
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds and seconds + _GRACE)
 
 
 def raise_out_of_time(signum, frame):
-    """Handle the first signal."""
+    """Handle the signal of the first timer."""
     raise OutOfTime
 
 
 def refuse(event: str, arguments: tuple) -> None:
-    """Raise PermissionError, as an audit hook, for whatever does more than read and compute.
+    """Raise PermissionError for every action but reading and computing; an audit hook.
 
-    Some verifiers evaluate the answer that they judge. This is no sandbox for a determined author,
-    but a policy is none: what it stumbles upon writes no file, starts no process and opens no
-    connection.
+    Some verifiers of reasoning-gym evaluate the answer as Python. With this hook, code that a
+    policy finds by chance cannot write a file, start a process or open a connection. It is not a
+    sandbox: an author who knows the hook can get around it.
     """
     if event == "open":
-        _, mode, flags = arguments
+        mode, flags = arguments[1:]
         acts = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
     elif event in ("os.listdir", "os.scandir", "os.walk"):
         acts = False
@@ -258,14 +286,14 @@ def refuse(event: str, arguments: tuple) -> None:
 
 
 def judge_equal(gold: str, given: str) -> float:
-    """Return 1.0 where math-verify finds the two equal, and a second look at equations agrees."""
+    """Return 1.0 if math-verify finds two expressions equal, and `same_equation` agrees."""
     from math_verify import verify
     from sympy import N, preorder_traversal
 
     gold_parts = parse_latex(gold)
     given_parts = parse_latex(given)
-    # math-verify rounds to places behind the point: six digits, and fifteen where nothing is
-    # rounded, need more of them where a number is small.
+    # math-verify rounds to a number of decimal places. Small numbers need more places, so count
+    # the zeros after the point of the smallest number.
     zeros = 0
     for expression in gold_parts + given_parts:
         for part in preorder_traversal(expression):
@@ -284,10 +312,10 @@ def judge_equal(gold: str, given: str) -> float:
 
 
 def same_equation(gold, given) -> bool:
-    """Return whether one of two equations is a multiple of the other; True for anything else.
+    """Return whether one equation is a multiple of the other; True for all other expressions.
 
-    math-verify compares their solutions, and finds x^2+1=0 and x^2+5=0, which have no real ones,
-    equal.
+    math-verify compares real solutions only, so x^2+1=0 and x^2+5=0, which have none, are equal to
+    it.
     """
     from sympy import Eq, simplify
 
@@ -299,12 +327,14 @@ def same_equation(gold, given) -> bool:
 
 @lru_cache(maxsize=4096)
 def parse_latex(text: str) -> tuple:
-    """Return what math-verify reads of a whole text: sympy's expressions."""
+    """Return the sympy expressions that math-verify reads from a text, taken as LaTeX as a whole.
+
+    Only LaTeX is read, so a text is never evaluated as Python. Units are kept, because math-verify
+    would take the t of `1 + t` for one.
+    """
     from latex2sympy2_extended import NormalizationConfig
     from math_verify import LatexExtractionConfig, parse
 
-    # Plain text is never evaluated as Python. Units stay: math-verify's list of them takes the t
-    # off `1 + t`.
     normalised = NormalizationConfig(
         units=False, basic_latex=True, malformed_operators=True, nits=True, boxed="all"
     )
@@ -313,22 +343,22 @@ def parse_latex(text: str) -> tuple:
 
 
 def judge_task(family: str, answer: str, entry: str) -> float:
-    """Return what the family's own verifier gives."""
+    """Return the score of the family's own verifier."""
     from reasoning_gym import get_score_answer_fn
 
     return float(get_score_answer_fn(family)(answer, json.loads(entry)))
 
 
 def judge_schema(schema: str, document: str) -> float:
-    """Return 1.0 where the document fulfils the schema."""
+    """Return 1.0 if the document satisfies the schema."""
     from jsonschema.validators import validator_for
 
     rules = json.loads(schema)
     return float(validator_for(rules)(rules).is_valid(json.loads(document)))
 
 
-# How each kind of row is judged, and rows whose judgement imports what the time of one would not
-# suffice for, much of sympy above all.
+# The judge of each kind, and the examples that a worker judges when it starts. They import the
+# parts of sympy that honest answers need, which takes longer than the limit of a judgement.
 _JUDGES = {
     "equal": (
         judge_equal,
@@ -359,4 +389,4 @@ _JUDGES = {
 if __name__ == "__main__":
     serve(sys.argv[1])
 elif _POSIX:
-    os.register_at_fork(after_in_child=_workers.clear)  # they are the parent's
+    os.register_at_fork(after_in_child=_workers.clear)  # a forked process needs its own
