@@ -1,6 +1,7 @@
 """Every setting of a run once: its default, what it does, the values it may have and the call that
 gets it; a preset for each kind of card; and the one way to change a setting, `override`. Which
-settings go together is in setting_rules.py, and what a machine can run in machine_rules.py.
+settings go together is in setting_rules.py, and what a machine can run in
+training/run_settings.py.
 
 The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
 each one up there. Every setting can be overridden by a notebook parameter of the same name.
@@ -399,7 +400,7 @@ def grpo_keywords(preset: Preset) -> dict:
         if setting.metadata["becomes"] == "GRPOConfig"
     }
     keywords["chat_template_kwargs"] = template_options(preset.thinking)
-    # `machine_rules.for_machine` has made True of None, or has left it
+    # `run_settings.for_machine` has made True of None, or has left it
     corrects = bool(preset.vllm_importance_sampling_correction)
     keywords["vllm_importance_sampling_correction"] = corrects
     keywords["router_aux_loss_coef"] = 0.0  # for mixtures of experts; Unsloth computes none

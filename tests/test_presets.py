@@ -7,9 +7,8 @@ from dataclasses import asdict, fields, replace
 
 import pytest
 
-from helpers import PROJECT, machine_rules, presets
+from helpers import PROJECT, presets
 from helpers.environment import Machine
-from helpers.machine_rules import for_machine, refusal
 from helpers.presets import (
     PRESETS,
     SETTINGS,
@@ -20,6 +19,8 @@ from helpers.presets import (
     resolve,
 )
 from helpers.templates import template_options
+from helpers.training import run_settings
+from helpers.training.run_settings import for_machine, refusal
 from tools.settings import table
 
 POCKET = PRESETS["pocket"]
@@ -165,7 +166,7 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
 ):
     if here.gpu:
         obstacle = None if vllm else "vLLM is not installed"
-        monkeypatch.setattr(machine_rules, "vllm_obstacle", lambda machine: obstacle)
+        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine: obstacle)
     preset = override(PRESETS[name], **given)
     if outcome in ("vllm", "transformers"):
         found = for_machine(preset, here)
@@ -184,11 +185,12 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
 
 def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepares():
     said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
-    assert refusal(PRESETS["l4"], machine()).startswith(said)
+    refused = refusal(PRESETS["l4"], machine())
+    assert refused.startswith(said) and "--preset smollm2" in refused
     assert refusal(PRESETS["l4"], machine(24.2)) is None
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("machine_rules.refusal(") < source.index("tokenizer_of(")
+    assert source.index("run_settings.refusal(") < source.index("tokenizer_of(")
 
 
 # --- Overrides ------------------------------------------------------------------------------------

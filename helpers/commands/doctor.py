@@ -7,8 +7,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers import commands, environment, machine_rules, presets
-from helpers.training import memory
+from helpers import commands, environment, presets
+from helpers.training import memory, run_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -65,7 +65,7 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         if environment.installed_version("torch"):
             estimate = memory.check(preset, card)
-        machine_rules.for_machine(preset, machine)
+        run_settings.for_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
     print("\n".join(["", *estimate, ""]))

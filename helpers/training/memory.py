@@ -266,7 +266,7 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         "logits": 3 * logits,
     }
 
-    # What sampling takes. "auto", which `machine_rules.for_machine` settles, counts as vLLM
+    # What sampling takes. "auto", which `run_settings.for_machine` settles, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         # `load_vllm` turns standby off for a model that sees (unsloth_zoo/vllm_utils.py 4432)
