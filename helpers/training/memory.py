@@ -1,6 +1,6 @@
 """Estimate the GPU memory of a GRPO step with LoRA, part by part, before anything is loaded.
 
-    print("\\n".join(check(settings, machine)))
+    lines = check(settings, machine)
 
 The model is built from its config.json on torch's meta device, where weights have shapes but take
 no memory, and its weights are counted there: hybrid layers, experts, embeddings, and the cache of
