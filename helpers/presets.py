@@ -1,11 +1,12 @@
-"""Every setting of a run once: its default, what it does, the values it may have and the call that
-gets it; a preset for each kind of card; and the one way to change a setting, `override`. Which
-settings go together is in setting_rules.py, and what a machine can run in
-training/run_settings.py.
+"""Declare every setting of a run, and a preset of settings for each kind of card.
 
-The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
-each one up there. Every setting can be overridden by a notebook parameter of the same name.
-`python -m tools.settings` prints the table of the settings that docs/settings.md has.
+    settings = resolve("auto", this_machine(), max_steps=100)
+
+`Preset` declares each setting once: its default, what it does, its possible values, and the call
+that receives it. Settings have the names of TRL, PEFT and Unsloth, and a notebook parameter of the
+same name overrides each. setting_rules.py checks which settings go together, and
+training/run_settings.py what a machine can run. `python -m tools.settings` prints the table of
+docs/settings.md.
 """
 
 import difflib
@@ -19,8 +20,8 @@ from helpers.environment import OLDEST_CAPABILITY, Machine
 from helpers.setting_rules import problems
 from helpers.templates import template_options
 
-POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
-# Their folders under helpers/pocket/.
+POCKET_MODEL = "pocket"  # as notebooks and manifests name the embedded model
+# name of an embedded model -> its folder under helpers/pocket/
 EMBEDDED = {
     POCKET_MODEL: "model",
     "pocket-extraction": "extraction_model",
@@ -28,7 +29,7 @@ EMBEDDED = {
     "pocket-games": "games_model",
     "pocket-vision": "vision_model",
 }
-# Models whose folder is elsewhere on another machine, so that what is stored has their name.
+# Models stored by name, because their folder differs between machines.
 NAMED = (*EMBEDDED, smollm2.NAME)
 
 
@@ -43,13 +44,14 @@ def _setting(
     notebooks: tuple[str, ...] = ("03",),
     matters: bool = False,
 ) -> Any:
-    """One setting: its default and, in a sentence, what it does.
+    """Declare a setting.
 
-    least, most, choices: the values it may have.
-    becomes: the call that gets it under its own name, `call.keyword` where the keyword has another
-    name, or "" where no call gets it as it is.
-    notebooks: those of 01, 03 and 11 that have it among their parameters.
-    matters: whether notebook 03 spells it out where it passes it on.
+    does: its effect, for docs/settings.md.
+    least, most, choices: its possible values.
+    becomes: the call that receives it as a keyword of the same name; `call.keyword` if the names
+        differ; "" if no call receives the plain value.
+    notebooks: which of 01, 03 and 11 have it as a parameter.
+    matters: whether notebook 03 writes out its keyword.
     """
     return field(
         default=default,
@@ -67,14 +69,12 @@ def _setting(
 
 @dataclass(frozen=True)
 class Preset:
-    """All settings of a run.
+    """All settings of a run. Lengths are in tokens, sizes in rows, `needs_gb` in GB.
 
-    Lengths in tokens, sizes in rows, memory in GB of the whole card.
-
-    `num_generations` completions a prompt form a group. One optimiser step sees
-    `per_device_train_batch_size` times `gradient_accumulation_steps` completions in each process;
-    one round of sampling makes `per_device_train_batch_size` times `steps_per_generation` in each,
-    together a whole number of groups.
+    A group is `num_generations` completions of one prompt. In each process, an optimiser step uses
+    `per_device_train_batch_size` x `gradient_accumulation_steps` completions, and a round of
+    sampling makes `per_device_train_batch_size` x `steps_per_generation`. Together, the processes
+    sample a whole number of groups per round.
     """
 
     name: str
@@ -342,19 +342,17 @@ class Preset:
 
     @property
     def context(self) -> int:
-        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and a completion."""
+        """Longest sequence in tokens: `max_seq_length`, or a prompt with its completion."""
         return self.max_seq_length or self.max_prompt_length + self.max_completion_length
 
     @property
     def completions_per_step(self) -> int:
-        """Completions that one optimiser step sees, over all processes."""
+        """Completions per optimiser step, over all processes."""
         return self.processes * self.per_device_train_batch_size * self.gradient_accumulation_steps
 
     @property
     def completions_per_round(self) -> int:
-        """Completions that one round of sampling makes, over all processes: TRL's generation
-        batch.
-        """
+        """Completions per round of sampling (TRL's generation batch), over all processes."""
         passes = self.steps_per_generation or self.gradient_accumulation_steps
         return self.processes * self.per_device_train_batch_size * passes
 
@@ -369,30 +367,30 @@ class Preset:
 
     @property
     def max_lora_rank(self) -> int:
-        """The rank that vLLM reserves room for: the next one it knows from `lora_rank` on."""
+        """The rank for which vLLM reserves memory: the smallest one it supports that is at least
+        `lora_rank`.
+        """
         known = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
         return min((rank for rank in known if rank >= self.lora_rank), default=known[-1])
 
     @property
     def model_path(self) -> str:
-        """What `from_pretrained` takes: an embedded model's folder, SmolLM2's, which is made if
-        need be, or the hub name itself.
-        """
+        """The folder or hub name for `from_pretrained`. SmolLM2's folder is made at first use."""
         if self.model == smollm2.NAME:
             return smollm2.folder()
         folder = EMBEDDED.get(self.model)
         return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
 
-# What may be overridden, by name; `metadata` has what `_setting` was told.
+# The settings that can be overridden, by name; `metadata` holds the arguments of `_setting`.
 SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
-# Those that notebook 03 takes, for a training of its own on data that 01 has prepared.
+# The parameters of notebook 03.
 OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata["notebooks"]]
 
 
 def grpo_keywords(preset: Preset) -> dict:
-    """Return the keywords of `GRPOConfig` that say what the settings do, what the chat template is
-    told, and the one constant beside them that Unsloth would fill in on a GPU.
+    """Return the keywords of `GRPOConfig`: the settings that it receives, the keywords of the chat
+    template, and a constant that Unsloth would otherwise fill in on a GPU.
     """
     keywords = {
         name: getattr(preset, name)
@@ -400,15 +398,15 @@ def grpo_keywords(preset: Preset) -> dict:
         if setting.metadata["becomes"] == "GRPOConfig"
     }
     keywords["chat_template_kwargs"] = template_options(preset.thinking)
-    # `run_settings.for_machine` has made True of None, or has left it
+    # None stays None unless `run_settings.for_machine` has decided for True
     corrects = bool(preset.vllm_importance_sampling_correction)
     keywords["vllm_importance_sampling_correction"] = corrects
-    keywords["router_aux_loss_coef"] = 0.0  # for mixtures of experts; Unsloth computes none
+    keywords["router_aux_loss_coef"] = 0.0  # Unsloth does not compute this loss of experts
     return keywords
 
 
 def unspelt_keywords(preset: Preset) -> dict:
-    """Return `grpo_keywords` without the settings that notebook 03 spells out."""
+    """Return `grpo_keywords` without the settings that notebook 03 writes out."""
     return {
         name: value
         for name, value in grpo_keywords(preset).items()
@@ -417,8 +415,8 @@ def unspelt_keywords(preset: Preset) -> dict:
 
 
 def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
-    """Return the settings that a notebook's parameters give, by name: `settings_in(globals())` has
-    all that are not None.
+    """Return the settings that a notebook's parameters change: `settings_in(globals())` returns the
+    variables that are named like a setting and are not None.
     """
     return {name: names[name] for name in among if names.get(name) is not None}
 
@@ -449,8 +447,8 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=16,
     ),
-    # A real language model on two cores. In 16 bits, for 4 bits cost time on a CPU. The limit holds
-    # a whole answer of three digits, and a longer one would be waited for by the whole batch.
+    # A real language model on two cores. It is in 16 bits, because 4 bits are slower on a CPU. The
+    # completion limit is short, because the whole batch waits for its longest completion.
     Preset(
         "smollm2",
         needs_gb=0,
@@ -476,11 +474,11 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=4,
     ),
-    # Models of text are told not to think: Qwen3 thinks unless told otherwise, and then needs 1,500
-    # to 2,200 tokens for a question of GSM8K, so these limits would clip most completions. The
-    # embedded models and those that see have no such choice.
-    # Cards below 20 GB sample through Transformers: a vLLM engine would leave little to train in,
-    # and recent vLLM may not serve a T4 (compute capability 7.5, no bf16).
+    # thinking=False: Qwen3 thinks by default and then needs 1,500 to 2,200 tokens for a question of
+    # GSM8K, so these limits would cut off most completions. The embedded models and the vision
+    # models have no such choice.
+    # engine="transformers" below 20 GB: vLLM would leave little memory for training, and recent
+    # vLLM may not support a T4 (compute capability 7.5, no bf16).
     Preset(
         "small",
         needs_gb=7.5,
@@ -504,11 +502,11 @@ _TABLE = (
         lora_alpha=32,
     ),
     Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B-Instruct-2507", thinking=False),
-    # Qwen3.5 is in 16 bits (families.py). Unsloth's loader would start vLLM for it
-    # (unsloth/models/vision.py 1283), and Unsloth's own notebook of GRPO leaves it out.
-    # Ranks, rates and 16 to 32 completions a step: TRL's lora_without_regret.md (RL needs ranks of
-    # 1 to 32, 1e-5, and a batch below 32; two questions of 16 completions are 32) and Unsloth's
-    # notebooks of August 2026 (5e-6 to 5e-5, ranks of 4 to 32, alpha twice the rank).
+    # Qwen3.5 is in 16 bits (families.py) and samples through Transformers: Unsloth's loader would
+    # start vLLM for it (unsloth/models/vision.py 1283), but Unsloth's own GRPO notebook does not.
+    # The ranks, learning rates and 16 to 32 completions per step follow TRL's
+    # lora_without_regret.md (for RL: ranks of 1 to 32, 1e-5, a batch below 32) and Unsloth's
+    # notebooks of August 2026 (ranks of 4 to 32, alpha twice the rank, 5e-6 to 5e-5).
     Preset(
         "a100",
         needs_gb=39,
@@ -542,8 +540,8 @@ _TABLE = (
         per_device_train_batch_size=16,
         gradient_accumulation_steps=2,
     ),
-    # The two recipes' batches are less than one group: steps_per_generation samples a whole one,
-    # which then serves two optimiser steps.
+    # The batches of the next two recipes are smaller than one group. steps_per_generation samples a
+    # whole group, which then serves two optimiser steps.
     Preset(
         "memory_optimized",
         needs_gb=15,
@@ -572,7 +570,7 @@ _TABLE = (
         steps_per_generation=4,
         learning_rate=1e-5,
     ),
-    # Models that see, for notebook 11. Unsloth starts vLLM for each family.
+    # Vision models, for notebook 11. Unsloth starts vLLM for each of these families.
     Preset(
         "vision_2b",
         needs_gb=15,
@@ -600,7 +598,7 @@ PRESETS = {preset.name: preset for preset in _TABLE}
 
 
 def pick(machine: Machine) -> str:
-    """Return the name of the largest preset that fits the machine's GPU, or else `pocket`."""
+    """Return the name of the largest preset for the machine's GPU; `pocket` if none fits."""
     if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
         return "pocket"
     largest_first = ("h200", "h100", "a100", "l4", "t4", "small")
@@ -609,10 +607,10 @@ def pick(machine: Machine) -> str:
 
 
 def resolve(name: str, machine: Machine, **overrides) -> Preset:
-    """Return a preset by name (`auto` picks one for the machine) with some settings overridden;
-    None keeps the preset's value.
+    """Return a preset with some settings overridden; None keeps the preset's value. The name "auto"
+    picks a preset for the machine.
 
-    Raise ValueError for an unknown name or setting, or for a combination that cannot run.
+    ValueError for an unknown preset or setting, and for settings that cannot run.
     """
     if name == "auto":
         name = pick(machine)
@@ -628,7 +626,9 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 
 def with_defaults(settings: dict) -> dict:
-    """Return recorded settings: newer ones at their defaults, and without those that are gone."""
+    """Return settings that an older version recorded, in today's form: new settings get their
+    defaults, and removed ones are dropped.
+    """
     return {
         each.name: settings.get(each.name, getattr(Preset, each.name, None))
         for each in fields(Preset)
@@ -636,29 +636,29 @@ def with_defaults(settings: dict) -> dict:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `Did you mean …? ` for a name that is none of the known ones, or an empty text."""
-    if name in ("fast_inference", "use_vllm"):  # what Unsloth and TRL call it
+    """Return `Did you mean …? ` for an unknown name, or an empty text if no known name is close."""
+    if name in ("fast_inference", "use_vllm"):  # the names in Unsloth and TRL
         return "Did you mean 'engine'? "
     near = difflib.get_close_matches(name, known, 1)
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def override(settings: Preset | dict, **changes) -> Preset:
-    """Return settings, a preset's or those a manifest recorded, with some changed; None keeps a
-    setting. Raise ValueError for one that does not exist, and for settings that cannot run.
+    """Return a preset, or settings that a manifest recorded, with some settings changed; None keeps
+    a setting. ValueError for an unknown setting, and for settings that cannot run.
     """
     for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {hint(name, SETTINGS)}".strip())
     changes = {name: value for name, value in changes.items() if value is not None}
 
-    # a preset's numbers and examples are for what can be generated; a file or a data set has what
-    # it has
+    # a preset's number of rows and its examples belong to its generated source; drop them for a
+    # file or a data set
     source = str(changes.get("source", "arithmetic/"))
     if not source.startswith(("arithmetic/", "pictures/", "reasoning-gym/")):
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
-        changes = {"engine": "transformers"} | changes  # vLLM is Unsloth's to start here
+        changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
 
     recorded = asdict(settings) if isinstance(settings, Preset) else settings
     changed = Preset(**with_defaults(recorded) | changes)
@@ -667,7 +667,16 @@ def override(settings: Preset | dict, **changes) -> Preset:
     return changed
 
 
-# Settings of the loss, which nothing reads that only samples.
+def for_sampling(settings: dict, **overrides) -> Preset:
+    """Return what `override` returns, for a run that only samples: settings of the objective are
+    neither checked nor kept.
+    """
+    settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
+    overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
+    return override(settings, **overrides)
+
+
+# Settings of the loss, which sampling does not read.
 _OBJECTIVE = (
     "loss_type",
     "epsilon",
@@ -681,12 +690,3 @@ _OBJECTIVE = (
     "vllm_importance_sampling_mode",
     "vllm_importance_sampling_clip_max",
 )
-
-
-def for_sampling(settings: dict, **overrides) -> Preset:
-    """Return what `override` does, for what only loads a model and samples: the objective of its
-    training is neither checked nor kept.
-    """
-    settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
-    overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
-    return override(settings, **overrides)
