@@ -83,20 +83,20 @@ class Preset:
     # the data and the model
     model: str = _setting(
         "unsloth/Qwen3-4B-Instruct-2507",
-        "the policy that is trained: a name on the hub, a folder, `smollm2`, or `pocket`",
+        "the policy to train: a hub name, a folder, `smollm2`, or `pocket`",
         becomes="from_pretrained.model_name",
         notebooks=("01",),
         matters=True,
     )
     source: str = _setting(
         "openai/gsm8k",
-        "the questions: generated, of the hub, or of a file",
+        "the questions: a generated set, a hub data set, or a file",
         becomes="",
         notebooks=("01",),
     )
     examples: str | list | None = _setting(  # noqa: RUF009 (as all others)
         None,
-        "worked examples before each question: a file of them, or a list",
+        "worked examples put before each question: a file or a list",
         becomes="",
         notebooks=("01",),
     )
@@ -105,17 +105,17 @@ class Preset:
     )
     holdout_size: int | None = _setting(
         256,
-        "rows held out for the evaluation; None: 256, but at most a quarter of a file",
+        "rows held out for evaluation; None: 256, but at most a quarter of a file",
         least=1,
         becomes="",
         notebooks=("01",),
     )
     max_prompt_length: int = _setting(
-        256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks=("01",)
+        256, "tokens; rows with longer prompts are dropped", least=1, becomes="", notebooks=("01",)
     )
     max_pixels: int = _setting(
         262_144,
-        "pixels; a larger picture is made smaller, in its proportions",
+        "pixels; larger pictures are scaled down",
         least=1,
         becomes="",
         notebooks=("11",),
@@ -129,94 +129,96 @@ class Preset:
     )
     max_seq_length: int | None = _setting(
         None,
-        "the context in tokens; None: a prompt and its completion together",
+        "the context in tokens; None: the longest prompt plus the longest completion",
         least=1,
         becomes="from_pretrained",
         notebooks=("01",),
     )
     thinking: bool | None = _setting(
         None,
-        "whether the model thinks before it answers, if its chat template leaves the choice; None: "
+        "whether the model thinks before it answers, if its chat template has the choice; None: "
         "the template's default",
         becomes="GRPOConfig.chat_template_kwargs",
         notebooks=("01",),
     )
     load_in_4bit: bool = _setting(
         True,
-        "keep the policy's frozen weights in 4 bits",
+        "quantise the frozen weights to 4 bits",
         becomes="from_pretrained",
         notebooks=("01",),
         matters=True,
     )
     backend: str = _setting(
         "unsloth",
-        "what trains; transformers: Transformers, PEFT and TRL alone",
+        "the training library; transformers: Transformers, PEFT and TRL without Unsloth",
         choices=("unsloth", "transformers"),
         becomes="",
         notebooks=("01", "03"),
     )
     engine: str = _setting(
         "auto",
-        "what samples; auto: vLLM on a GPU that it serves, else Transformers",
+        "the library that samples; auto: vLLM on a GPU that supports it, else Transformers",
         choices=("auto", "transformers", "vllm"),
         becomes="",
         notebooks=("01", "03"),
     )
     gpu_memory_utilization: float = _setting(
         0.6,
-        "the share of the card that vLLM takes",
+        "the share of the GPU's memory reserved for vLLM",
         least=0.05,
         most=1.0,
         becomes="from_pretrained",
         notebooks=("01",),
     )
     gradient_checkpointing: bool = _setting(
-        True, "compute activations twice rather than keep them: less memory", notebooks=("01",)
+        True,
+        "recompute activations instead of keeping them; saves memory, costs time",
+        notebooks=("01",),
     )
     lora_rank: int = _setting(
         32,
-        "width of the adapter's matrices: how much can be learned",
+        "rank of the adapter's matrices; a higher rank can learn more",
         least=1,
         becomes="get_peft_model.r",
         matters=True,
     )
     lora_alpha: int = _setting(
         64,
-        "what the adapter adds is multiplied by lora_alpha / lora_rank",
+        "the adapter's output is scaled by lora_alpha / lora_rank",
         least=1,
         becomes="get_peft_model",
     )
 
     # the batch
     num_generations: int = _setting(  # a group of one has nothing to compare
-        8, "completions per question: the group", least=2, matters=True
+        8, "completions per question (the group)", least=2, matters=True
     )
     per_device_train_batch_size: int = _setting(
         8, "completions per forward pass; decrease if out of memory", least=1, matters=True
     )
     gradient_accumulation_steps: int = _setting(
-        2, "forward passes per update; increase by as much", least=1, matters=True
+        2, "forward passes per update; increase it by the same factor", least=1, matters=True
     )
     steps_per_generation: int | None = _setting(
-        None, "forward passes that one round of sampling serves; None: one update", least=1
+        None, "forward passes per round of sampling; None: as many as an update has", least=1
     )
 
     # the optimiser
-    max_steps: int = _setting(300, "updates, and then the training ends", least=1, matters=True)
+    max_steps: int = _setting(300, "updates in the whole training run", least=1, matters=True)
     learning_rate: float = _setting(
         1e-5,
-        "how far an update goes; too far, and the policy forgets",
+        "size of an update; if it is too large, the policy forgets",
         least=1e-12,
         most=1.0,
         matters=True,
     )
     # Transformers names the schedules and optimisers it knows.
     lr_scheduler_type: str = _setting(
-        "cosine", "how the learning rate ends: cosine goes to 0", matters=True
+        "cosine", "course of the learning rate after warmup; cosine falls to 0", matters=True
     )
     warmup_steps: float = _setting(
         0.1,
-        "updates in which the learning rate rises from 0; below 1: a share of all",
+        "updates in which the learning rate rises from 0; below 1: a fraction of max_steps",
         least=0.0,
         most=1e9,
         matters=True,
@@ -224,120 +226,123 @@ class Preset:
     optim: str = _setting("adamw_8bit", "the optimiser; adamw_8bit keeps its state in 8 bits")
     adam_beta1: float = _setting(
         0.9,
-        "how slowly Adam's mean of gradients changes",
+        "decay rate of Adam's running mean of the gradient",
         least=0.0,
         most=0.999999,
         notebooks=("01",),
     )
     adam_beta2: float = _setting(
         0.99,
-        "how slowly its mean of their squares does",
+        "decay rate of Adam's running mean of the squared gradient",
         least=0.0,
         most=0.999999,
         notebooks=("01",),
     )
-    weight_decay: float = _setting(0.1, "how fast weights shrink towards 0", least=0.0, most=10.0)
+    weight_decay: float = _setting(
+        0.1, "rate at which the adapter's weights shrink towards 0", least=0.0, most=10.0
+    )
     max_grad_norm: float = _setting(
-        0.1, "a longer gradient is shortened to this length", least=0.0, most=1e6
+        0.1, "largest norm of the gradient; longer gradients are scaled down", least=0.0, most=1e6
     )
 
-    # The objective, apart from beta at TRL's values. None is left out: Unsloth's GPU configuration
-    # fills in values of its own.
+    # The objective, at TRL's defaults apart from beta. All settings are passed on, because Unsloth's
+    # GPU configuration replaces omitted ones by its own defaults.
     beta: float = _setting(
         0.02,
-        "price of moving away from the reference: the weight of the KL; 0: no KL, and none logged",
+        "weight of the KL to the reference; 0: no KL is computed or logged",
         least=0.0,
         most=100.0,
         matters=True,
     )
     loss_type: str = _setting(
         "dapo",
-        "how tokens are averaged; dapo: each counts alike, in a long completion or a short one",
+        "how the loss averages over tokens; dapo: every token of the batch counts alike",
         choices=("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
         matters=True,
     )
     epsilon: float = _setting(
         0.2,
-        "clip of the ratio of new to old probability, below 1: past it, a worse token is pushed "
-        "down no further",
+        "lower clip of the ratio of new to old probability, 1 - epsilon: below it, a bad token is "
+        "pushed down no further",
         least=1e-6,
         most=1.0,
     )
     epsilon_high: float = _setting(
         0.2,
-        "clip of that ratio, above 1: past it, a better token is pushed up no further (with cispo, "
-        "the most it may be)",
+        "upper clip of that ratio, 1 + epsilon_high: above it, a good token is pushed up no "
+        "further; with cispo, the largest ratio",
         least=1e-6,
         most=100.0,
     )
     scale_rewards: str = _setting(
         "group",
-        "by which standard deviation an advantage is divided: the group's, the batch's, none",
+        "the standard deviation that divides an advantage: of the group, of the batch, or none",
         choices=("group", "batch", "none"),
         matters=True,
     )
     multi_objective_aggregation: str = _setting(
         "sum_then_normalize",
-        "rewards are added first and then compared, or (GDPO) the other way round",
+        "add the rewards and then normalise the sum, or (GDPO) normalise each and then add",
         choices=("sum_then_normalize", "normalize_then_sum"),
     )
     importance_sampling_level: str = _setting(
         "token",
-        "one ratio of new to old probability for each token, or (GSPO) for the completion",
+        "one ratio of new to old probability per token, or (GSPO) per completion",
         choices=("token", "sequence"),
     )
-    mask_truncated_completions: bool = _setting(
-        False, "leave completions that were cut off out of the loss"
-    )
+    mask_truncated_completions: bool = _setting(False, "leave cut-off completions out of the loss")
     num_iterations: int = _setting(
         1,
-        "updates on the same completions; with 1, and a round for each update, the ratio is 1",
+        "updates on the same completions; with 1 and a round per update, the ratio is always 1",
         least=1,
     )
-    vllm_importance_sampling_correction: bool | None = _setting(  # only vLLM on a GPU has it
+    vllm_importance_sampling_correction: bool | None = _setting(
         None,
-        "weigh by how far vLLM's probabilities are from the policy's; None: with vLLM on a GPU and "
-        "4 bits, from 100 steps on",
+        "weight tokens by the ratio of the policy's probability to vLLM's; None: only with vLLM, "
+        "4 bits and at least 100 steps",
     )
-    # TRL: sequence_mask and 3.0, where the ratios of a long completion multiply. 2.0 is the cap of
-    # fengyao.notion.site/off-policy-rl, for tokens; VESPO takes no other level.
+    # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
+    # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting(
         "token_truncate",
-        "a ratio for each token or for the completion; above the cap it is cut off or the token or "
-        "completion left out",
+        "one ratio per token or per completion; above the cap, truncate limits the ratio and mask "
+        "leaves the token or completion out",
         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     )
     vllm_importance_sampling_clip_max: float = _setting(
-        2.0, "the cap of that ratio", least=1e-6, most=100.0
+        2.0, "cap of that ratio", least=1e-6, most=100.0
     )
 
-    # what is drawn
+    # sampling
     temperature: float = _setting(
         1.0,
-        "how freely completions are drawn; near 0 a group would be all the same",
+        "randomness of sampling; near 0, all completions of a group are the same",
         least=1e-3,
         most=10.0,
         matters=True,
     )
     top_p: float = _setting(
         1.0,
-        "draw from the likeliest tokens up to this share; below 1, or with top_k or min_p above 0, "
-        "what is sampled is not what is trained",
+        "sample from the likeliest tokens that together have this probability; below 1, or with "
+        "top_k or min_p above 0, the sampled distribution is not the trained one",
         least=1e-3,
         most=1.0,
     )
     top_k: int = _setting(
-        0, "draw from this many of the likeliest tokens; 0: from all", least=0, most=10**9
+        0, "sample from this many of the likeliest tokens; 0: from all", least=0, most=10**9
     )
     min_p: float = _setting(
-        0.0, "draw from tokens with this share of the likeliest one's", least=0.0, most=1.0
+        0.0,
+        "sample only tokens with at least this fraction of the likeliest token's probability",
+        least=0.0,
+        most=1.0,
     )
 
-    # what is written down
+    # logging
     logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks=("01",))
     save_steps: int = _setting(50, "updates per checkpoint", least=1)
 
-    # how the training was launched; set by that, never overridden
+    # set by the launcher, such as torchrun; never overridden
     processes: int = 1
 
     @property
