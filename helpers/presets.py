@@ -245,7 +245,7 @@ class Preset:
         0.1, "largest norm of the gradient; longer gradients are scaled down", least=0.0, most=1e6
     )
 
-    # The objective, at TRL's defaults apart from beta. All settings are passed on, because Unsloth's
+    # The objective, at TRL's defaults apart from beta. Each setting is passed on, because Unsloth's
     # GPU configuration replaces omitted ones by its own defaults.
     beta: float = _setting(
         0.02,
