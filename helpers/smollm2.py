@@ -83,8 +83,8 @@ def convert(target: Path) -> None:
     tokenizer.save_pretrained(target)
 
     # Transformers reads the tokenizer as SentencePiece, and llama.cpp's converter would keep that.
-    # The original is byte-level BPE with every digit a token. Both give the same tokens, except that
-    # BPE joins several line breaks before a digit into one token.
+    # The original is byte-level BPE with every digit a token. Both give the same tokens, except
+    # that several line breaks before a digit are one token in BPE.
     path = target / "tokenizer.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     stored["model"]["byte_fallback"] = False

@@ -11,8 +11,9 @@ from helpers.runs import Run
 
 
 def import_unsloth(settings: Preset) -> None:
-    """Import Unsloth if these settings need it (`policy.needs_unsloth`), and set vLLM's standby mode
-    before. Call this before importing Transformers, which Unsloth patches.
+    """Set vLLM's standby mode and import Unsloth, if these settings need them (`needs_unsloth`).
+
+    Call this before importing Transformers, which Unsloth patches.
     """
     from helpers.training import policy
 
