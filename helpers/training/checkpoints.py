@@ -63,28 +63,24 @@ def begin(
     If several processes train together, the first prepares the folder for all. Until `keep`, the
     run is locked: its data cannot be replaced, and ValueError is raised for a second training run.
     """
+    # Compare all settings but the engine, and the completions per step but not how the processes
+    # share them.
+    compared = asdict(settings)
+    for name in ("engine", "processes", *OF_A_PROCESS):
+        del compared[name]
+    compared["completions_per_step"] = settings.completions_per_step
+    compared["completions_per_round"] = settings.completions_per_round
+
     names = [reward_name(function) for function in functions]
     sources = dict(zip(names, map(source_hash, functions), strict=True))
     wanted = {
-        "settings": _of_the_whole_step(settings),
+        "settings": compared,
         "seed": seed,
         "rewards": dict(zip(names, weights, strict=True)),
         "warm_start": warm_start,
     }
     name = processes.from_first(lambda: _prepare(run, settings, wanted, sources, from_adapter))
     return run.folder / "checkpoints" / name if name else None
-
-
-def _of_the_whole_step(settings: Preset) -> dict:
-    """Return the settings that must be equal to resume a training run. The engine may differ, and
-    so may the number of processes that share the completions of a step.
-    """
-    compared = asdict(settings)
-    for name in ("engine", "processes", *OF_A_PROCESS):
-        del compared[name]
-    compared["completions_per_step"] = settings.completions_per_step
-    compared["completions_per_round"] = settings.completions_per_round
-    return compared
 
 
 def _prepare(
@@ -99,8 +95,8 @@ def _prepare(
     wanted["data"] = run.section("data")["fingerprint"]
     wanted["from_adapter"] = run.section("training")["written"] if from_adapter else None
 
-    # resume the same training run, from a checkpoint before the last step: Trainer would take one
-    # step too many after it
+    # resume the same training run; if it was interrupted after its last step, from an earlier
+    # checkpoint, because Trainer always takes at least one step
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
     started = run.read_object(f"checkpoints/{_SETTINGS}")
     old_sources = started.pop("sources", {})
