@@ -54,7 +54,7 @@ def reached(policy) -> set[str]:
 
 
 @pytest.mark.parametrize("model", sorted(MODELS) + sorted(OTHERS))
-def test_an_adapter_reaches_attention_and_mlp_of_every_layer(model):
+def test_the_adapter_covers_attention_and_mlp_of_every_layer(model):
     config = CONFIGS.get(model) or OTHERS[model]
     policy, maps = adapted(config)
     names = reached(policy)
@@ -76,12 +76,12 @@ def test_an_adapter_reaches_attention_and_mlp_of_every_layer(model):
         ("unsloth/gpt-oss-20b", {"self_attn": 4 * 24}),
     ],
 )
-def test_hybrid_layers_and_experts_are_reached_that_the_usual_names_miss(model, maps):
+def test_the_adapter_covers_hybrid_layers_and_experts(model, maps):
     policy, _ = adapted(CONFIGS.get(model) or OTHERS[model])
     assert Counter(name.split(".")[-2] for name in reached(policy)) == maps
 
 
-def test_the_usual_seven_are_given_as_names_and_others_as_a_pattern():
+def test_only_unusual_targets_are_given_as_a_pattern():
     with torch.device("meta"):
         targets = {
             family: lora_targets(AutoModel.from_config(AutoConfig.for_model(**config)))
@@ -93,7 +93,7 @@ def test_the_usual_seven_are_given_as_names_and_others_as_a_pattern():
 
 
 @pytest.mark.parametrize("preset", ON_A_GPU, ids=lambda preset: preset.name)
-def test_a_preset_suits_its_models_family_and_needs_no_network_for_it(preset):
+def test_each_preset_suits_its_models_family(preset):
     family = family_of(CONFIGS[preset.model]["model_type"])
     assert family.in_4_bits or not preset.load_in_4bit
     assert family.vllm_from is not None or preset.engine != "auto"

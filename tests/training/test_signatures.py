@@ -151,7 +151,7 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
         ),
     ],
 )
-def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
+def test_the_gpu_classes_accept_every_keyword(signatures, source, among):
     loader = "unsloth.models.loader"
     assert signatures["gpu classes"] == [loader, loader, "UnslothGRPOTrainer"]
     calls = passed(source())
@@ -160,7 +160,7 @@ def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
         assert among[name] <= keywords <= set(signatures[CALLED[name]]), name
 
 
-def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures):
+def test_the_gpu_classes_accept_every_setting(signatures):
     for name, setting in SETTINGS.items():
         call, _, keyword = setting.metadata["becomes"].partition(".")
         if call:
@@ -168,9 +168,7 @@ def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures)
                 assert (keyword or name) in known
 
 
-def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
-    signatures, tmp_path, capsys
-):
+def test_families_without_vllm_sample_through_transformers(signatures, tmp_path, capsys):
     for kind, family in FAMILIES.items():
         assert family.sees_through_vllm == (kind in signatures["vllm sees"]), kind
         assert (family.vllm_from is None) == (kind in signatures["vllm never"]), kind
