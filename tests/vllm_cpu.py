@@ -34,15 +34,13 @@ def attach(model, settings: Preset) -> None:
 
     def fast_generate(prompts, sampling_params=None, lora_request=None, use_tqdm=False):
         put_weights(engine, model)
-        # vLLM compiles its sampler in C++, which takes up to 20 seconds, and a compiler that not
-        # every machine has.
+        # otherwise vLLM compiles its sampler in C++, which takes up to 20 seconds and a compiler
         with torch.compiler.set_stance("force_eager"):
             return engine.generate(
                 prompts, sampling_params, lora_request=lora_request, use_tqdm=use_tqdm
             )
 
-    # Transformers would take the process group that vLLM leaves, of this one process, for a
-    # training on several, and warn.
+    # vLLM leaves a process group of one process, which Transformers would warn about
     logging.getLogger("transformers.training_args").addFilter(
         lambda record: "process group" not in record.getMessage()
     )
@@ -52,19 +50,19 @@ def attach(model, settings: Preset) -> None:
 
 @cache
 def start(model: str, context: int):
-    """Return a `vllm.LLM` with this model's shape and no weights yet, for prompts and completions
-    of `context` tokens together.
+    """Return a `vllm.LLM` with the shape of a model and dummy weights.
 
-    One for each model and context, which lasts as long as the process: the end of one takes its
-    process group from all others.
     model: a folder or a hub name.
+    context: tokens of a prompt and its completion together.
+
+    Engines are kept until the process ends, because ending one destroys the process group of all.
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GB
-    logging.getLogger("vllm").setLevel(logging.ERROR)  # it warns of parts that a CPU does not have
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # vLLM warns about missing GPU parts
     with (
-        # vLLM asks these for their file number, which a notebook's own do not always have
+        # vLLM needs streams with a file number, which pytest's do not always have
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere),
@@ -77,14 +75,14 @@ def start(model: str, context: int):
             dtype="float32",
             max_model_len=context,
             enforce_eager=True,
-            # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
+            # vLLM rewinds the seed after a part of a prompt, which a CPU's generator cannot do
             enable_chunked_prefill=False,
         )
 
 
 def put_weights(engine, model) -> None:
-    """Put the model's weights as they are now into the running engine, and forget what the old ones
-    made of prompts.
+    """Load the model's current weights into the running engine, and clear the prompt cache that the
+    old weights computed.
     """
     pairs = list(weights(model))
 
@@ -98,10 +96,10 @@ def put_weights(engine, model) -> None:
 
 @torch.no_grad()
 def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield name and value, in 32 bits, of each weight of a model: unpacked, and with the adapters
-    that are switched on folded in.
+    """Yield the name and the value of each weight in 32 bits, unpacked if it is quantised and with
+    the active adapters folded in.
 
-    The names are those of the model's checkpoint, without PEFT's and quantisation's additions.
+    The names are those of the model's checkpoint, without PEFT's additions.
     """
     from peft import PeftModel
     from peft.tuners.tuners_utils import BaseTunerLayer
