@@ -1,6 +1,4 @@
-"""Runs of text with a model that also reads pictures: its language part alone is loaded, trained and
-merged, by any of the ways that load one. On small models with random weights.
-"""
+"""The language part of a vision model, loaded, trained and merged alone, on small random models."""
 
 from dataclasses import replace
 
@@ -48,7 +46,7 @@ IDS = torch.arange(1, 20)[None]
 
 @pytest.fixture(params=CONFIGS)
 def seeing(request, tmp_path):
-    """(settings, the whole model, its folder) of a small model of each family."""
+    """The settings, the whole model and the folder of a small model of each family."""
     torch.manual_seed(0)
     whole = AutoModelForImageTextToText.from_config(CONFIGS[request.param]).float().eval()
     folder = tmp_path / "seeing"

@@ -1,7 +1,7 @@
-"""The GPU path, without a GPU: what is passed to Unsloth and TRL is what the installed releases
-take; vLLM itself runs in test_vllm.py. tests/gpu_contract compares the values that come out.
+"""The installed Unsloth and TRL accept every keyword that the GPU path passes to them.
 
-`UNSLOTH_ALLOW_CPU=1` makes Unsloth import its GPU classes on a CPU; nothing is run with them.
+`UNSLOTH_ALLOW_CPU=1` makes Unsloth import its GPU classes on a CPU; only their signatures are read.
+test_vllm.py runs vLLM itself, and tests/gpu_contract compares the resulting values.
 """
 
 import ast
@@ -26,7 +26,7 @@ CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
     "FastLanguageModel.get_peft_model": "unsloth.FastLanguageModel.get_peft_model",
     "FastVisionModel.from_pretrained": "unsloth.FastVisionModel.from_pretrained",
-    # to which FastVisionModel passes everything on
+    # FastVisionModel passes all keywords on to it
     "FastVisionModel.get_peft_model": "unsloth.models.vision.FastBaseModel.get_peft_model",
     "GRPOConfig": "trl.GRPOConfig.__init__",
     "GRPOTrainer": "trl.GRPOTrainer.__init__",
@@ -45,7 +45,7 @@ def keywords(name):
     return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 signatures = {name: keywords(name) for name in sys.argv[1:]}
-# as on a GPU; the __init__ of its trainer takes anything
+# replace TRL's classes as on a GPU; the trainer's own __init__ accepts any keyword
 rl._patch_trl_rl_trainers("grpo_trainer")
 signatures["trl.GRPOConfig.__init__"] = keywords("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
@@ -69,7 +69,7 @@ def notebook_03() -> str:
 
 
 def policy_py(loader: str = "FastLanguageModel") -> str:
-    """One call loads either a model of text or one that sees."""
+    """Return the source of policy.py, whose one call of `loader` stands for either class."""
     return Path(policy.__file__).read_text(encoding="utf-8").replace("loader.", f"{loader}.")
 
 
@@ -78,12 +78,12 @@ def policy_py_that_sees() -> str:
 
 
 def passed(source: str) -> dict[str, set[str]]:
-    """Each function of interest that a source calls, with every keyword it can pass."""
+    """Return every keyword that a source can pass to each function of CALLED."""
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
-    # what `**` unpacks: dictionaries that are assigned to a name
+    # the dictionaries that `**` unpacks: those assigned to a name
     dictionaries = {"presets": set(unspelt_keywords(PRESETS["pocket"]))}
-    # `**policy.text_only(…)`, and in policy.py itself
+    # and `**policy.text_only(…)`, which is `**text_only(…)` in policy.py itself
     dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
@@ -93,7 +93,7 @@ def passed(source: str) -> dict[str, set[str]]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLED:
             found = keywords.setdefault(ast.unparse(node.func), set())
             for keyword in node.keywords:
-                # `**options`, or one of two: `**(options if … else {})`
+                # `**options`, or `**(options if … else {})`
                 names = [n.id for n in ast.walk(keyword.value) if isinstance(n, ast.Name)]
                 unpacked = [dictionaries[name] for name in names if name in dictionaries]
                 assert keyword.arg or unpacked, ast.unparse(node)
@@ -194,5 +194,5 @@ def test_families_without_vllm_sample_through_transformers(signatures, tmp_path,
         printed = capsys.readouterr().out
         assert bool(printed) == bool(left_out)
         assert not left_out or re.match(f"Unsloth starts no vLLM {left_out}", printed)
-    # a preset's model of text needs no config.json, and so no network
+    # a preset's own model needs neither config.json nor a network
     assert run_settings.for_model(PRESETS["l4"], card) == PRESETS["l4"]
