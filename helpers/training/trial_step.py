@@ -10,6 +10,7 @@ memory before anything is loaded.
 """
 
 import copy
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -69,8 +70,8 @@ def trial_step(
 
     # configure as many steps as it takes to begin a second round of sampling
     trial = copy.copy(config)
-    rounds = config.steps_per_generation * config.num_iterations
-    trial.max_steps = -(-rounds // config.gradient_accumulation_steps) + 1
+    passes = config.steps_per_generation * config.num_iterations  # that one round serves
+    trial.max_steps = math.ceil(passes / config.gradient_accumulation_steps) + 1
     trial.logging_steps = 1  # TRL then logs the time of each step
     trial.save_strategy = "no"
     trial.report_to = []
@@ -84,7 +85,7 @@ def trial_step(
     count = settings.completions_per_round // settings.num_generations
     length = train["prompt"].map(lambda turns: sum(len(message["content"]) for message in turns))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
-    longest = pd.concat([longest] * -(-count // len(longest)))[:count]
+    longest = pd.concat([longest] * math.ceil(count / len(longest)))[:count]
 
     # train, and time the sampling; failing rewards are reported by the training run, not here
     sampling: list[float] = []
@@ -93,7 +94,7 @@ def trial_step(
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
-        with _put_back(model), tempfile.TemporaryDirectory() as folder:
+        with _restored(model), tempfile.TemporaryDirectory() as folder:
             trial.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
@@ -125,20 +126,20 @@ def trial_step(
             f"at full length. {WHAT_HELPS}"
         ) from None
     finally:
-        trainer = None
+        trainer = None  # frees its optimizer's memory
         policy.release()
     # steps that reuse completions are shorter; the longest is one that samples
     return Trial(first, max(later), sampling[-1], peak)
 
 
 @contextmanager
-def _put_back(model) -> Iterator[None]:
+def _restored(model) -> Iterator[None]:
     """Restore the adapter's weights and the model's mode at the end of the context, and delete the
     frozen reference that TRL added: the real trainer adds its own. The random state need not be
     restored, because each trainer seeds it with its configuration's `seed`.
     """
     trained = [weight for weight in model.parameters() if weight.requires_grad]
-    copies = [weight.detach().clone() for weight in trained]
+    originals = [weight.detach().clone() for weight in trained]
     adapters = set(model.peft_config)
     training = model.training
     try:
@@ -146,8 +147,8 @@ def _put_back(model) -> Iterator[None]:
     finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
-        for weight, copy_of_it in zip(trained, copies, strict=True):
-            weight.data = copy_of_it
+        for weight, original in zip(trained, originals, strict=True):
+            weight.data = original
             weight.grad = None
         model.train(training)
 
