@@ -13,8 +13,8 @@
 
 Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder),
 `smollm2` (a model from PyPI), `presets` (the settings of a run), `setting_rules` (what they may
-be), `machine_rules` (what a machine can run), `templates` (of a chat), `tags` (of a completion),
-`figures` (the palette, and how a figure is shown). The quickstart and the lessons, notebooks 00 and
+be), `templates` (of a chat), `tags` (of a completion), `figures` (the palette, and how a figure is
+shown). The quickstart and the lessons, notebooks 00 and
 06 to 11, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
 """
 

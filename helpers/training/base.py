@@ -1,8 +1,9 @@
-"""The base of an adapter: which model it was trained on, and which quantisation of that model.
+"""Identify the base of an adapter: the model it was trained on, and the model's quantisation.
 
-For a hub name in 4 bits Unsloth loads a repository of its own, such as
-`unsloth/Qwen3-4B-unsloth-bnb-4bit`, whose quantisation is *dynamic*: it keeps in 16 bits the layers
-that suffer most. Quantising the 16-bit repository gives other weights.
+An adapter is only correct on the exact weights it was trained on. For a hub name in 4 bits, Unsloth
+loads another repository, such as `unsloth/Qwen3-4B-unsloth-bnb-4bit`. Its *dynamic* quantisation
+keeps the most sensitive layers in 16 bits, so its weights differ from those that quantising the
+16-bit repository gives.
 """
 
 import hashlib
@@ -23,10 +24,11 @@ from helpers.training.memory import config_of
 class Base:
     """The model that an adapter was trained on.
 
-    name: a folder or a hub name, as `from_pretrained` takes it. quantised: "before" it was stored,
-    "here" while it was loaded, or None for 16 bits. revision: the hub's commit, or a hash of the
-    folder's weights; None if no training recorded one. text_only: only the language part of a model
-    that sees was loaded.
+    name: a folder or a hub name, for `from_pretrained`.
+    quantised: "before" if the weights are stored in 4 bits, "here" if they are quantised while
+        loading, None if they stay in 16 bits.
+    revision: the hub's commit, or a hash of the folder's weights; None if it was not recorded.
+    text_only: whether only the language part of a vision model was loaded.
     """
 
     name: str
@@ -36,11 +38,10 @@ class Base:
 
     @property
     def original(self) -> str | None:
-        """Return the name of the same model in 16 bits, into which Unsloth merges; None if it is
-        not known.
+        """Return the name of the same model in 16 bits, into which Unsloth merges; None if unknown.
 
-        As Unsloth's `get_model_name(name, load_in_4bit=False)` has it (models/loader_utils.py); its
-        table needs no GPU.
+        The names are Unsloth's: `get_model_name(name, load_in_4bit=False)` of
+        models/loader_utils.py reads the same table. Reading the table needs no GPU.
         """
         if self.quantised != "before":
             return self.name
@@ -50,9 +51,7 @@ class Base:
         return known.get(self.name.lower())
 
     def check(self, model) -> None:
-        """Raise ValueError if a model that was loaded as this base is of another revision than in
-        the training.
-        """
+        """Raise ValueError if a loaded model is not of the revision recorded in training."""
         revision = revision_of(model, self.name)
         if None not in (revision, self.revision) and revision != self.revision:
             raise ValueError(
@@ -63,22 +62,9 @@ class Base:
             )
 
 
-def revision_of(model, name: str) -> str | None:
-    """Return the hub's commit that a model was loaded from, or a hash of the weights in its folder;
-    None if the hub's is not known.
-    """
-    if not Path(name).is_dir():
-        return getattr(model.config, "_commit_hash", None)
-    weights = hashlib.sha256()
-    for path in sorted(Path(name).glob("*.safetensors")):
-        with path.open("rb") as file:
-            weights.update(hashlib.file_digest(file, "sha256").digest())
-    return weights.hexdigest()[:40]
-
-
 def base_of(run: Run, settings: Preset) -> Base:
-    """Return the base of the run's adapter, by what PEFT wrote beside it; FileNotFoundError without
-    an adapter.
+    """Return the base of the run's adapter, as PEFT recorded it beside the adapter.
+    FileNotFoundError if the run has no adapter.
     """
     adapter = run.require("adapter")
     config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
@@ -92,10 +78,7 @@ def base_of(run: Run, settings: Preset) -> Base:
 
 
 def base_record(model, settings: Preset) -> dict:
-    """Return what the manifest says of the base of a trained PEFT model; see `base_in_words`.
-
-    Names are a folder's or the hub's.
-    """
+    """Return the base of a trained PEFT model as the manifest records it; see `base_in_words`."""
     base = _base(model.peft_config["default"].base_model_name_or_path, settings)
     named = settings.model in NAMED
     return {
@@ -106,17 +89,8 @@ def base_record(model, settings: Preset) -> dict:
     }
 
 
-def _base(name: str | None, settings: Preset) -> Base:
-    # the folder of such a model is elsewhere on another machine
-    if settings.model in NAMED or not name:
-        name = settings.model_path
-    if config_of(name).get("quantization_config"):
-        return Base(name, "before")
-    return Base(name, "here" if settings.load_in_4bit else None)
-
-
 def base_in_words(base: dict) -> str:
-    """Return the base that `base_record` described as a sentence without its full stop."""
+    """Return the record of `base_record` as a sentence without a full stop."""
     name = base["name"] + (f" (revision {base['revision'][:12]})" if base["revision"] else "")
     bits = {
         "before": "stored in 4 bits",
@@ -124,3 +98,27 @@ def base_in_words(base: dict) -> str:
         None: "in 16 bits",
     }
     return f"{name}, {bits[base['quantised']]}"
+
+
+def _base(name: str | None, settings: Preset) -> Base:
+    """Return the base by the name that PEFT recorded. An embedded model is found by its setting
+    instead, because its folder differs between machines.
+    """
+    if settings.model in NAMED or not name:
+        name = settings.model_path
+    if config_of(name).get("quantization_config"):
+        return Base(name, "before")
+    return Base(name, "here" if settings.load_in_4bit else None)
+
+
+def revision_of(model, name: str) -> str | None:
+    """Return the hub's commit that a model was loaded from, or a hash of the weights in its folder.
+    None if the commit is unknown.
+    """
+    if not Path(name).is_dir():
+        return getattr(model.config, "_commit_hash", None)
+    weights = hashlib.sha256()
+    for path in sorted(Path(name).glob("*.safetensors")):
+        with path.open("rb") as file:
+            weights.update(hashlib.file_digest(file, "sha256").digest())
+    return weights.hexdigest()[:40]

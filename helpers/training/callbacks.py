@@ -1,5 +1,11 @@
-"""Watching a training: curves that redraw in Jupyter, a changing line in a batch, findings as they
-come, and stopping early.
+"""Trainer callbacks: show a training run while it runs, and stop it early.
+
+    history = History(run)
+    watch = Watch(history, diagnose, dashboard)
+    stop = EarlyStopping(run, history, diagnose, patience=16)
+    trainer = GRPOTrainer(…, callbacks=[history, watch, stop])
+
+Both read the rows of `checkpoints.History`, which therefore comes first.
 """
 
 import time
@@ -14,34 +20,24 @@ from helpers.runs import Run
 from helpers.training import processes
 from helpers.training.checkpoints import History, rows_until, write_rows
 
-_REDRAW = 2.0  # seconds between two drawings; one takes about half a second
-# What the line of a step shows besides the reward: a label, TRL's name, decimal places.
-_IN_A_LINE = (
-    ("spread", "reward_std", 3),
-    ("dead groups", "frac_reward_zero_std", 3),
-    ("kl", "kl", 3),
-    ("length", "completions/mean_length", 0),
-    ("calls", "tools/call_frequency", 1),
-)
-# a history to findings, each with `rule` and `severity`; stage 04 has the rules
+# From a history to findings, each with a `rule` and a `severity`. The rules are those of stage 04.
 Diagnose = Callable[[pd.DataFrame], list]
 
 
 class Watch(TrainerCallback):
-    """Show a training as it goes, in one place: to a person a figure that is redrawn, in a batch
-    the line of the last step.
+    """Show the progress of a training run.
 
-    At the end the figure is shown in both, so that an executed notebook keeps one picture rather
-    than a line for each step. Outside a notebook each step is a printed line.
+    - In a notebook with a person watching: a figure that is redrawn in place.
+    - In a notebook executed as a batch: the line of the last step, and the figure at the end.
+    - Outside a notebook: a printed line per step.
 
-    diagnose: takes the history as a table and gives findings (`helpers.metrics.diagnosis.diagnose`,
-        the rules of notebook 04). A warning or critical one is printed once, at the step where it
-        is first found.
-    draw: takes the same table and gives the figure (`helpers.metrics.plots.dashboard`).
+    history: the callback whose rows are shown; put it before this one among the callbacks.
+    diagnose: returns findings for the history as a table (`helpers.metrics.diagnosis.diagnose`). A
+        warning or critical finding is printed once, at the step where it first appears.
+    draw: returns the figure for the same table (`helpers.metrics.plots.dashboard`).
     live: whether a person watches; None asks the kernel.
 
-    Put it after `history` among the callbacks, whose rows it shows. Of several processes only the
-    first shows anything.
+    Only the first of several processes shows anything.
     """
 
     def __init__(
@@ -50,19 +46,19 @@ class Watch(TrainerCallback):
         self.history = history
         self.diagnose = diagnose
         self.draw = draw
-        # a front end that can be asked for input has a person, unlike papermill and nbconvert
+        # a person watches if the front end accepts input; papermill and nbconvert do not
         self.live = getattr(kernel(), "_allow_stdin", False) if live is None else live
         self.in_place = self.live or kernel() is not None
-        self.handle = None  # of the figure or line that is renewed
-        self.drawn = 0.0  # when it was last drawn, by the monotonic clock
-        self.printed: set[str] = set()  # the rules whose finding has been
+        self.handle = None  # IPython's handle of the display that is updated
+        self.drawn = 0.0  # monotonic time of the last drawing
+        self.printed: set[str] = set()  # rules whose finding has been printed
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Redraw, or print the step; then what is newly found."""
+        """Show the step, then print new findings."""
         if not logs or "reward" not in logs or not processes.is_first():
             return
 
-        # the step as a line
+        # format the step as a line
         row = self.history.rows[-1]
         parts = [f"step {row['step']:>4}/{state.max_steps}", f"reward {row['reward']:.3f}"]
         for label, key, digits in _IN_A_LINE:
@@ -70,7 +66,7 @@ class Watch(TrainerCallback):
                 parts.append(f"{label} {row[key]:.{digits}f}")
         line = "  ".join(parts)
 
-        # a person gets the figure instead
+        # show the figure to a person, and the line to anyone else
         if self.live and time.monotonic() - self.drawn > _REDRAW:
             self._draw()
         elif self.in_place and not self.live:
@@ -78,14 +74,14 @@ class Watch(TrainerCallback):
         elif not self.in_place:
             print(line, flush=True)
 
-        # findings, each once
+        # print each warning or critical finding once
         for finding in self.diagnose(pd.DataFrame(self.history.rows)):
             if finding.severity != "info" and finding.rule not in self.printed:
                 self.printed.add(finding.rule)
                 print(f"step {state.global_step}: {finding}", flush=True)
 
     def on_train_end(self, args, state, control, **kwargs):
-        """Draw the figure as it is at the end."""
+        """Draw the final figure."""
         if self.in_place and self.history.rows and processes.is_first():
             self._draw()
 
@@ -100,7 +96,7 @@ class Watch(TrainerCallback):
         self.drawn = time.monotonic()
 
     def _put(self, bundle: dict) -> None:
-        """Display a bundle of MIME types in place of the one before it."""
+        """Display a bundle of MIME types, replacing the previous one."""
         from IPython.display import display
 
         if self.handle is None:
@@ -109,18 +105,29 @@ class Watch(TrainerCallback):
             self.handle.update(bundle, raw=True)
 
 
+# Besides the reward, the line of a step shows: a label, TRL's name of the metric, decimal places.
+_IN_A_LINE = (
+    ("spread", "reward_std", 3),
+    ("dead groups", "frac_reward_zero_std", 3),
+    ("kl", "kl", 3),
+    ("length", "completions/mean_length", 0),
+    ("calls", "tools/call_frequency", 1),
+)
+_REDRAW = 2.0  # seconds between two drawings, each of which takes about half a second
+
+
 class EarlyStopping(TrainerCallback):
-    """Stop a training, after a checkpoint, that no longer learns or is going wrong.
+    """Save a checkpoint and stop training once holdout accuracy stalls, or a critical finding
+    persists, for `patience` steps.
 
     diagnose: as for `Watch`.
-    patience: in steps. The training stops once the holdout has not improved, or a critical finding
-        has persisted, for that many steps.
-    measure: a function without arguments that gives the accuracy on (a part of) the holdout, called
-        at every half of the patience; None judges by findings alone.
+    measure: returns the accuracy on the holdout or a part of it, and is called every patience // 2
+        steps; None: only findings stop the training run.
+    resumed_from: the checkpoint that training resumes from, if any.
 
-    What was measured is kept in `checkpoints/holdout.csv`, and taken up again by a training that is
-    continued. `reason` says why it stopped, or is None. If several processes train together, each
-    measures and what the first found counts for all.
+    The accuracies are kept in `checkpoints/holdout.csv`, so a resumed training run continues them.
+    After a stop, `reason` says why; otherwise it is None. If several processes train together, all
+    of them measure, and the result of the first counts for all.
     """
 
     def __init__(
@@ -139,11 +146,11 @@ class EarlyStopping(TrainerCallback):
         self.reason = None
         self.path = run.folder / "checkpoints" / "holdout.csv"
         self.measured = processes.from_first(lambda: rows_until(resumed_from, self.path))
-        # of each rule with a critical finding, the step since which it persists
+        # rule of a critical finding -> the step since which the finding has persisted
         self.since: dict[str, int] = {}
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Stop if a critical finding has persisted for the patience."""
+        """Stop if a critical finding has persisted for `patience` steps."""
         if not logs or "reward" not in logs:
             return
         findings = self.diagnose(pd.DataFrame(self.history.rows))
@@ -156,14 +163,14 @@ class EarlyStopping(TrainerCallback):
                 self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
 
     def on_step_end(self, args, state, control, **kwargs):
-        """Measure the holdout when it is time, and stop if it has not improved for the patience."""
+        """Measure the holdout when due, and stop if it has not improved for `patience` steps."""
         if self.measure is None or state.global_step % max(1, self.patience // 2):
             return
-        # by all processes, whose random numbers it may need
+        # all processes measure, so that their random numbers stay in step
         accuracy = processes.gather(self.measure())[0]
         self.measured.append({"step": state.global_step, "accuracy": accuracy})
         write_rows(self.path, self.measured)
-        best = max(self.measured, key=lambda row: row["accuracy"])  # the first of equals
+        best = max(self.measured, key=lambda row: row["accuracy"])  # the earliest of equals
         if state.global_step - best["step"] >= self.patience:
             self._stop(
                 control,

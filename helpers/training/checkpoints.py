@@ -1,9 +1,13 @@
-"""A training on disk: the history that survives an interruption, the checkpoint to go on from, and
-what a finished one leaves.
+"""Keep a training run on disk: its history, the checkpoint to resume from, and its results.
 
-A training in progress lives in `checkpoints/` alone. `metrics.csv`, `completions.parquet` and
-`adapter/` are replaced together when it has finished, so an interrupted rerun leaves the last
-finished training whole.
+    checkpoint = begin(run, settings, seed, rewards, weights)
+    trainer = GRPOTrainer(…, callbacks=[History(run, checkpoint)])
+    trainer.train(resume_from_checkpoint=checkpoint)
+    keep(run, trainer, tokenizer, settings, seed)
+
+A training run in progress writes only into `checkpoints/`. `metrics.csv`, `completions.parquet` and
+`adapter/` are replaced together when it has finished, so an interrupted rerun leaves the results of
+the last finished training run intact.
 """
 
 import contextlib
@@ -28,93 +32,11 @@ from helpers.training import processes
 from helpers.training.base import base_record
 from helpers.training.run_settings import OF_A_PROCESS
 
-_SETTINGS, _HISTORY, _FINISHED = "settings.json", "metrics.csv", "finished"
-_locks = contextlib.ExitStack()  # of the training that this process has begun, until it is kept
-_TRAINER_STATE = "trainer_state.json"  # Trainer writes it last into a checkpoint
-
-
-class History(TrainerCallback):
-    """Write each logged step to `checkpoints/metrics.csv` as it comes; `callbacks.Watch` shows it.
-
-    resumed_from: the checkpoint that the training continues from, if any; rows logged after it are
-    dropped, because those steps are done again.
-    """
-
-    def __init__(self, run: Run, resumed_from: Path | None = None):
-        self.path = run.folder / "checkpoints" / _HISTORY
-        self.resumed_from = resumed_from
-        self.rows = rows_until(resumed_from, self.path)
-
-    def on_train_begin(self, args, state, control, model=None, **kwargs):
-        """Load the checkpoint's adapter.
-
-        Trainer does so only if the checkpoint has no other one. With beta > 0, TRL adds a frozen
-        copy, `ref`, which is saved in a folder of its own; Transformers 5.17 then loads the
-        adapters in folders and leaves the one being trained at its fresh zeros, under the old
-        optimizer state.
-        """
-        if self.resumed_from:
-            load_adapter(model, self.resumed_from)
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        """Keep the row; the summary that Trainer logs at the end has no reward and is no step.
-
-        With beta 0 nothing computes a KL, but Unsloth's trainer on a GPU logs one of 0.0
-        (rl_replacements.py): no measurement.
-        """
-        if not logs or "reward" not in logs:
-            return
-        dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
-        row = {key: value for key, value in logs.items() if key not in dropped}
-        self.rows.append({"step": state.global_step} | row)
-        write_rows(self.path, self.rows)
-
-
-def load_adapter(model, folder: Path) -> None:
-    """Give the model's adapter the weights of one on disk. ValueError if that one has another rank
-    or alpha.
-    """
-    stored = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
-    config = model.peft_config["default"]
-    if (stored["r"], stored["lora_alpha"]) != (config.r, config.lora_alpha):
-        raise ValueError(
-            f"the adapter in {folder} has lora_rank={stored['r']} and lora_alpha="
-            f"{stored['lora_alpha']}, not {config.r} and {config.lora_alpha}: give both as "
-            "parameters."
-        )
-    set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
-
-
-def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
-    """Return the rows of a table of steps up to a checkpoint; none without either."""
-    if checkpoint is None or not path.exists():
-        return []
-    table = pd.read_csv(path)
-    return table[table["step"] <= checkpoint_step(checkpoint)].to_dict("records")
-
-
-def write_rows(path: Path, rows: list[dict]) -> None:
-    """Write a table of steps; of several processes the first does."""
-    if processes.is_first():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(path) as temporary:
-            pd.DataFrame(rows).to_csv(temporary, index=False)
-
-
-def checkpoint_step(checkpoint: Path) -> int:
-    """Return the step of a folder named `checkpoint-<step>`."""
-    return int(checkpoint.name.removeprefix("checkpoint-"))
-
-
-def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
-    """Return the newest whole checkpoint before a step, or None."""
-    for path in sorted(folder.glob("checkpoint-*"), key=checkpoint_step, reverse=True):
-        if checkpoint_step(path) < before:
-            # a kill may leave Trainer's last file out, or half written
-            with contextlib.suppress(FileNotFoundError, ValueError):
-                json.loads((path / _TRAINER_STATE).read_text(encoding="utf-8"))
-                return path
-    return None
+# Files in `checkpoints/`
+_SETTINGS = "settings.json"  # what the training run was started with
+_HISTORY = "metrics.csv"
+_FINISHED = "finished"  # empty; present once `keep` has saved the results
+_locks = contextlib.ExitStack()  # held by this process from `begin` to `keep`
 
 
 def begin(
@@ -126,23 +48,33 @@ def begin(
     from_adapter: bool | None = None,
     warm_start: dict | None = None,
 ) -> Path | None:
-    """Prepare `checkpoints/` and return the checkpoint to continue from, or None for a fresh start.
+    """Prepare `checkpoints/` and return the checkpoint to resume from; None for a fresh start.
 
-    An unfinished training with the same settings, seed, data and rewards with their weights is
-    continued; another engine may sample the rest of it, another number of processes share the same
-    steps, and a reward's source may have been corrected, which a note says. Anything else found
-    there is set aside as `checkpoints_previous/`, in place of what was set aside before. Of several
-    processes the first does so for all. ValueError while another training of the run goes on. Until
-    `keep`, nothing else can replace the data that it is trained on.
+    from_adapter: whether a fresh start continues the adapter that the run holds; None: the notebook
+        has no such option.
+    warm_start: the record that `warm.start` returned, if the training run begins with one.
 
-    from_adapter: whether a fresh start goes on from the adapter that the run holds; None if the
-    notebook cannot. warm_start: what `warm.start` returned, if the training begins with one. That a
-    finished training will be replaced is printed.
+    An interrupted training run is resumed if its settings, seed, data, rewards and weights are the
+    same. The engine, the number of processes and the source of a reward may differ; a note names
+    edited rewards. Any other training run found in `checkpoints/` is moved to
+    `checkpoints_previous/`, replacing what was there. A note also says if results of a finished
+    training run will be replaced.
+
+    If several processes train together, the first prepares the folder for all. Until `keep`, the
+    run is locked: its data cannot be replaced, and ValueError is raised for a second training run.
     """
+    # Compare all settings but the engine, and the completions per step but not how the processes
+    # share them.
+    compared = asdict(settings)
+    for name in ("engine", "processes", *OF_A_PROCESS):
+        del compared[name]
+    compared["completions_per_step"] = settings.completions_per_step
+    compared["completions_per_round"] = settings.completions_per_round
+
     names = [reward_name(function) for function in functions]
     sources = dict(zip(names, map(source_hash, functions), strict=True))
     wanted = {
-        "settings": _of_the_whole_step(settings),
+        "settings": compared,
         "seed": seed,
         "rewards": dict(zip(names, weights, strict=True)),
         "warm_start": warm_start,
@@ -151,30 +83,20 @@ def begin(
     return run.folder / "checkpoints" / name if name else None
 
 
-def _of_the_whole_step(settings: Preset) -> dict:
-    """Return the settings without those that may be others when a training is continued: what
-    samples, and how many processes share the completions of a step.
-    """
-    compared = asdict(settings)
-    for name in ("engine", "processes", *OF_A_PROCESS):
-        del compared[name]
-    compared["completions_per_step"] = settings.completions_per_step
-    compared["completions_per_round"] = settings.completions_per_round
-    return compared
-
-
 def _prepare(
     run: Run, settings: Preset, wanted: dict, sources: dict[str, str], from_adapter: bool | None
 ) -> str | None:
-    """Do what `begin` says, and return the name of the checkpoint."""
-    # keep other trainings out, which would write the same folder
+    """Prepare `checkpoints/` in one process, as `begin` describes, and return the name of the
+    checkpoint.
+    """
+    # keep out other training runs, which would write into the same folder
     _locks.enter_context(lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
     folder = run.path("checkpoints")
     wanted["data"] = run.section("data")["fingerprint"]
     wanted["from_adapter"] = run.section("training")["written"] if from_adapter else None
 
-    # go on with the same training; if it was interrupted after its last step, from an earlier
-    # checkpoint, because Trainer would take a step too many
+    # resume the same training run; if it was interrupted after its last step, from an earlier
+    # checkpoint, because Trainer always takes at least one step
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
     started = run.read_object(f"checkpoints/{_SETTINGS}")
     old_sources = started.pop("sources", {})
@@ -198,7 +120,8 @@ def _prepare(
             f"replaces when it ends.{offer}"
         )
 
-    # set another one aside, unless it never logged a step; what a guard has logged stays
+    # set another training run aside, unless it never logged a step; the log of the reward guard
+    # stays
     if last_checkpoint(folder) or (folder / _HISTORY).exists():
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
@@ -212,9 +135,28 @@ def _prepare(
     return None
 
 
+def last_checkpoint(folder: Path, before: float = math.inf) -> Path | None:
+    """Return the newest complete checkpoint before a step, or None."""
+    for path in sorted(folder.glob("checkpoint-*"), key=checkpoint_step, reverse=True):
+        if checkpoint_step(path) < before:
+            # Trainer writes this file last: after a kill it may be absent or cut off
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                json.loads((path / "trainer_state.json").read_text(encoding="utf-8"))
+                return path
+    return None
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """Return the step of a folder named `checkpoint-<step>`."""
+    return int(checkpoint.name.removeprefix("checkpoint-"))
+
+
 def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) -> None:
-    """Put a finished training in the run folder: adapter, history, completions, and the manifest's
-    section. Of several processes the first does. FileNotFoundError if TRL logged no completions.
+    """Save the results of a finished training run in the run folder: the adapter, the history, the
+    completions and the manifest's section `training`.
+
+    recorded: further entries of that section. Only the first of several processes saves.
+    FileNotFoundError if TRL logged no completions.
     """
     if not processes.is_first():
         return
@@ -228,12 +170,12 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         )
     completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
 
-    # put question and answer in the place of the prompt, and the text in that of the messages
+    # replace the prompt by the question and the answer, and messages by their text
     contents = [messages[-1]["content"] for messages in completions.pop("prompt")]
-    # beside a picture the content is a list of parts, the last of them the text
+    # with a picture, the content is a list of parts, of which the last is the text
     questions = [part if isinstance(part, str) else part[-1]["text"] for part in contents]
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
-    # a question about many pictures has many answers, and so none here
+    # a question asked about several pictures has several answers; it gets none here
     answers = train.drop_duplicates().drop_duplicates("question", keep=False)
     answer_of = dict(zip(answers["question"], answers["answer"], strict=True))
     completions.insert(1, "question", questions)
@@ -241,7 +183,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     as_text = transcript if getattr(trainer, "tools", None) else completion_text
     completions["completion"] = [as_text(list(turns)) for turns in completions["completion"]]
 
-    # replace the results of an earlier training
+    # replace the results of an earlier training run
     recorded["base"] = base_record(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder)
@@ -251,8 +193,79 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
 
-    # record it with the data that it read: if the run holds others by now, notebook 05 refuses
+    # record the fingerprint of the data it was trained on; notebook 05 refuses if the run's data
+    # has been replaced since
     data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     run.record("training", settings=asdict(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
     _locks.close()
+
+
+class History(TrainerCallback):
+    """Append each logged step to `checkpoints/metrics.csv`. `callbacks.Watch` shows the rows.
+
+    resumed_from: the checkpoint that training resumes from, if any. Rows logged after it are
+        dropped, because those steps are repeated.
+    """
+
+    def __init__(self, run: Run, resumed_from: Path | None = None):
+        self.path = run.folder / "checkpoints" / _HISTORY
+        self.resumed_from = resumed_from
+        self.rows = rows_until(resumed_from, self.path)
+
+    def on_train_begin(self, args, state, control, model=None, **kwargs):
+        """Load the checkpoint's adapter.
+
+        Trainer loads it only if the checkpoint holds a single adapter. With beta > 0, TRL adds a
+        frozen copy, `ref`, which is saved in a subfolder. Transformers 5.17 then loads only the
+        adapters in subfolders, so the trained adapter would restart from zeros with the old
+        optimizer state.
+        """
+        if self.resumed_from:
+            load_adapter(model, self.resumed_from)
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Append the row of a step. Trainer's final summary is not a step: it has no reward.
+
+        With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
+        that value is dropped.
+        """
+        if not logs or "reward" not in logs:
+            return
+        dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
+        row = {key: value for key, value in logs.items() if key not in dropped}
+        self.rows.append({"step": state.global_step} | row)
+        write_rows(self.path, self.rows)
+
+
+def load_adapter(model, folder: Path) -> None:
+    """Load the weights of an adapter on disk into the model's adapter. ValueError if their ranks or
+    alphas differ.
+    """
+    stored = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
+    config = model.peft_config["default"]
+    if (stored["r"], stored["lora_alpha"]) != (config.r, config.lora_alpha):
+        raise ValueError(
+            f"the adapter in {folder} has lora_rank={stored['r']} and lora_alpha="
+            f"{stored['lora_alpha']}, not {config.r} and {config.lora_alpha}: give both as "
+            "parameters."
+        )
+    set_peft_model_state_dict(model, load_file(folder / "adapter_model.safetensors"))
+
+
+def rows_until(checkpoint: Path | None, path: Path) -> list[dict]:
+    """Return the rows of a CSV table of steps, up to the step of a checkpoint. The list is empty if
+    there is no checkpoint or no table.
+    """
+    if checkpoint is None or not path.exists():
+        return []
+    table = pd.read_csv(path)
+    return table[table["step"] <= checkpoint_step(checkpoint)].to_dict("records")
+
+
+def write_rows(path: Path, rows: list[dict]) -> None:
+    """Write a table of steps to a CSV file. Only the first of several processes writes."""
+    if processes.is_first():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            pd.DataFrame(rows).to_csv(temporary, index=False)

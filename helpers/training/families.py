@@ -1,8 +1,8 @@
-"""What training a model depends on besides its size, one row a family, and the configurations of
-the models that presets and their pages name.
+"""Facts about model families that training depends on, and the sizes of the presets' models.
 
-A row holds for a `model_type` and for its language part, `…_text`. Read in Unsloth and unsloth_zoo
-2026.10.9 and Transformers 5.17; tests compare what can be compared.
+FAMILIES has one row per `model_type`, which also holds for its language part, `…_text`. CONFIGS has
+the config.json values of single models. The facts come from the sources of Unsloth and unsloth_zoo
+2026.10.9 and Transformers 5.17; tests compare them with the installed packages where possible.
 """
 
 from dataclasses import dataclass, replace
@@ -13,17 +13,18 @@ LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 @dataclass(frozen=True)
 class Family:
-    """What Unsloth and the adapter need to know of a model.
+    """One row of FAMILIES.
 
-    targets: the names of the linear maps that get an adapter; none: all of them, which PEFT calls
-        all-linear.
-    in_4_bits: whether Unsloth advises training on weights in 4 bits.
-    experts_in_4_bits: whether Unsloth keeps experts in 4 bits, too; others stay in 16.
-    vllm_from: the compute capability from which Unsloth starts vLLM; None: never.
-    sees_through_vllm: whether it starts vLLM where pictures are read.
-    language_part: whether the language part of a model that sees can be loaded, trained and merged
+    targets: names of the linear maps that get an adapter; empty: every linear map except the head
+        (PEFT's all-linear).
+    in_4_bits: whether 4-bit weights are advisable for training; Unsloth advises against them for
+        some families.
+    experts_in_4_bits: whether Unsloth quantises experts as well; otherwise they stay in 16 bits.
+    vllm_from: the lowest compute capability on which Unsloth starts vLLM; None: it never does.
+    sees_through_vllm: whether Unsloth starts vLLM for prompts with pictures.
+    language_part: whether the language part of a vision model can be loaded, trained and merged
         alone.
-    overflows: whether it leaves float16's range.
+    overflows: whether activations overflow float16.
     """
 
     targets: tuple[str, ...] = tuple(LORA_TARGETS)
@@ -35,15 +36,38 @@ class Family:
     overflows: bool = False
 
 
+def family_of(model_type: str) -> Family:
+    """Return the row of a `model_type`. A family without a row gets an adapter on every linear
+    map.
+    """
+    return FAMILIES.get(model_type.removesuffix("_text"), Family(targets=()))
+
+
+def lora_targets(model) -> list[str] | str:
+    """Return the `target_modules` of a model's adapter, for PEFT and Unsloth: a list of names, a
+    regular expression, or "all-linear".
+
+    Targets other than the usual seven are given as an expression. Unsloth would narrow a list of
+    names to its own lists of attention and MLP layers (unsloth/models/vision.py 5108), which miss
+    LFM2's convolutions.
+    """
+    targets = family_of(model.config.get_text_config().model_type).targets
+    if not targets:
+        return "all-linear"
+    return LORA_TARGETS if list(targets) == LORA_TARGETS else rf".*\.({'|'.join(targets)})"
+
+
+# The sources of each column:
 # vllm_from: VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of
-# unsloth/models/loader.py 120, 125. sees_through_vllm: VLLM_SUPPORTED_VLM of
-# unsloth/models/vision.py 1276. overflows: FORCE_FLOAT32 of unsloth_zoo/model_lists.py.
-# language_part: unsloth/models/_utils.py 2245 and Transformers; only these have been tried.
+#     unsloth/models/loader.py 120, 125.
+# sees_through_vllm: VLLM_SUPPORTED_VLM of unsloth/models/vision.py 1276.
+# overflows: FORCE_FLOAT32 of unsloth_zoo/model_lists.py.
+# language_part: unsloth/models/_utils.py 2245 and Transformers; no other family has been tried.
 _QWEN3_5 = Family(
-    # Three layers in four have linear attention (transformers/models/qwen3_5). Its in_proj_a and
-    # in_proj_b, one output a head, are left out, as in unsloth/models/decision.py 804.
+    # Three of four layers have linear attention (transformers/models/qwen3_5). Its in_proj_a and
+    # in_proj_b have one output per head and get no adapter, as in unsloth/models/decision.py 804.
     targets=(*LORA_TARGETS, "in_proj_qkv", "in_proj_z", "out_proj"),
-    in_4_bits=False,  # unsloth.ai/docs/models/qwen3.5/fine-tune: quantisation costs it more
+    in_4_bits=False,  # unsloth.ai/docs/models/qwen3.5/fine-tune: loses more accuracy than others
     sees_through_vllm=True,
     overflows=True,
 )
@@ -58,7 +82,7 @@ FAMILIES = {
     "qwen2": Family(),
     "qwen2_5_vl": Family(sees_through_vllm=True),
     "qwen3": Family(),
-    # Experts are one tensor of three dimensions, for which PEFT 0.21 translates the names.
+    # Experts are tensors of three dimensions, for which PEFT 0.21 translates the target names.
     "qwen3_moe": Family(overflows=True),
     "qwen3_vl": Family(sees_through_vllm=True),
     "qwen3_vl_moe": Family(sees_through_vllm=True),
@@ -70,33 +94,13 @@ FAMILIES = {
     "gemma4_unified": _GEMMA4,
     "glm4_moe": Family(overflows=True),
     "glm4_moe_lite": Family(targets=(), overflows=True),
-    # Unsloth's repository in 4 bits has its experts as linear maps (unsloth/models/mapper.py 1050),
-    # which its adapter reaches. Through PEFT alone, only the attention has one.
+    # In Unsloth's 4-bit repository experts are linear maps (unsloth/models/mapper.py 1050), which
+    # get an adapter. Through PEFT alone, only the attention gets one.
     "gpt_oss": Family(experts_in_4_bits=True, vllm_from=None, overflows=True),
-    # Ten layers of sixteen are convolutions (transformers/models/lfm2); Unsloth's notebook names
-    # the same maps (nb/LFM2.5_(1.2B)-GRPO.ipynb).
+    # Ten of sixteen layers are convolutions (transformers/models/lfm2). Unsloth's notebook
+    # nb/LFM2.5_(1.2B)-GRPO.ipynb names the same targets.
     "lfm2": Family(targets=("q_proj", "k_proj", "v_proj", "out_proj", "in_proj", "w1", "w2", "w3")),
 }
-
-
-def family_of(model_type: str) -> Family:
-    """Return the family of a model by its `model_type`; one with every linear map adapted if it is
-    in no row.
-    """
-    return FAMILIES.get(model_type.removesuffix("_text"), Family(targets=()))
-
-
-def lora_targets(model) -> list[str] | str:
-    """Return what PEFT and Unsloth take as `target_modules` for a model: names, a pattern of whole
-    names, or all-linear.
-
-    A pattern if there are others than the usual seven, because Unsloth narrows a list to what it
-    calls attention and MLP (unsloth/models/vision.py 5108), and that misses LFM2's convolutions.
-    """
-    targets = family_of(model.config.get_text_config().model_type).targets
-    if not targets:
-        return "all-linear"
-    return LORA_TARGETS if list(targets) == LORA_TARGETS else rf".*\.({'|'.join(targets)})"
 
 
 # --- Configurations -------------------------------------------------------------------------------
@@ -109,19 +113,19 @@ _NAMES = (
 
 
 def dense(*values, **others) -> dict:
-    """Return the config.json of a decoder, as far as its memory depends on it: values of _NAMES, in
-    that order, and others.
+    """Return the part of a text model's config.json that its memory depends on: the values of
+    _NAMES in that order, and further entries.
     """
     return dict(zip(_NAMES, values, strict=True)) | others
 
 
 def _seeing(model_type: str, *sizes, **others) -> dict:
-    """Return that of a model that sees; what reads its pictures is not described."""
+    """Return the config.json of a vision model, with its language part only."""
     text = dense(f"{model_type}_text", *sizes, **others)
     return {"model_type": model_type, "text_config": text, "vision_config": {}}
 
 
-# From each model's config.json, so that an estimate needs no network.
+# Copied from each model's config.json, so that an estimate needs no network.
 CONFIGS = {
     "unsloth/gemma-3-1b-it": dense(
         "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768, sliding_window=512

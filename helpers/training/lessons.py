@@ -1,6 +1,7 @@
-"""What the lessons 07 to 11 do as 03 does it, where it is spelt out and explained.
+"""The training code of notebook 03 as functions, for lessons 07 to 11. Notebook 03 explains each
+call.
 
-The functions import what they need, because Unsloth must be imported before all of it.
+The functions import TRL and Transformers themselves, because Unsloth must be imported first.
 """
 
 from helpers import presets
@@ -10,22 +11,20 @@ from helpers.runs import Run
 
 
 def import_unsloth(settings: Preset) -> None:
-    """Import Unsloth if these settings need it here (`policy.needs_unsloth`). It patches
-    Transformers and so must come before it; the mode in which vLLM gives up its cache while the
-    policy trains must be set even earlier.
-    """
-    import torch
+    """Set vLLM's standby mode and import Unsloth, if these settings need them (`needs_unsloth`).
 
+    Call this before importing Transformers, which Unsloth patches.
+    """
     from helpers.training import policy
 
-    if settings.engine == "vllm" and torch.cuda.is_available():
+    if settings.engine == "vllm":
         policy.standby()
     if policy.needs_unsloth(settings):
         import unsloth  # noqa: F401
 
 
 def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **differs):
-    """Return the `GRPOConfig` of these settings, with what the lesson passes besides."""
+    """Return the `GRPOConfig` of these settings; `differs` adds or replaces keywords."""
     from trl import GRPOConfig
 
     only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
@@ -33,7 +32,7 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
         output_dir=str(run.path("checkpoints")),
         seed=seed,
         **presets.grpo_keywords(settings),
-        use_vllm=settings.engine == "vllm" and machine.gpu is not None,
+        use_vllm=settings.engine == "vllm",
         bf16=not only_fp16,
         fp16=only_fp16,
         save_total_limit=2,
@@ -48,9 +47,9 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
 def train(
     run: Run, trainer, tokenizer, settings: Preset, seed: int, reward: str, checkpoint
 ) -> None:
-    """Train, from the checkpoint if there is one, and keep the adapter and what led to it.
+    """Train, resuming from a checkpoint if there is one, and save the results in the run folder.
 
-    reward: the name of the one that the run records.
+    reward: the reward's name for the manifest.
     """
     from transformers import PrinterCallback
 

@@ -1,9 +1,11 @@
-"""Where a GPU's memory goes in GRPO with LoRA: an estimate by part.
+"""Estimate the GPU memory of a GRPO step with LoRA, part by part, before anything is loaded.
 
-The model is built from its config.json on torch's meta device, where weights have sizes and no
-memory, and what is there is counted: hybrid layers, experts, embeddings, the cache that one forward
-pass leaves. Nothing is loaded. Sizes are in bytes, GB is 10**9 of them. Left out on purpose: what
-reads the pictures of a model that sees (about 1 GB), and allocator fragmentation.
+    lines = check(settings, machine)
+
+The model is built from its config.json on torch's meta device, where weights have shapes but take
+no memory, and its weights are counted there: hybrid layers, experts, embeddings, and the cache of
+one forward pass. Sizes are in bytes; 1 GB is 10**9 bytes. The estimate leaves out the vision tower
+(about 1 GB) and allocator fragmentation.
 """
 
 import functools
@@ -22,277 +24,38 @@ from helpers.environment import Machine
 from helpers.presets import Preset
 from helpers.training.families import CONFIGS, FAMILIES, family_of, lora_targets
 
-# NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an 8-bit scale for each
-# 64 weights, and a 32-bit one for each 256 of those. Unsloth's dynamic checkpoints
-# (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
+# Bytes per weight. NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an
+# 8-bit scale per 64 weights, and a 32-bit scale per 256 of those scales. Unsloth's dynamic
+# checkpoints (-unsloth-bnb-4bit) keep some layers in 16 bits and are larger.
 _NF4 = (4 + 8 / 64 + 32 / (64 * 256)) / 8
 _16_BIT = 2
-_CONTEXT = 0.8e9  # what CUDA, cuBLAS and the kernels themselves take once loaded: an assumption
-_GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay while the engine sleeps: an assumption
-_HEADROOM = 0.95  # of the card; the rest is lost to fragmentation
+# Assumptions, in bytes
+_CONTEXT = 0.8e9  # CUDA, cuBLAS and the loaded kernels
+_GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay allocated while the engine sleeps
+_HEADROOM = 0.95  # usable share of the card; the rest is lost to fragmentation
 WHAT_HELPS = (
     "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
     "which trains the same, then lower max_completion_length; or take a smaller model."
 )
-# where vLLM's share stays taken while the policy trains
 AWAKE = (
     "Beside a model that sees vLLM cannot sleep, so its share of the card stays taken: lower "
     "gpu_memory_utilization first, or take engine='transformers'. "
 )
 
 
-def sizes_of(config: dict, context: int) -> dict:
-    """Return the sizes (`count`) of the model that a config.json describes, at so many tokens a
-    sequence.
-
-    LookupError, with the reason, if Transformers cannot build it. In a process of its own, because
-    Transformers must not be imported before Unsloth, which replaces its classes.
-    """
-    return _counted(json.dumps([config, context]))
-
-
-@functools.cache
-def _counted(arguments: str) -> dict:
-    """Return what the program at the end of this file prints for this JSON."""
-    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-m", "helpers.training.memory"],
-        env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
-        input=arguments,
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode or not done.stdout:
-        raise LookupError((done.stderr.strip().splitlines() or ["no message"])[-1][:200])
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def count(config: dict, context: int) -> dict:
-    """Build a model, or the language part of one that sees, on the meta device, run it on one
-    sequence of so many tokens, and return what was counted.
-
-    quantised, experts, kept: weights of the layers' linear maps, which loading in 4 bits quantises;
-        of experts; and all others, such as embeddings and the head, which stay in 16 bits.
-    adapted: weights of an adapter of rank 1, as PEFT makes it. Of gpt-oss PEFT adapts the attention
-        alone; what Unsloth puts on its experts is not counted.
-    inside: numbers that each layer computes of a token. hidden: those that it passes on.
-    vocabulary: those of the head. positions: tokens that can be told apart, 0 if not known.
-    cache: bytes of the keys, values and states of the sequence.
-    """
-    import torch
-    from peft import LoraConfig, get_peft_model
-    from transformers import AutoConfig, AutoModel
-
-    # without its head, which is neither quantised nor adapted
-    described = {key: value for key, value in config.items() if key != "quantization_config"}
-    whole = AutoConfig.for_model(**described)
-    text = whole.get_text_config()
-    with torch.device("meta"):
-        model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
-
-    # the weights, and with them a head of its own if the embedding does not serve as one
-    embedding = model.get_input_embeddings().weight
-    weights = sum(weight.numel() for weight in model.parameters())
-    if not (text.tie_word_embeddings or whole.tie_word_embeddings):
-        weights += embedding.numel()
-    # each kind of experts is one tensor of three dimensions
-    experts = {
-        name: weight
-        for name, weight in model.named_parameters()
-        if weight.dim() == 3 and ".experts." in name
-    }
-    in_experts = sum(weight.numel() for weight in experts.values())
-
-    # what a layer computes of a token: by its linear maps, its convolutions, and those experts that
-    # the token uses
-    quantised = 0
-    widths: dict[str, int] = {}
-    for name, module in model.named_modules():
-        if isinstance(module, torch.nn.Linear):
-            quantised += module.weight.numel()
-            widths[name] = module.out_features
-        elif isinstance(module, torch.nn.Conv1d):
-            widths[name] = module.out_channels
-    used = getattr(text, "num_experts_per_tok", None) or 1
-    for name, weight in experts.items():
-        widths[name] = used * max(weight.shape[1:])
-    layers: dict[str, list[int]] = defaultdict(list)
-    for name, width in widths.items():
-        number = re.search(r"(?:^|\.)(\d+)\.", name)
-        if number:
-            layers[number[1]].append(width)
-    # besides, its inputs and their norms, and of the widest, which is the MLP's, the activation and
-    # the product
-    inside = [sum(layer) + 3 * text.hidden_size + 2 * max(layer) for layer in layers.values()]
-
-    # the cache: tensors, or dictionaries of them for states of linear attention and convolutions
-    with torch.no_grad():
-        ids = torch.zeros(1, context, dtype=torch.long, device="meta")
-        cache = model(input_ids=ids, use_cache=True).past_key_values
-    states = [value for layer in cache.layers for value in vars(layer).values()]
-    states += [value for state in states if isinstance(state, dict) for value in state.values()]
-
-    # the adapter, last, because it changes the model
-    lora = LoraConfig(r=1, target_modules=lora_targets(model))
-    with torch.device("meta"):
-        policy = get_peft_model(model, lora)
-    adapted = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
-
-    return {
-        "quantised": quantised,
-        "experts": in_experts,
-        "kept": weights - quantised - in_experts,
-        "adapted": adapted,
-        "inside": inside,
-        "hidden": text.hidden_size,
-        "vocabulary": embedding.shape[0],
-        "positions": getattr(text, "max_position_embeddings", None) or 0,
-        "cache": sum(state.nbytes for state in states if torch.is_tensor(state)),
-    }
-
-
-def room_for_a_picture(settings: Preset) -> int:
-    """Return the tokens that a picture may take: one for 700 pixels (Qwen-VL and Mistral 3 take
-    one for 784 or more, and a few around them), and at least the 600 of families that make all
-    pictures one size (LLaVA 580, Gemma 3 260).
-    """
-    return max(600, settings.max_pixels // 700)
-
-
-def config_of(model: str) -> dict:
-    """Return the config.json of a model: a hub name, or a folder. What of it matters for memory is
-    known for the models in CONFIGS.
-
-    Read without Transformers, which the notebooks import after Unsloth. FileNotFoundError if the
-    folder has none, ValueError if the hub does not give it, and for an adapter's folder.
-    """
-    if model in CONFIGS:
-        return CONFIGS[model]
-    path = Path(model) / "config.json"
-    if not path.exists() and (Path(model) / "adapter_config.json").exists():
-        raise ValueError(
-            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
-            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
-        )
-    if not Path(model).is_dir():
-        from huggingface_hub import hf_hub_download
-
-        try:
-            path = Path(hf_hub_download(model, "config.json"))
-        except (OSError, ValueError) as error:
-            raise ValueError(hub_failure(f"the model {model!r}", error)) from None
-    return json.loads(path.read_text(encoding="utf-8"))
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """Bytes by part. What is held all the time, and what comes on top while sampling and while
-    training.
-    """
-
-    held: dict[str, float]
-    sampling: dict[str, float]
-    training: dict[str, float]
-
-    @property
-    def peaks(self) -> dict[str, float]:
-        """Bytes at the highest point of each phase."""
-        held = sum(self.held.values())
-        return {
-            "sampling": held + sum(self.sampling.values()),
-            "training": held + sum(self.training.values()),
-        }
-
-    @property
-    def peak(self) -> float:
-        """Bytes at the highest point of a step."""
-        return max(self.peaks.values())
-
-
-def estimate(settings: Preset, config: dict, card: float | None, sees: bool = False) -> Estimate:
-    """Return the memory of a GRPO step at its longest prompts and completions, on a card of so many
-    bytes; None is a CPU. config: the model's config.json. sees: each prompt has a picture.
-
-    The card matters because vLLM's engine takes `gpu_memory_utilization` of it, whatever it needs;
-    the frozen weights, which training shares with it, are in that part. Asleep while the policy
-    trains (Unsloth's standby), it keeps its graphs; beside a model that sees it cannot sleep.
-
-    Per-process memory. What processes exchange of the adapter is little beside the rest and not
-    counted. LookupError if Transformers cannot build the model.
-    """
-    on_unsloth = settings.backend == "unsloth"
-    context = settings.context + (room_for_a_picture(settings) if sees else 0)
-    sizes = sizes_of(config, context)
-
-    # what is held all the time
-    experts_quantised = on_unsloth and family_of(config["model_type"]).experts_in_4_bits
-    in_4_bits = sizes["quantised"] + (sizes["experts"] if experts_quantised else 0)
-    in_4_bits *= settings.load_in_4bit
-    whole = sizes["quantised"] + sizes["experts"] + sizes["kept"]
-    weights = in_4_bits * _NF4 + (whole - in_4_bits) * _16_BIT
-    # Unsloth keeps adapters in 32 bits; TRL casts those on a quantised model to 16.
-    width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
-    adapter = sizes["adapted"] * settings.lora_rank
-    # TRL keeps a frozen copy for the KL; Unsloth on a GPU takes the model without its adapter
-    # instead.
-    copied = settings.beta and not (on_unsloth and card is not None)
-    moments = 2 if "8bit" in settings.optim else 2 * width
-    held = {"frozen weights": weights}
-    if copied:
-        held["adapter, and its reference"] = 2 * adapter * width
-    else:
-        held["adapter"] = adapter * width
-    held["optimizer"] = adapter * moments
-    if card is not None:
-        held["CUDA context"] = _CONTEXT
-
-    # What the backward pass of one batch keeps: every layer's input and one layer's inside, or all
-    # insides; and as much again as one for the gradients of the layer at work.
-    tokens = settings.per_device_train_batch_size * context
-    kept = len(sizes["inside"]) * sizes["hidden"]
-    if not settings.gradient_checkpointing:
-        kept = sum(sizes["inside"])
-    # Three times logits: themselves, scaled by the temperature, and their gradient. TRL makes those
-    # of the whole batch, in 16 bits; Unsloth those of a quarter of a completion at a time
-    # (unsloth_zoo's autotune_batch_and_chunks), in 32 bits.
-    if on_unsloth:
-        logits = context / max(4, context // 4096) * sizes["vocabulary"] * 4
-    else:
-        completions = settings.per_device_train_batch_size * settings.max_completion_length
-        logits = completions * sizes["vocabulary"] * _16_BIT
-    training = {
-        "gradients": adapter * width,
-        "activations": tokens * (kept + 2 * max(sizes["inside"])) * _16_BIT,
-        "logits": 3 * logits,
-    }
-
-    # What sampling takes. "auto", which `machine_rules.for_machine` settles, counts as vLLM
-    if card is not None and settings.engine != "transformers":
-        sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
-        # `load_vllm` turns standby off for a model that sees (unsloth_zoo/vllm_utils.py 4432)
-        if sees:
-            training["vLLM awake"] = sampling["vLLM engine"]
-        else:
-            training["vLLM asleep"] = _GRAPHS
-    else:
-        sampling = {
-            "KV cache": settings.completions_per_round / settings.processes * sizes["cache"]
-        }
-    return Estimate(held, sampling, training)
-
-
 def check(
     settings: Preset, machine: Machine, config: dict | None = None, *, sees: bool | None = None
 ) -> list[str]:
-    """Return the estimate of a step's memory before anything is loaded, as lines of text: one for
-    each part, the higher of the two phases against the card, and what the model's family says
-    against the settings.
+    """Return the estimated memory of a step as lines of text: each part, the peak of the more
+    expensive phase against the card, and advice about the model's family.
 
-    config: the model's config.json, if it is known already; otherwise it is looked up. sees:
-    whether the run has pictures; None: as its source says. Without them only the language part of a
-    model that sees is loaded. ValueError if that is impossible; if the machine's GPU is too small;
-    if the model has fewer positions than the context, or is narrower than the adapter's rank; and
-    if the model cannot be had (only its config.json is fetched).
+    config: the model's config.json; None: it is looked up, and nothing else is downloaded.
+    sees: whether prompts have pictures; None: if the source is a set of pictures. Without pictures,
+        only the language part of a vision model is loaded.
+
+    ValueError if the estimate exceeds the GPU; if the context exceeds the model's positions; if the
+    adapter's rank exceeds the model's width; if the language part cannot be loaded alone; if the
+    config.json cannot be had.
     """
     if sees is None:
         sees = settings.source.startswith("pictures/")
@@ -319,14 +82,14 @@ def check(
         reason = f"no estimate for {settings.model}: Transformers could not build it ({error})."
         return [reason, *advice]
 
-    # what cannot run
+    # refuse what cannot run
     if settings.lora_rank > sizes["hidden"]:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
             f"{sizes['hidden']:,}: such an adapter would be larger than what it adapts. Ranks of "
             "8 to 128 are usual."
         )
-    # without a picture, whose room above is more than most pictures take
+    # pictures are left out here: the room reserved for one is more than most pictures take
     if 0 < sizes["positions"] < settings.context:
         raise ValueError(
             f"a prompt and its completion take {settings.context:,} tokens and {settings.model} "
@@ -341,7 +104,7 @@ def check(
             f"{AWAKE if 'vLLM awake' in step.training else ''}{WHAT_HELPS}"
         )
 
-    # the parts, and the higher of the two phases
+    # list the parts, then the peak of the more expensive phase
     picture = f", {pictures:,} of them a picture" if pictures else ""
     lines = [
         f"memory of a step of {settings.model}, at {context:,} tokens a sequence{picture} "
@@ -360,16 +123,263 @@ def check(
     return lines + advice
 
 
+@dataclass(frozen=True)
+class Estimate:
+    """Bytes by part: held throughout, and added while sampling and while training."""
+
+    held: dict[str, float]
+    sampling: dict[str, float]
+    training: dict[str, float]
+
+    @property
+    def peaks(self) -> dict[str, float]:
+        """Peak bytes of each phase."""
+        held = sum(self.held.values())
+        return {
+            "sampling": held + sum(self.sampling.values()),
+            "training": held + sum(self.training.values()),
+        }
+
+    @property
+    def peak(self) -> float:
+        """Peak bytes of a step."""
+        return max(self.peaks.values())
+
+
+def estimate(settings: Preset, config: dict, card: float | None, sees: bool = False) -> Estimate:
+    """Return the memory per process of a GRPO step at its longest prompts and completions.
+
+    config: the model's config.json.
+    card: bytes of the GPU; None: a CPU. vLLM's engine takes `gpu_memory_utilization` of the card,
+        whether it needs it or not. The frozen weights, which the engine shares with the training,
+        are part of that share. While the policy trains, the engine sleeps (Unsloth's standby) and
+        keeps only its CUDA graphs; beside a vision model it cannot sleep.
+    sees: whether each prompt has a picture.
+
+    LookupError if Transformers cannot build the model.
+    """
+    on_unsloth = settings.backend == "unsloth"
+    context = settings.context + (room_for_a_picture(settings) if sees else 0)
+    sizes = sizes_of(config, context)
+
+    # frozen weights
+    in_4_bits = 0
+    if settings.load_in_4bit:
+        in_4_bits = sizes["quantised"]
+        if on_unsloth and family_of(config["model_type"]).experts_in_4_bits:
+            in_4_bits += sizes["experts"]
+    whole = sizes["quantised"] + sizes["experts"] + sizes["kept"]
+    weights = in_4_bits * _NF4 + (whole - in_4_bits) * _16_BIT
+
+    # the adapter: Unsloth keeps it in 32 bits; TRL casts an adapter on a 4-bit model to 16
+    width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
+    adapter = sizes["adapted"] * settings.lora_rank
+    # As the reference of the KL, TRL keeps a frozen copy of the adapter. Unsloth on a GPU uses the
+    # model without its adapter.
+    copied = settings.beta and not (on_unsloth and card is not None)
+    moments = 2 if "8bit" in settings.optim else 2 * width
+    held = {"frozen weights": weights}
+    if copied:
+        held["adapter, and its reference"] = 2 * adapter * width
+    else:
+        held["adapter"] = adapter * width
+    held["optimizer"] = adapter * moments
+    if card is not None:
+        held["CUDA context"] = _CONTEXT
+
+    # activations of one batch: with checkpointing each layer's input and the inside of one layer,
+    # otherwise the inside of all layers; and as much as one inside for that layer's gradients
+    tokens = settings.per_device_train_batch_size * context
+    kept = len(sizes["inside"]) * sizes["hidden"]
+    if not settings.gradient_checkpointing:
+        kept = sum(sizes["inside"])
+    # logits: TRL computes those of the whole batch, in 16 bits; Unsloth those of a quarter of a
+    # completion at a time (unsloth_zoo's autotune_batch_and_chunks), in 32 bits
+    if on_unsloth:
+        logits = context / max(4, context // 4096) * sizes["vocabulary"] * 4
+    else:
+        completions = settings.per_device_train_batch_size * settings.max_completion_length
+        logits = completions * sizes["vocabulary"] * _16_BIT
+    training = {
+        "gradients": adapter * width,
+        "activations": tokens * (kept + 2 * max(sizes["inside"])) * _16_BIT,
+        "logits": 3 * logits,  # as computed, divided by the temperature, and their gradient
+    }
+
+    # sampling; an engine still "auto", before `run_settings.for_machine`, counts as vLLM
+    if card is not None and settings.engine != "transformers":
+        sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
+        # `load_vllm` turns standby off for a vision model (unsloth_zoo/vllm_utils.py 4432)
+        if sees:
+            training["vLLM awake"] = sampling["vLLM engine"]
+        else:
+            training["vLLM asleep"] = _GRAPHS
+    else:
+        sampling = {
+            "KV cache": settings.completions_per_round / settings.processes * sizes["cache"]
+        }
+    return Estimate(held, sampling, training)
+
+
+def room_for_a_picture(settings: Preset) -> int:
+    """Return how many tokens to reserve for a picture: one per 700 pixels, and at least 600.
+
+    Qwen-VL and Mistral 3 use one token per 784 pixels or more, and a few around the picture. Other
+    families resize all pictures to one size (LLaVA: 580 tokens, Gemma 3: 260).
+    """
+    return max(600, settings.max_pixels // 700)
+
+
+def config_of(model: str) -> dict:
+    """Return the config.json of a model, given as a hub name or a folder. For the models in CONFIGS
+    it holds only what the estimate needs.
+
+    Read without Transformers, which must be imported after Unsloth. FileNotFoundError if the folder
+    has no config.json; ValueError if the folder holds an adapter, or if the hub fails.
+    """
+    if model in CONFIGS:
+        return CONFIGS[model]
+    path = Path(model) / "config.json"
+    if not path.exists() and (Path(model) / "adapter_config.json").exists():
+        raise ValueError(
+            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
+            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
+        )
+    if not Path(model).is_dir():
+        from huggingface_hub import hf_hub_download
+
+        try:
+            path = Path(hf_hub_download(model, "config.json"))
+        except (OSError, ValueError) as error:
+            raise ValueError(hub_failure(f"the model {model!r}", error)) from None
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
 def card_of(machine: Machine) -> float | None:
     """Return the bytes of the machine's GPU; None without one."""
     return machine.gpu_memory_gb * 1e9 if machine.gpu else None
 
 
 def size(number: float) -> str:
-    """Return bytes for the eye: `0.5 MB`, `120 MB`, `3.4 GB`."""
+    """Return a number of bytes in readable form: `0.5 MB`, `120 MB`, `3.4 GB`."""
     if number >= 1e9:
         return f"{number / 1e9:.1f} GB"
     return f"{number / 1e6:.0f} MB" if number >= 1e7 else f"{number / 1e6:.1f} MB"
+
+
+# --- Counting a model's weights -------------------------------------------------------------------
+
+
+def sizes_of(config: dict, context: int) -> dict:
+    """Return what `count` counts of a model, computed in a separate process: the counting imports
+    Transformers, which must not be imported before Unsloth.
+
+    LookupError, with the reason, if Transformers cannot build the model.
+    """
+    return _counted(json.dumps([config, context]))
+
+
+@functools.cache
+def _counted(arguments: str) -> dict:
+    """Run this file as a program with the JSON of `count`'s arguments, and return its result."""
+    path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-m", "helpers.training.memory"],
+        env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
+        input=arguments,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode or not done.stdout:
+        raise LookupError((done.stderr.strip().splitlines() or ["no message"])[-1][:200])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def count(config: dict, context: int) -> dict:
+    """Build a model, or the language part of a vision model, on the meta device, run it on one
+    sequence of `context` tokens, and return these counts:
+
+    quantised: weights of the layers' linear maps, which loading in 4 bits quantises.
+    experts: weights of experts.
+    kept: all other weights, such as embeddings and the head, which stay in 16 bits.
+    adapted: weights of an adapter of rank 1, as PEFT makes it. For gpt-oss PEFT adapts only the
+        attention; the adapter that Unsloth puts on its experts is not counted.
+    inside: for each layer, the numbers it computes per token.
+    hidden: the numbers a layer passes on per token.
+    vocabulary: the tokens the head scores.
+    positions: the longest sequence the model can read; 0 if unknown.
+    cache: bytes of the keys, values and states of the sequence.
+    """
+    import torch
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoConfig, AutoModel
+
+    # build the model without its head, which is neither quantised nor adapted
+    described = {key: value for key, value in config.items() if key != "quantization_config"}
+    whole = AutoConfig.for_model(**described)
+    text = whole.get_text_config()
+    with torch.device("meta"):
+        model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
+
+    # count the weights, and add those of the head unless the embedding serves as the head
+    embedding = model.get_input_embeddings().weight
+    weights = sum(weight.numel() for weight in model.parameters())
+    if not (text.tie_word_embeddings or whole.tie_word_embeddings):
+        weights += embedding.numel()
+    # the experts of a layer are tensors of three dimensions, one for each of their maps
+    experts = {
+        name: weight
+        for name, weight in model.named_parameters()
+        if weight.dim() == 3 and ".experts." in name
+    }
+    in_experts = sum(weight.numel() for weight in experts.values())
+
+    # collect, by layer, the output widths of linear maps, convolutions and the experts in use
+    quantised = 0
+    widths: dict[str, int] = {}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            quantised += module.weight.numel()
+            widths[name] = module.out_features
+        elif isinstance(module, torch.nn.Conv1d):
+            widths[name] = module.out_channels
+    used = getattr(text, "num_experts_per_tok", None) or 1
+    for name, weight in experts.items():
+        widths[name] = used * max(weight.shape[1:])
+    layers: dict[str, list[int]] = defaultdict(list)
+    for name, width in widths.items():
+        number = re.search(r"(?:^|\.)(\d+)\.", name)
+        if number:
+            layers[number[1]].append(width)
+    # Besides these, a layer computes its inputs and norms, and at the width of the MLP (its widest
+    # map) the activation and the product.
+    inside = [sum(layer) + 3 * text.hidden_size + 2 * max(layer) for layer in layers.values()]
+
+    # run the model, and collect the cache's tensors; linear attention and convolutions keep theirs
+    # in dictionaries
+    with torch.no_grad():
+        ids = torch.zeros(1, context, dtype=torch.long, device="meta")
+        cache = model(input_ids=ids, use_cache=True).past_key_values
+    states = [value for layer in cache.layers for value in vars(layer).values()]
+    states += [value for state in states if isinstance(state, dict) for value in state.values()]
+
+    # count an adapter last, because it changes the model
+    lora = LoraConfig(r=1, target_modules=lora_targets(model))
+    with torch.device("meta"):
+        policy = get_peft_model(model, lora)
+    adapted = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
+
+    return {
+        "quantised": quantised,
+        "experts": in_experts,
+        "kept": weights - quantised - in_experts,
+        "adapted": adapted,
+        "inside": inside,
+        "hidden": text.hidden_size,
+        "vocabulary": embedding.shape[0],
+        "positions": getattr(text, "max_position_embeddings", None) or 0,
+        "cache": sum(state.nbytes for state in states if torch.is_tensor(state)),
+    }
 
 
 if __name__ == "__main__":

@@ -1,5 +1,11 @@
-"""Loading a policy, through Unsloth or plain Transformers, and sampling completions from it, with
-vLLM if the model has an engine.
+"""Load a policy, give it an adapter, and sample completions from it.
+
+    model, tokenizer = load(settings)
+    model = add_adapter(model, settings, seed=3407)
+    texts = sample(model, tokenizer, prompts, max_new_tokens=72, samples=8)
+
+The model is loaded through Unsloth or through plain Transformers. It samples through vLLM if
+Unsloth has started an engine for it, and through Transformers otherwise.
 """
 
 import gc
@@ -16,46 +22,33 @@ from tqdm.auto import tqdm
 from helpers.presets import Preset
 from helpers.runs import seed_everything
 from helpers.templates import render, set_thinking
-from helpers.training import vllm_cpu
 from helpers.training.base import Base
 from helpers.training.families import LORA_TARGETS, family_of, lora_targets
 from helpers.training.memory import config_of, room_for_a_picture
 
-# What the weights of a language part are called when it is loaded alone: _get_text_only_key_mapping
-# of unsloth/models/_utils.py 2322.
-_LANGUAGE_NAMES = {
-    r"^language_model\.model\.": "model.",
-    r"^model\.language_model\.": "model.",
-    r"^language_model\.lm_head\.": "lm_head.",
-}
-# How many completions are sampled at a time; vLLM queues what it has no room for.
-BATCH = {"transformers": 256, "vllm": 1024}
-# What all prompts begin with is computed once if that saves so many multiplications: on a CPU about
-# a second. With fewer, as with the embedded models, each prompt is computed by itself.
-PREFIX_PAYS = 1e11
+# --- Loading --------------------------------------------------------------------------------------
 
 
 def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
-    """Return the model and the tokenizer of the settings, in 4 bits if they say so, without an
-    adapter.
+    """Return the model that the settings name and its tokenizer; the model has no adapter yet.
 
-    base: what an adapter to be put on it was trained on; see `base.py`. sees: return the processor
-    of a model that reads pictures in place of its tokenizer; its context has room for one.
-    Otherwise only the language part of such a model is loaded.
+    base: the base of an existing adapter that will be put on the model (`base.py`). It is loaded in
+        place of `settings.model`.
+    sees: load the part that reads pictures as well, make room for a picture in the context, and
+        return the processor in place of the tokenizer. Otherwise only the language part is loaded.
 
-    Through Unsloth, or with `backend="transformers"` through Transformers and bitsandbytes,
-    quantised the same way: NF4 with double quantisation, computing in the card's 16 bits. With
-    `engine="vllm"` a vLLM engine comes with the model: on a GPU Unsloth's, which shares the
-    weights, otherwise that of `vllm_cpu`. For that engine Unsloth may load another quantisation of
-    the same model (`_vllm_plain_bnb_or_16bit`); ValueError if it is not the base's, or if Unsloth
-    has been imported where it must stay out (`needs_unsloth`).
+    With `load_in_4bit`, both back ends quantise to NF4 with double quantisation. With
+    `engine="vllm"`, Unsloth starts a vLLM engine that shares the model's weights; for it, Unsloth
+    may load another quantisation of the same model (`_vllm_plain_bnb_or_16bit`).
+
+    ValueError if the loaded revision is not the base's, if Unsloth has started no engine, or if
+    Unsloth is imported already and must not be (`needs_unsloth`).
     """
     on_gpu = torch.cuda.is_available()
     name = base.name if base else settings.model_path
-    unsloths_engine = settings.engine == "vllm" and on_gpu
 
-    # Unsloth comes first, or not at all
-    if unsloths_engine:
+    # import Unsloth before Transformers, or not at all
+    if settings.engine == "vllm":
         standby()
     if needs_unsloth(settings):
         from unsloth import FastLanguageModel, FastVisionModel
@@ -66,32 +59,34 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             "models. Restart the kernel."
         )
 
-    # its loader, which quantises and starts the engine as well
+    # load through Unsloth, which also quantises and starts vLLM
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
                 "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
             )
+        loader = FastVisionModel if sees else FastLanguageModel
         vllm_options = {
             "fast_inference": True,
             "max_lora_rank": settings.max_lora_rank,
             "gpu_memory_utilization": settings.gpu_memory_utilization,
         }
-        loader = FastVisionModel if sees else FastLanguageModel
         model, tokenizer = loader.from_pretrained(
             name,
             max_seq_length=settings.context + (room_for_a_picture(settings) if sees else 0),
             load_in_4bit=settings.load_in_4bit,
             **({} if sees else text_only(name)),
-            **(vllm_options if unsloths_engine else {}),
+            **(vllm_options if settings.engine == "vllm" else {}),
         )
-    # or Transformers, in the card's 16 bits
+
+    # or load through Transformers, in the card's 16-bit type
     else:
         from transformers import AutoProcessor, AutoTokenizer
 
         bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
         dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
-        model = (load_whole if sees else load_text)(
+        load_model = load_whole if sees else load_text
+        model = load_model(
             name,
             dtype=dtype,
             device_map="cuda" if on_gpu else "cpu",
@@ -99,14 +94,15 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         )
         for module in model.modules():
             # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first
-            # evaluation, and the backward pass of what is repacked is wrong (measured: gradients of
-            # three quarters the norm). Unsloth's layers do not ask.
+            # evaluation. The backward pass through repacked weights is wrong (measured: gradients
+            # of three quarters the norm). Unsloth's layers never repack.
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-        tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
+        load_tokenizer = AutoProcessor if sees else AutoTokenizer
+        tokenizer = load_tokenizer.from_pretrained(name)
 
-    # what is the same either way
-    vllm_cpu.attach(model, settings)
+    # check and finish what either back end has loaded
+    check_engine(model, settings)
     if base:
         base.check(model)
     set_thinking(tokenizer, settings.thinking)
@@ -114,18 +110,38 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
 
 
 def needs_unsloth(settings: Preset) -> bool:
-    """Return whether a policy with these settings is trained beside Unsloth: with
-    `backend="unsloth"`, and without a GPU with either, because TRL's loss is a Triton kernel, which
-    a CPU runs only as Unsloth replaces it.
+    """Return whether Unsloth must be imported before a policy with these settings is trained.
 
-    On a GPU, importing Unsloth replaces `trl.GRPOTrainer` by a trainer that calls the model's
-    `for_training`, which only models that Unsloth has loaded have (rl_replacements.py).
+    Without a GPU it must be, with either back end: TRL's loss is a Triton kernel, which runs on a
+    CPU only as Unsloth replaces it. With `backend="transformers"` on a GPU it must not be: the
+    import replaces `trl.GRPOTrainer` by a trainer that calls the model's `for_training`, a method
+    only of models loaded by Unsloth (rl_replacements.py).
     """
     return settings.backend == "unsloth" or not torch.cuda.is_available()
 
 
+def standby() -> None:
+    """Let vLLM free its cache while the policy trains, and obey `gpu_memory_utilization`.
+
+    Call this before importing Unsloth, which reads both variables at import.
+    """
+    os.environ["UNSLOTH_VLLM_STANDBY"] = "1"
+    os.environ["UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE"] = "1"
+
+
+def check_engine(model, settings: Preset) -> None:
+    """Raise ValueError if the settings ask for vLLM and Unsloth has started no engine: on some
+    cards Unsloth falls back to its own sampling.
+    """
+    if settings.engine == "vllm" and engine_of(model) != "vllm":
+        raise ValueError(
+            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
+            "engine=transformers`."
+        )
+
+
 def load_whole(name: str, **options):
-    """Return a model through Transformers, with the part that reads pictures if it has one."""
+    """Return a model loaded through Transformers, including the part that reads pictures."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
     sees = "vision_config" in config_of(name)
@@ -134,12 +150,12 @@ def load_whole(name: str, **options):
 
 
 def load_text(name: str, **options):
-    """Return a model of text through Transformers, or the language part of one that sees."""
+    """Return a text model loaded through Transformers, or the language part of a vision model."""
     from transformers import AutoModelForCausalLM
 
     part = _language_part(name)
     model = AutoModelForCausalLM.from_pretrained(name, **part, **options)
-    if part:  # it would be saved under the names that the weights had in the whole model
+    if part:  # do not save the weights under the names they have in the whole model
         model._weight_conversions = [
             conversion
             for conversion in model._weight_conversions
@@ -149,19 +165,20 @@ def load_text(name: str, **options):
 
 
 def text_only(name: str) -> dict:
-    """Return the keywords with which Unsloth's FastLanguageModel loads the language part alone of a
-    model that sees; none for a model of text.
+    """Return the keywords that make Unsloth's FastLanguageModel load only the language part of a
+    vision model. They are empty for a text model.
 
-    Without them it gives a processor for the tokenizer, which takes texts for pictures. Unsloth's
-    CPU backend does not know `text_only` and passes its keywords on to Transformers.
+    Without these keywords Unsloth returns a processor as the tokenizer, and a processor takes texts
+    for pictures. Unsloth's CPU backend does not know `text_only`; it passes its keywords on to
+    Transformers.
     """
     part = _language_part(name)
     return {"text_only": True} if part and torch.cuda.is_available() else part
 
 
 def _language_part(name: str) -> dict:
-    """Return the keywords with which Transformers loads the language part alone of a model that
-    sees; none for a model of text.
+    """Return the keywords that make Transformers load only the language part of a vision model.
+    They are empty for a text model.
     """
     if "vision_config" not in config_of(name):
         return {}
@@ -169,31 +186,41 @@ def _language_part(name: str) -> dict:
 
     whole = AutoConfig.from_pretrained(name)
     text = whole.get_text_config()
-    stored = getattr(whole, "quantization_config", None)  # of the whole model, by its names
+    stored = getattr(whole, "quantization_config", None)
     if stored:
+        # it lists the layers kept in 16 bits by their names in the whole model
         stored = dict(stored if isinstance(stored, dict) else stored.to_dict())
         stored["llm_int8_skip_modules"] = [
-            re.sub(r"^(language_model\.model|model\.language_model)(?=\.|$)", "model", kept)
-            for kept in stored.get("llm_int8_skip_modules") or []
+            re.sub(r"^(language_model\.model|model\.language_model)(?=\.|$)", "model", layer)
+            for layer in stored.get("llm_int8_skip_modules") or []
         ]
         text.quantization_config = stored
     return {"config": text, "key_mapping": _LANGUAGE_NAMES}
 
 
+# Prefixes of weight names in a vision model, and in its language part loaded alone:
+# _get_text_only_key_mapping of unsloth/models/_utils.py 2322.
+_LANGUAGE_NAMES = {
+    r"^language_model\.model\.": "model.",
+    r"^model\.language_model\.": "model.",
+    r"^language_model\.lm_head\.": "lm_head.",
+}
+
+
 def dtype_without_bf16(name: str) -> torch.dtype:
-    """Return what a model computes in on a card without bfloat16: float16, unless it leaves its
-    range.
+    """Return the type a model computes in on a card without bfloat16: float16, or float32 if the
+    model's activations overflow float16.
     """
     overflows = family_of(config_of(name).get("model_type", "")).overflows
     return torch.float32 if overflows else torch.float16
 
 
 def nf4(dtype: torch.dtype):
-    """Return the suite's quantisation as Transformers takes it: 4-bit NormalFloat with double
-    quantisation, computing in `dtype`.
+    """Return the suite's quantisation for Transformers: 4-bit NormalFloat with double quantisation
+    (QLoRA, arXiv 2305.14314, section 3), computing in `dtype`.
 
-    QLoRA, arXiv 2305.14314, section 3. Unsloth's `load_in_4bit` does the same to a 16-bit
-    checkpoint. One that is stored in 4 bits keeps its own quantisation, whatever is passed.
+    Unsloth's `load_in_4bit` quantises a 16-bit checkpoint the same way. A checkpoint stored in 4
+    bits keeps its own quantisation, whatever is passed.
     """
     from transformers import BitsAndBytesConfig
 
@@ -205,24 +232,21 @@ def nf4(dtype: torch.dtype):
     )
 
 
-def standby() -> None:
-    """Let vLLM's engine give up its cache while the policy trains, and take what
-    `gpu_memory_utilization` says; before Unsloth is imported, which reads both variables then.
-    """
-    os.environ["UNSLOTH_VLLM_STANDBY"] = "1"
-    os.environ["UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE"] = "1"
+# --- The adapter ----------------------------------------------------------------------------------
 
 
 def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
-    """Return the model with fresh LoRA matrices on the linear maps of its layers, drawn with this
-    seed.
+    """Return the model with fresh LoRA matrices, drawn with this seed, on the linear maps of its
+    layers.
 
-    sees: it reads pictures. The tower that reads them then stays as it is: with vLLM, Unsloth
-    refuses adapters in the tower. Through PEFT alone the projector gets such matrices, too;
-    Unsloth's switches, which choose by names, reach it neither with `finetune_vision_layers` nor
-    with `finetune_language_layers` (Qwen3-VL, Gemma 3).
+    sees: the model reads pictures. The vision tower gets no adapter, because with vLLM Unsloth
+        refuses one there. PEFT alone also adapts the projector between tower and language part.
+        Unsloth selects modules by name, and neither `finetune_vision_layers` nor
+        `finetune_language_layers` covers the projector (Qwen3-VL, Gemma 3).
     """
     seed_everything(seed)
+
+    # through Unsloth
     if settings.backend == "unsloth":
         from unsloth import FastLanguageModel, FastVisionModel
 
@@ -265,10 +289,10 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
 
 
 def claim_for_training(model):
-    """Return the model; RuntimeError if a trainer already used it.
+    """Return the model; raise RuntimeError if a trainer already used it.
 
-    A second training would begin with a trained policy under the name of a first. TRL says only
-    that the adapter `ref` already exists; Unsloth's trainer for a GPU says nothing.
+    A second training run would start from a trained policy and report it as untrained. TRL's own
+    error only says that the adapter `ref` already exists; Unsloth's GPU trainer raises nothing.
     """
     if getattr(model, "given_to_a_trainer", False):
         raise RuntimeError(
@@ -281,21 +305,25 @@ def claim_for_training(model):
 
 
 def freeze_reference(model) -> None:
-    """Keep the policy as it is now as the reference of the KL: a frozen copy of its adapter, `ref`.
+    """Make the current policy the reference of the KL: copy its adapter into a frozen adapter
+    `ref`, unless there is one.
 
-    For an adapter that is trained already; a fresh one changes nothing, so that the model without
-    it is the same reference. TRL's `GRPOTrainer` makes the copy; Unsloth's for a GPU makes none
-    (unsloth/models/rl.py, "Skip add_adapter"), and takes one that is there. Call this between the
-    trainer's constructor and `train()`; if there is a copy, nothing is done.
+    Call this between the trainer's constructor and `train()` if the adapter has been trained
+    before. (A fresh adapter needs no copy: it changes nothing, so the model without an adapter is
+    the same reference.) TRL's `GRPOTrainer` makes the copy itself. Unsloth's GPU trainer does not
+    (unsloth/models/rl.py, "Skip add_adapter"), but uses an existing `ref`.
     """
     if "ref" in model.peft_config:
         return
-    # it is initialised before it is copied
+    # PEFT initialises the new adapter at random before the copy below
     with torch.random.fork_rng(random_devices(model)):
         model.add_adapter("ref", model.peft_config["default"])
     for name, weight in model.named_parameters():
         if ".default." in name:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
+
+
+# --- Sampling -------------------------------------------------------------------------------------
 
 
 def sample(
@@ -310,22 +338,23 @@ def sample(
     seed: int = 3407,
     progress: bool = True,
 ) -> list[list[str]]:
-    """Return completions for chat prompts: for each prompt, in the order given, a list of `samples`
-    texts.
+    """Return `samples` completions for each chat prompt, in the order of the prompts.
 
-    Through the model's vLLM engine if it has one, with the adapter as it is now; otherwise through
-    Transformers. The tokenizer carries whether the model thinks (`templates.set_thinking`).
+    temperature: 0 is greedy decoding, for which one sample per prompt is enough.
+    batch_size: completions sampled at a time; None: BATCH.
 
-    temperature: 0 is greedy decoding (then one sample per prompt is enough). Prompts are batched by
-    length, so little is padded. batch_size counts prompts times samples; None takes BATCH. The
-    model's training mode, gradient checkpointing, caching and the global random state are put back
-    afterwards, and an engine beside a model in training gives its cache back: sampling in the
-    middle of a training changes nothing about it.
+    vLLM samples with the adapter's current weights. Whether the model thinks before it answers is
+    stored in the tokenizer (`templates.set_thinking`).
+
+    Sampling during a training run does not change the run: the model's training mode, gradient
+    checkpointing, cache setting and the random state are restored, and a vLLM engine gives its
+    memory back.
     """
     texts = [render(tokenizer, prompt) for prompt in prompts]
     ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))  # so little is padded
-    at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
+    # batch prompts of similar length, so that there is little padding
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    prompts_at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
     completions: list[list[str]] = [[] for _ in texts]
     with (
         tqdm(total=len(texts), disable=not progress) as bar,
@@ -338,13 +367,17 @@ def sample(
             seed=seed,
         ) as complete,
     ):
-        for start in range(0, len(order), at_a_time):
-            batch = order[start : start + at_a_time]
+        for start in range(0, len(order), prompts_at_a_time):
+            batch = order[start : start + prompts_at_a_time]
             groups = complete([ids[i] for i in batch])
             for i, group in zip(batch, groups, strict=True):
                 completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
             bar.update(len(batch))
     return completions
+
+
+# Completions sampled at a time. vLLM queues those it has no memory for.
+BATCH = {"transformers": 256, "vllm": 1024}
 
 
 @contextmanager
@@ -357,12 +390,14 @@ def sampler(
     samples: int = 1,
     seed: int | None = 3407,
 ):
-    """Open a context for prompts that are token ids already. Its value is a function from them to
-    `samples` continuations of each, ids up to the end token and with it. Its second argument, if
-    given, is the room that each prompt has left.
+    """Open a context whose value is a function `complete(prompts, room=())`.
 
-    Within one context the random numbers go on from call to call, so that an episode of several
-    turns is drawn as one. seed: None goes on with torch's own random numbers, as TRL does.
+    The function takes prompts as lists of token ids. For each prompt it returns `samples`
+    completions, also as token ids, each including its end token. `room` limits the tokens of each
+    prompt's completions; without it the limit is `max_new_tokens`.
+
+    Calls within one context continue one stream of random numbers, so that all turns of an episode
+    are drawn from the same seed. seed: None uses torch's global random state, as TRL does.
     """
     if engine_of(model) == "vllm":
         engine = _with_vllm(model, temperature, samples, seed)
@@ -377,109 +412,42 @@ def sampler(
             )
 
 
-def random_devices(model) -> list:
-    """Return the devices whose random numbers a model draws, besides the CPU's: what torch's
-    `fork_rng` puts back.
-    """
-    return [model.device] if model.device.type == "cuda" else []
-
-
-def context_of(model) -> int | None:
-    """Return the most tokens of prompt and completion: the engine's limit, or the model's."""
-    if engine_of(model) == "vllm":
-        return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
-    return getattr(model.config, "max_position_embeddings", None)
-
-
-def engine_of(model) -> str:
-    """Return what samples from this model: "vllm" if it has an engine, else "transformers"."""
-    return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
-
-
-def release(model=None) -> None:
-    """Give back what sampling holds of the GPU: the cache of a model's vLLM engine, if it has one,
-    and torch's free blocks.
-
-    The engine shares the model's weights, which go when nothing refers to the model any more.
-    """
-    engine = getattr(model, "vllm_engine", None)
-    can_sleep = engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
-    if can_sleep and not engine.llm_engine.is_sleeping():  # it would warn that it sleeps already
-        engine.sleep(level=1)
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def generation_options(temperature: float) -> dict:
-    """Return what `generate` is told about drawing: explicitly, so that what a model ships in its
-    generation config (top_k, a repetition penalty) does not bend the result.
-    """
-    options = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    if temperature > 0:
-        options |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-    return options
-
-
-@contextmanager
-def sampling_mode(model):
-    """Let a model sample: without gradients and dropout, with its cache; its modes are put back at
-    the end.
-    """
-    was_training = model.training
-    config = model.config.get_text_config()
-    had_cache = config.use_cache
-    with torch.no_grad():
-        try:
-            model.eval()
-            config.use_cache = True
-            yield
-        finally:
-            if was_training and hasattr(model, "for_training"):
-                # Unsloth's `generate` turns gradient checkpointing off, and on again only if it met
-                # a model in training.
-                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
-                model.for_training(use_gradient_checkpointing=checkpointing)
-            else:
-                model.train(was_training)
-            config.use_cache = had_cache
-
-
 @contextmanager
 def _with_transformers(model, tokenizer, temperature: float, samples: int):
     """Open a context whose value is a function from prompts, and the room that each has left, to
-    their continuations, through `generate`.
+    their completions. It samples through Transformers' `generate`.
     """
     head = model.get_output_embeddings()
     if model.device.type == "cpu" and not head._forward_pre_hooks:
-        # `generate` passes a slice, the last token of each prompt. For a 3-D input that is not
-        # contiguous torch multiplies batch by batch, and in bf16 copies the head's weights for each
-        # prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). It stays, for
-        # TRL's own sampling.
+        # `generate` passes the head a slice: the last token of each prompt. For a 3-D input that is
+        # not contiguous, torch multiplies batch by batch, and in bf16 it copies the head's weights
+        # for each prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). The hook
+        # stays on the model, because TRL's own sampling needs it too.
         head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
-    # the tokens that end a completion: those of the generation config, which may be several
+
+    # the tokens that end a completion; the generation config may list several
     ends = model.generation_config.eos_token_id
     ends = tokenizer.eos_token_id if ends is None else ends
     ends = {ends} if isinstance(ends, int) else set(ends or [])
 
     def generate(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        inputs = _inputs(model, tokenizer, prompts, samples)
+        inputs = _left_padded(model, tokenizer, prompts, samples)
         output = model.generate(
             **inputs,
-            max_new_tokens=max(1, *room),  # none is left if a tool's words just fitted
+            max_new_tokens=max(1, *room),  # a tool's reply may have used up all the room
             num_return_sequences=samples,
             pad_token_id=tokenizer.pad_token_id,
             **generation_options(temperature),
         )
         groups: list[list[list[int]]] = [[] for _ in prompts]
         for number, tokens in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
-            # up to the first end token and with it, without the padding after it
+            # keep the end token and drop the padding after it
             length = next((at + 1 for at, token in enumerate(tokens) if token in ends), len(tokens))
             prompt = number // samples
             groups[prompt].append(tokens[: min(length, room[prompt])])
         return groups
 
-    at_a_time = sys.maxsize  # prompts, as far as is known
+    at_a_time = sys.maxsize  # prompts; halved whenever the GPU runs out of memory
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         nonlocal at_a_time
@@ -488,7 +456,7 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int):
             part = slice(len(groups), len(groups) + at_a_time)
             try:
                 groups += generate(prompts[part], room[part])
-            except torch.OutOfMemoryError:  # of a GPU: half as many from now on
+            except torch.OutOfMemoryError:
                 if len(prompts[part]) == 1:
                     raise
                 at_a_time = len(prompts[part]) // 2
@@ -498,13 +466,14 @@ def _with_transformers(model, tokenizer, temperature: float, samples: int):
         yield complete
 
 
-def _inputs(model, tokenizer, prompts: list[list[int]], samples: int) -> dict:
-    """Return prompts as `generate` takes them, padded on the left.
+def _left_padded(model, tokenizer, prompts: list[list[int]], samples: int) -> dict:
+    """Return a batch of prompts as inputs of `generate`, padded on the left.
 
-    What all of them begin with, a system prompt and worked examples, comes as a cache that is
-    computed once, if a CPU saves time by it (PREFIX_PAYS).
+    Prompts often begin with the same tokens: the system prompt and the worked examples. On a CPU
+    these are computed once and passed as a cache, if that saves more than PREFIX_PAYS.
     """
-    shared = 0  # tokens; the last one of each prompt is not among them
+    # count the shared tokens; `generate` needs at least one token of each prompt beside the cache
+    shared = 0
     for tokens in zip(*(ids[:-1] for ids in prompts), strict=False):
         if len(set(tokens)) > 1:
             break
@@ -512,6 +481,7 @@ def _inputs(model, tokenizer, prompts: list[list[int]], samples: int) -> dict:
     saved = shared * (len(prompts) * samples - 1) * model.num_parameters()
     if model.device.type != "cpu" or saved <= PREFIX_PAYS:
         shared = 0
+
     inputs = tokenizer.pad(
         {"input_ids": [ids[shared:] for ids in prompts]},
         padding_side="left",
@@ -529,14 +499,21 @@ def _inputs(model, tokenizer, prompts: list[list[int]], samples: int) -> dict:
     return inputs
 
 
+# Multiplications, about a second on a CPU. The embedded models' prompts stay below: each is then
+# computed by itself.
+PREFIX_PAYS = 1e11
+
+
 @contextmanager
 def _with_vllm(model, temperature: float, samples: int, seed: int | None):
-    """The same through the model's vLLM engine, with the adapter as it is now."""
+    """Open the same context as `_with_transformers`, sampling through the model's vLLM engine with
+    the adapter's current weights.
+    """
     from vllm import SamplingParams
 
     context = context_of(model)
-    draw = None if seed is None else torch.Generator().manual_seed(seed)
-    request = None  # for the adapter, if there is one
+    generator = None if seed is None else torch.Generator().manual_seed(seed)
+    adapter = None  # vLLM's request for the adapter, if there is one
 
     def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
         if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
@@ -552,17 +529,17 @@ def _with_vllm(model, temperature: float, samples: int, seed: int | None):
                 top_p=1.0,
                 top_k=-1,
                 max_tokens=max(1, left),
-                # vLLM gives sample i of a request the seed `seed + i`. Far apart, so that no two
-                # completions share random numbers.
-                seed=torch.randint(2**62, (), generator=draw).item(),
+                # vLLM gives sample i of a request the seed `seed + i`. The seeds of two requests
+                # are far apart, so that no two completions share random numbers.
+                seed=torch.randint(2**62, (), generator=generator).item(),
             )
             for left in room
         ]
         outputs = model.fast_generate(
-            # ids rather than text, which vLLM would give a second beginning-of-sequence token
+            # token ids: vLLM would add a second beginning-of-sequence token to a text
             [{"prompt_token_ids": ids} for ids in prompts],
             sampling_params=parameters,
-            lora_request=request,
+            lora_request=adapter,
             use_tqdm=False,
         )
         return [
@@ -573,14 +550,84 @@ def _with_vllm(model, temperature: float, samples: int, seed: int | None):
     with tempfile.TemporaryDirectory() as folder:
         if getattr(model, "peft_config", None):
             model.save_pretrained(folder, selected_adapters=["default"])
-            if hasattr(model, "load_lora"):  # Unsloth gives it only to adapters that it made
-                request = model.load_lora(folder)
+            if hasattr(model, "load_lora"):  # only on adapters that Unsloth made
+                adapter = model.load_lora(folder)
             else:
                 from unsloth_zoo.vllm_utils import load_lora
 
-                request = load_lora(model, folder)
+                adapter = load_lora(model, folder)
         try:
             yield complete
         finally:
             if model.training:
-                release(model)  # the next optimiser step needs the room
+                release(model)  # the next optimiser step needs the memory
+
+
+def engine_of(model) -> str:
+    """Return what samples from this model: "vllm" if it has an engine, else "transformers"."""
+    return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
+
+
+def context_of(model) -> int | None:
+    """Return the most tokens that a prompt and its completion may have together: the limit of the
+    vLLM engine, or of the model; None if neither is known.
+    """
+    if engine_of(model) == "vllm":
+        return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
+    return getattr(model.config, "max_position_embeddings", None)
+
+
+def release(model=None) -> None:
+    """Free the GPU memory that sampling holds: the cache of the model's vLLM engine, if any, and
+    torch's unused blocks.
+
+    The engine shares the model's weights. They are freed once nothing refers to the model.
+    """
+    engine = getattr(model, "vllm_engine", None)
+    can_sleep = engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
+    if can_sleep and not engine.llm_engine.is_sleeping():  # vLLM warns if it sleeps already
+        engine.sleep(level=1)
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+
+
+def generation_options(temperature: float) -> dict:
+    """Return the sampling keywords of `generate`. All are explicit, because a model may ship other
+    values in its generation config, such as a top_k or a repetition penalty.
+    """
+    options = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        options |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    return options
+
+
+@contextmanager
+def sampling_mode(model):
+    """Let a model sample in this context: no gradients, no dropout, and the key-value cache on. The
+    model's modes are restored at the end.
+    """
+    was_training = model.training
+    config = model.config.get_text_config()
+    had_cache = config.use_cache
+    with torch.no_grad():
+        try:
+            model.eval()
+            config.use_cache = True
+            yield
+        finally:
+            if was_training and hasattr(model, "for_training"):
+                # Unsloth's `generate` turns gradient checkpointing off, and turns it on again only
+                # if it was called in training mode.
+                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
+                model.for_training(use_gradient_checkpointing=checkpointing)
+            else:
+                model.train(was_training)
+            config.use_cache = had_cache
+
+
+def random_devices(model) -> list:
+    """Return the devices besides the CPU on which a model draws random numbers, for torch's
+    `fork_rng`.
+    """
+    return [model.device] if model.device.type == "cuda" else []

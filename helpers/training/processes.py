@@ -1,8 +1,8 @@
-"""One training in several processes: who writes, and what all of them decide together.
+"""Coordinate the processes of one training run: which one writes, and what they decide together.
 
-torchrun and accelerate start the processes; `join` connects them through accelerate's PartialState.
-A process that has not joined is alone, whatever its environment says. Verdicts and counts are
-exchanged here; gradients are DDP's to average.
+torchrun or accelerate starts the processes, and `join` connects them through accelerate's
+PartialState. A process that has not joined counts as alone. Only small values are exchanged here,
+such as decisions and counts; DDP averages the gradients.
 """
 
 import os
@@ -12,7 +12,7 @@ _state = None  # accelerate's PartialState; None: alone
 
 
 def join() -> None:
-    """Connect with the processes that a launcher started beside this one; do nothing if alone."""
+    """Connect to the other processes of the launcher; do nothing if there are none."""
     global _state
     if int(os.environ.get("WORLD_SIZE", 1)) == 1:
         return
@@ -21,15 +21,15 @@ def join() -> None:
 
     on_cpu = not torch.cuda.is_available()
     if on_cpu:
-        # the trainer makes a state of its own, which must find the processes without a GPU, too
+        # the trainer makes its own state, which must also use the CPU
         os.environ["ACCELERATE_USE_CPU"] = "true"
-        # accelerate 1.15 calls a process's CPU `cpu:1`, to which torch restores no optimizer
+        # accelerate 1.15 names a process's CPU `cpu:1`; torch cannot restore an optimizer to it
         os.environ["ACCELERATE_TORCH_DEVICE"] = "cpu"
     _state = PartialState(cpu=on_cpu)
 
 
 def leave() -> None:
-    """Wait for the others, which may still be writing, and end the connection."""
+    """Wait for the other processes, which may still be writing, and disconnect."""
     if _state is not None:
         _state.wait_for_everyone()
         _state.destroy_process_group()
@@ -41,12 +41,12 @@ def count() -> int:
 
 
 def is_first() -> bool:
-    """Return whether this process is the one that writes, prints and decides."""
+    """Return whether this process writes, prints and decides for all."""
     return _state is None or _state.is_main_process
 
 
 def gather(value: object) -> list:
-    """Return what each process gave, in their order; all of them have to call it."""
+    """Return the values of all processes, in their order. Every process must call this."""
     if _state is None:
         return [value]
     from accelerate.utils import gather_object
@@ -55,5 +55,5 @@ def gather(value: object) -> list:
 
 
 def from_first(decide: Callable[[], object]) -> object:
-    """Return in every process what the first one decides; the others wait for it."""
+    """Call a function in the first process, and return its result in all processes."""
     return gather(decide() if is_first() else None)[0]

@@ -1,11 +1,16 @@
-"""What is tried before time is spent: two steps at full length before a training, for its memory,
-time and tokens; and a few tokens before a notebook samples, for how many questions fit into its
-seconds.
+"""Measure before spending time: trial steps before a training run, and a short batch before a
+notebook samples.
 
-`memory.check` says what can be said without loading anything.
+    trial = trial_step(model, tokenizer, config, rewards, train, settings, machine)
+    lines = forecast(trial, settings)
+
+The trial steps tell whether the memory suffices, and how long a step takes. The short batch tells
+how many questions a notebook can answer within its budget of seconds. `memory.check` estimates the
+memory before anything is loaded.
 """
 
 import copy
+import math
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,9 +34,12 @@ from helpers.training.run_settings import check_sampling_seconds
 
 @dataclass(frozen=True)
 class Trial:
-    """What was measured: the seconds of the first step, with what is done once (compiling, checks),
-    and of one after it; how many of the latter were spent sampling; and the most bytes of the card
-    that torch held (None without a GPU), to which vLLM's are to be added.
+    """Measurements of the trial steps.
+
+    first: seconds of the first step, which includes one-time work such as compilation.
+    seconds: seconds of a later step.
+    sampling: how many of these seconds were spent sampling.
+    peak: peak bytes that torch reserved on the GPU, without vLLM's memory; None without a GPU.
     """
 
     first: float
@@ -49,22 +57,22 @@ def trial_step(
     settings: Preset,
     machine: Machine,
 ) -> Trial:
-    """Take two real steps on the longest prompts, with every completion at its limit, and leave no
-    trace of them in the model.
+    """Train for two steps on the longest prompts, with every completion at its limit, measure them,
+    and restore the model.
 
-    They are what `config` will train with: sampling, rewards, loss, gradients, optimizer. If one
-    round of sampling serves several steps, there are as many as lead to a second round. Afterwards
-    the adapter's weights are what they were; a reward that keeps a state has seen two rounds.
-    ValueError if the memory does not suffice: better now than when the first such batch comes,
-    hours later.
+    The steps use the whole of `config`: sampling, rewards, loss, gradients, optimizer. If one round
+    of sampling serves several steps, there are as many steps as it takes to begin a second round.
+    The adapter's weights are restored afterwards; a stateful reward has seen two more rounds.
+    ValueError if memory runs out, which otherwise would happen hours later, at the first such
+    batch.
     """
     from trl import GRPOTrainer
 
-    # the configuration for as many steps as lead to a second round of sampling
+    # configure as many steps as it takes to begin a second round of sampling
     trial = copy.copy(config)
-    rounds = config.steps_per_generation * config.num_iterations
-    trial.max_steps = -(-rounds // config.gradient_accumulation_steps) + 1
-    trial.logging_steps = 1  # each step's time
+    passes = config.steps_per_generation * config.num_iterations  # that one round serves
+    trial.max_steps = math.ceil(passes / config.gradient_accumulation_steps) + 1
+    trial.logging_steps = 1  # TRL then logs the time of each step
     trial.save_strategy = "no"
     trial.report_to = []
     trial.log_completions = False
@@ -73,20 +81,20 @@ def trial_step(
     if config.use_vllm:
         trial.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
 
-    # the rows with the most text, as many as a round takes; repeated if the data has fewer
+    # take the rows with the longest prompts, enough for one round; repeat them if there are too few
     count = settings.completions_per_round // settings.num_generations
     length = train["prompt"].map(lambda turns: sum(len(message["content"]) for message in turns))
     longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
-    longest = pd.concat([longest] * -(-count // len(longest)))[:count]
+    longest = pd.concat([longest] * math.ceil(count / len(longest)))[:count]
 
-    # train, timing what is sampled; rewards that fail are the training's to report
+    # train, and time the sampling; failing rewards are reported by the training run, not here
     sampling: list[float] = []
     guarded = [guard_reward(function, lambda *batch: None) for function in reward_functions]
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
-        with _put_back(model), tempfile.TemporaryDirectory() as folder:
+        with _restored(model), tempfile.TemporaryDirectory() as folder:
             trial.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
@@ -106,32 +114,32 @@ def trial_step(
 
             trainer._generate = timed
             trainer.train()
-        # TRL's own measure: all of a step but the optimizer's update, which is short for an adapter
+        # TRL's step_time leaves out the optimizer's update, which is short for an adapter
         first, *later = [
             row["step_time"] for row in trainer.state.log_history if "step_time" in row
         ]
         peak = torch.cuda.max_memory_reserved() if on_gpu else None
-    except torch.OutOfMemoryError:  # a GPU's; on a CPU the system ends the process
+    except torch.OutOfMemoryError:  # only on a GPU; on a CPU the system ends the process
         room = size(card_of(machine) or machine.memory_gb * 1e9)
         raise ValueError(
             f"{machine.gpu or 'this machine'}, with {room}, ran out of memory in the trial step, "
             f"at full length. {WHAT_HELPS}"
         ) from None
     finally:
-        trainer = None
+        trainer = None  # frees its optimizer's memory
         policy.release()
-    # the longest is one that samples
+    # steps that reuse completions are shorter; the longest is one that samples
     return Trial(first, max(later), sampling[-1], peak)
 
 
 @contextmanager
-def _put_back(model) -> Iterator[None]:
-    """Put the adapter's weights and the model's mode back at the end, and delete TRL's frozen
-    reference, which the real trainer adds itself. Random numbers need no such care: each trainer
-    seeds them all with its configuration's `seed` when it is made.
+def _restored(model) -> Iterator[None]:
+    """Restore the adapter's weights and the model's mode at the end of the context, and delete the
+    frozen reference that TRL added: the real trainer adds its own. The random state need not be
+    restored, because each trainer seeds it with its configuration's `seed`.
     """
     trained = [weight for weight in model.parameters() if weight.requires_grad]
-    copies = [weight.detach().clone() for weight in trained]
+    originals = [weight.detach().clone() for weight in trained]
     adapters = set(model.peft_config)
     training = model.training
     try:
@@ -139,15 +147,15 @@ def _put_back(model) -> Iterator[None]:
     finally:
         for name in set(model.peft_config) - adapters:
             model.delete_adapter(name)
-        for weight, copy_of_it in zip(trained, copies, strict=True):
-            weight.data = copy_of_it
+        for weight, original in zip(trained, originals, strict=True):
+            weight.data = original
             weight.grad = None
         model.train(training)
 
 
 def forecast(trial: Trial, settings: Preset) -> list[str]:
-    """Return what the whole training will take at most, as lines of text: hours, tokens, the share
-    of a step that is sampling, and the memory that was measured.
+    """Return upper bounds for the whole training run as lines of text: hours and sampled tokens,
+    with the share of a step spent sampling and the peak memory.
     """
     sampled = settings.max_steps * settings.completions_per_step * settings.max_completion_length
     hours = settings.max_steps * trial.seconds / 3600
@@ -166,11 +174,11 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
 
 
 def check_limit(lengths: list[int], settings: Preset) -> None:
-    """Raise ValueError if more than half of an ordinary sample was cut off: such a training would
-    mostly learn to be short.
+    """Raise ValueError if more than half of an ordinary sample was cut off at the limit: the policy
+    would mostly learn to write less.
 
-    lengths: the tokens of each completion and its end token; of one that was cut off, one more than
-        the limit.
+    lengths: the tokens of each completion including its end token; limit + 1 for a completion that
+        was cut off.
     """
     limit = settings.max_completion_length
     cut = sum(length > limit for length in lengths)
@@ -189,11 +197,6 @@ def check_limit(lengths: list[int], settings: Preset) -> None:
 
 # --- A notebook's own sampling --------------------------------------------------------------------
 
-# Questions of each table, however small the budget is: notebook 2 would refuse good rewards if it
-# saw 4 groups.
-FEWEST = 8
-AUTO = 300  # seconds that "auto" gives a model of one's own
-
 
 def questions_within(
     seconds: float | str | None,
@@ -202,17 +205,17 @@ def questions_within(
     settings: Preset,
     tables: dict[str, tuple[pd.DataFrame, int, int]],
 ) -> list[pd.DataFrame]:
-    """Return the first rows of each table: all of them, or the share that `seconds` suffice to
-    answer, and print what was left out.
+    """Return the first rows of each table, as many as can be answered within a notebook's budget,
+    and print how many were left out.
 
-    seconds: a notebook's budget; None keeps all rows. "auto" is AUTO, and None for an embedded
-        model, so that the lessons' numbers are the same on the slowest machine. ValueError for
-        anything else.
-    tables: by what they are called in print, the rows, how many completions of each are sampled at
-        a time, and how many times. All tables keep the same share, and at least FEWEST rows.
+    seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
+        embedded model, so that the lessons print the same numbers on the slowest machine.
+        ValueError for anything else.
+    tables: printed name -> (rows, completions per row, repetitions). All tables keep the same
+        share of their rows, and at least FEWEST rows.
 
-    The rate is that of a first batch, which ends after a few tokens; every completion is taken to
-    reach its limit.
+    The time is predicted from the tokens per second of a short batch, as if every completion
+    reached its limit.
     """
     check_sampling_seconds(seconds)
     if seconds == "auto":
@@ -220,20 +223,20 @@ def questions_within(
     if seconds is None:
         return [rows for rows, *_ in tables.values()]
 
-    # the tokens a second of a batch: 16 on a CPU, which gains nothing from more, else a whole one
+    # measure the tokens per second of one batch; a CPU gains nothing from more than 16 prompts
     prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
     count = sum(len(rows) * samples * times for rows, samples, times in tables.values())
     size_of_batch = 16 if model.device.type == "cpu" else policy.BATCH[policy.engine_of(model)]
     batch = list(islice(cycle(prompts), min(count, size_of_batch)))
     few = min(32, settings.max_completion_length)
     options = {"max_new_tokens": few, "temperature": settings.temperature, "progress": False}
-    policy.sample(model, tokenizer, batch, **options)  # with what is done once
+    policy.sample(model, tokenizer, batch, **options)  # warm up: one-time work is not measured
     begin = time.perf_counter()
     policy.sample(model, tokenizer, batch, **options)
     rate = len(batch) * few / (time.perf_counter() - begin)
-    rate = processes.gather(rate)[0]  # several processes must sample the same
+    rate = processes.gather(rate)[0]  # all processes must keep the same rows
 
-    # the share of the questions that is left
+    # keep the share of the rows that the budget allows
     needed = count * settings.max_completion_length / rate
     share = min(1.0, seconds / needed)
     kept = {
@@ -242,7 +245,7 @@ def questions_within(
     }
     print(f"to sample everything: at most about {needed:,.0f} s, at {rate:,.0f} tokens a second")
     if share < 1:
-        # half the 95 % interval of a share of one half, the widest
+        # half the width of the 95 % interval of a proportion, at its widest (one half)
         shares = ", ".join(
             f"{len(rows)} of {len(tables[name][0])} {name} (95 % interval: up to "
             f"±{98 / len(rows) ** 0.5:.0f} points)"
@@ -253,3 +256,8 @@ def questions_within(
             "the limit."
         )
     return list(kept.values())
+
+
+# Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
+FEWEST = 8
+AUTO = 300  # seconds

@@ -1,4 +1,4 @@
-"""A policy that sees: completions about pictures."""
+"""Sample from a policy that reads pictures, and measure whether it looks at them."""
 
 from collections.abc import Callable
 
@@ -11,14 +11,13 @@ from helpers.training import policy
 
 
 def image_token_ban(processor, engine: str = "transformers") -> dict:
-    """Return `generation_kwargs` for a policy that sees: never to write the token that stands for a
-    picture, or for a video.
+    """Return the `generation_kwargs` that keep a policy from sampling the placeholder tokens of
+    pictures and videos.
 
-    A policy that has not learned otherwise may sample it, and the text would then ask for more
-    pictures than there are (huggingface/trl issues 3847 and 4488). `suppress_tokens` is for
-    Transformers. TRL 1.15 passes these keywords to vLLM's `SamplingParams`, which does not know it
-    and raises a TypeError (with `vllm_sampling_params`, Unsloth drops it instead, unsaid); vLLM's
-    own way is `logit_bias`, of at least -100.
+    An untrained policy may sample such a token; the text then contains more placeholders than there
+    are pictures (huggingface/trl issues 3847 and 4488). Transformers has `suppress_tokens` for
+    this. vLLM's `SamplingParams` raises a TypeError for that keyword (and Unsloth silently drops
+    it from `vllm_sampling_params`); its own is `logit_bias`, of at least -100.
     """
     tokens = [processor.image_token_id, getattr(processor, "video_token_id", None)]
     tokens = [token for token in tokens if token is not None]
@@ -28,8 +27,8 @@ def image_token_ban(processor, engine: str = "transformers") -> dict:
 
 
 def prompts_as_text(processor, prompts: list[list[dict]], pictures: list) -> list[str]:
-    """Return chat prompts as the processor takes them, each with the place of its picture, as TRL
-    makes them.
+    """Return chat prompts as text for the processor. As in TRL, each has a placeholder for its
+    picture.
     """
     return [
         render(processor, prepare_multimodal_messages(list(prompt), [picture]))
@@ -48,10 +47,12 @@ def sample(
     batch_size: int = 64,
     seed: int = 3407,
 ) -> list[str]:
-    """Return one completion for each chat prompt and its picture (a PIL image), in the order given.
+    """Return one completion for each chat prompt and its picture (a PIL image), in their order,
+    sampled through Transformers.
 
-    Through Transformers. temperature: 0 is greedy decoding. The model's training mode and the
-    global random state are put back afterwards.
+    temperature: 0 is greedy decoding.
+
+    The model's training mode and the global random state are restored afterwards.
     """
     completions = []
     with torch.random.fork_rng(policy.random_devices(model)), policy.sampling_mode(model):
@@ -76,11 +77,12 @@ def sample(
 
 
 class Looking(TrainerCallback):
-    """Add to the history the accuracy on the holdout with its pictures and without:
-    `holdout/sighted` and `holdout/blind`.
+    """Log the accuracy on the holdout with pictures and without: `holdout/sighted` and
+    `holdout/blind`.
 
-    measure: a function without arguments that gives both accuracies, called after the first step
-        and after every `every` steps. Put this before `History` among the callbacks.
+    measure: returns both accuracies; called after the first step and after every `every` steps.
+
+    Put this callback before `History`, which records the logged values.
     """
 
     def __init__(self, measure: Callable[[], tuple[float, float]], every: int):
@@ -88,7 +90,7 @@ class Looking(TrainerCallback):
         self.every = every
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Measure, if it is time, and add both to the row of the step."""
+        """Measure when due, and add both accuracies to the row of the step."""
         if "reward" in (logs or {}) and (
             state.global_step == 1 or not state.global_step % self.every
         ):

@@ -1,8 +1,8 @@
-"""A warm start: supervised steps on worked examples, before GRPO goes on with the same adapter.
+"""Warm start: train the adapter on worked examples before GRPO, in a few supervised steps.
 
-For a model that cannot keep the format yet, so that no completion earns anything. Notebooks 02, 03
-and 08 share it; Unsloth's notebooks for base models do the same. The loss counts the completions
-alone, token for token as the policy would have to sample them.
+It helps a model that cannot keep the format yet, so that no completion earns a reward. Unsloth's
+notebooks for base models do the same. Notebooks 02, 03 and 08 use it. The loss counts only the
+tokens of the completions, exactly as the policy would have to sample them.
 """
 
 import hashlib
@@ -19,29 +19,30 @@ from helpers.templates import encode, render
 from helpers.training import processes
 
 EPOCHS = 3
-# What GRPO takes is far too little for so few steps; Unsloth's notebooks take this one.
+# As in Unsloth's notebooks; GRPO's rate is far too small for so few steps.
 LEARNING_RATE = 2e-4
-# the settings that decide what comes out
+# the settings that determine the trained adapter
 _DECISIVE = ("model", "load_in_4bit", "lora_rank", "lora_alpha", "learning_rate", "thinking")
 
 
 def start(
     run: Run, model, tokenizer, examples: list[dict] | str, settings: Preset, seed: int
 ) -> dict:
-    """Give a fresh adapter its warm start; return what the manifest records of it.
+    """Train a fresh adapter on worked examples and return the manifest's record of the warm start.
 
-    It is kept in the run's folder `warm_start/`: if that was made with the same examples, prompt,
-    seed and settings, it is loaded, so that notebook 03 goes on from what 02 judged, and a training
-    that was interrupted from what it began with.
+    examples: rows or a file, as for `example_turns`. They are put into the run's prompt, like its
+        questions.
 
-    examples: as `example_turns` takes them. They are asked as the run's questions are.
+    The adapter is saved in the run's folder `warm_start/`. If the folder already holds a warm start
+    with the same examples, prompt, seed and settings, that adapter is loaded instead. Notebook 03
+    therefore continues the adapter that 02 judged, and so does a resumed training run.
     """
     from helpers.training.checkpoints import load_adapter
 
     turns = example_turns(examples)
     if not turns:
         raise ValueError("warm_start holds no worked examples.")
-    # each example as a prompt of the run and its completion
+    # pair each example's prompt with its completion
     report = run.read_object("data_report.json")
     shots = report.get("examples", ())
     pairs = [
@@ -49,7 +50,7 @@ def start(
         for question, completion in zip(turns[::2], turns[1::2], strict=True)
     ]
 
-    # take the adapter of an earlier warm start, if all that decides what comes out is the same
+    # load the adapter of an earlier warm start if everything that determines it is the same
     decisive = [pairs, seed, EPOCHS, {name: getattr(settings, name) for name in _DECISIVE}]
     made_for = hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
     record = {"examples": len(pairs), "epochs": EPOCHS, "made_for": made_for}
@@ -77,24 +78,25 @@ def train(
     seed: int,
     folder: Path,
 ) -> None:
-    """Train a model's adapter to complete these chat prompts with these texts.
+    """Train a model's adapter on pairs of a chat prompt and its completion.
 
-    ValueError for a pair that is longer than `settings.context`. folder: for the trainer, which
-    writes nothing into it.
+    folder: output_dir of the trainer, which writes nothing into it.
+
+    ValueError if a pair is longer than `settings.context`.
     """
     from datasets import Dataset, disable_progress_bars
     from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
-    # Tokens, not messages: a template may render an answer anew, as Qwen3's does its reasoning, and
-    # would put its own beginning before one that has it.
+    # Pass tokens rather than messages: a chat template may change an answer. Qwen3's rewrites the
+    # reasoning; others put their own beginning before an answer that already has it.
     rows = []
     for number, (prompt, completion) in enumerate(pairs, 1):
         text = render(tokenizer, list(prompt))
-        # what the template writes behind an answer, with the token that ends it
+        # find the text that the template writes after an answer, including the end token
         answered = [*prompt, {"role": "assistant", "content": "ANSWER"}]
         end = render(tokenizer, answered, answering=False).rpartition("ANSWER")[2]
-        # a template may open the reasoning itself
+        # drop the opening reasoning tag if the template has written it into the prompt
         opening = re.search(r"<[^<>|]+>$", text.rstrip())
         if opening:
             completion = completion.removeprefix(opening[0])
@@ -109,7 +111,7 @@ def train(
         mask = [0] * len(prompt_ids) + [1] * len(answer_ids)
         rows.append({"input_ids": prompt_ids + answer_ids, "completion_mask": mask})
 
-    disable_progress_bars()  # of the trainer's own preparation
+    disable_progress_bars()  # of the trainer's preprocessing
     machine = this_machine()
     only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
     config = SFTConfig(
@@ -151,7 +153,7 @@ def train(
 
 
 def stages_in_words(training: dict) -> str:
-    """Return both stages of a training, in a sentence, from the manifest's section."""
+    """Return a sentence about both stages of a training run, from the manifest's section."""
     steps = training.get("earlier_steps", 0) + training.get("steps", 0)
     first = training["warm_start"]
     return (

@@ -13,7 +13,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
 from helpers.data.tasks import example_turns
-from helpers.environment import this_machine, vllm_obstacle
 from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
 from helpers.training import policy
@@ -79,17 +78,10 @@ def answer(cli, run, questions, tmp_path):
     return call
 
 
-@pytest.mark.slow
-def test_vllm_answers_as_transformers_does_or_says_why_it_cannot(answer, tmp_path):
-    target = tmp_path / "answers.jsonl"
-    if obstacle := vllm_obstacle(this_machine()):
-        said = (2, "", f"error: --engine vllm: {obstacle}.\n")
-        assert answer("--engine", "vllm") == said and not target.exists()
-    else:
-        assert answer("--engine", "vllm")[0] == 0
-        assert [row["completion"] for row in lines(target)] == [
-            alone(question) for question in QUESTIONS
-        ]
+def test_without_a_gpu_vllm_is_refused(answer, machine, tmp_path):
+    code, out, err = answer("--engine", "vllm")
+    assert (code, out) == (2, "") and not (tmp_path / "answers.jsonl").exists()
+    assert err.startswith("error: --engine vllm: vLLM needs an NVIDIA GPU")
 
 
 def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(

@@ -115,7 +115,6 @@ def passed(where: str, settings: Preset) -> dict:
         "chosen": settings,
         "steps": settings.max_steps,
         "fast": settings.engine == "vllm",
-        "unsloths_vllm": settings.engine == "vllm",
         "machine": SimpleNamespace(gpu="a GPU"),
         "run": run,
         "folder": run,

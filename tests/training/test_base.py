@@ -1,4 +1,4 @@
-"""The base of an adapter: named as PEFT and Unsloth name it, and known again by its revision."""
+"""The base of an adapter: its names for PEFT and Unsloth, and its revision."""
 
 import json
 import shutil
@@ -24,13 +24,11 @@ POCKET = PRESETS["pocket"]
         ("unsloth/Qwen3-4B-unsloth-bnb-4bit", "before", "unsloth/Qwen3-4B"),
     ],
 )
-def test_the_original_of_what_was_quantised_here_is_itself_and_of_an_unknown_one_nothing(
-    name, quantised, original
-):
+def test_the_original_of_a_quantised_base(name, quantised, original):
     assert Base(name, quantised).original == original
 
 
-def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(policy):
+def test_an_embedded_model_is_recorded_by_name(policy):
     found = base_record(policy[0], POCKET)
     revision = revision_of(policy[0], POCKET.model_path)
     assert found == {
@@ -43,18 +41,16 @@ def test_the_embedded_model_is_described_by_its_own_name_and_as_quantised_here(p
     assert base_in_words(plain | {"revision": None}) == "pocket, in 16 bits"
 
 
-def test_an_embedded_model_is_found_in_this_checkout_wherever_the_adapter_was_made(
-    run, monkeypatch
-):
+def test_an_embedded_base_is_found_in_this_checkout(run, monkeypatch):
     elsewhere = {"base_model_name_or_path": "/another/checkout/helpers/pocket/model"}
     run.path("adapter/adapter_config.json").write_text(json.dumps(elsewhere))
-    # an adapter without weights will do here
+    # weights are not needed here
     monkeypatch.setattr(Run, "require", lambda self, name: self.folder / name)
     run.record("training", base={"fingerprint": "of an earlier version", "revision": "then"})
     assert base_of(run, POCKET) == Base(POCKET.model_path, "here", "then")
 
 
-def test_a_folder_with_other_weights_of_the_same_shape_is_another_base(tmp_path):
+def test_other_weights_in_a_folder_are_another_base(tmp_path):
     shutil.copytree(POCKET.model_path, folder := tmp_path / "model")
     base = Base(str(folder), "here", revision_of(None, str(folder)))
     base.check(None)
@@ -71,7 +67,7 @@ def test_a_folder_with_other_weights_of_the_same_shape_is_another_base(tmp_path)
     ("then", "now", "same"),
     [("a", "a", True), ("a", "b", False), (None, "b", True), ("a", None, True)],
 )
-def test_a_base_of_the_hub_is_known_by_its_commit_if_both_are_known(then, now, same):
+def test_a_hub_base_is_compared_by_its_commit(then, now, same):
     model = SimpleNamespace(config=SimpleNamespace(_commit_hash=now))
     if same:
         Base("me/model", "before", then).check(model)

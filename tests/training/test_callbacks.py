@@ -1,6 +1,4 @@
-"""What is shown while a training runs, and when it is stopped: on histories of our own, and in a
-real kernel.
-"""
+"""The callbacks that show and stop a training run, on made-up histories."""
 
 import sys
 from types import SimpleNamespace
@@ -43,7 +41,7 @@ def log(step: int, *callbacks, logs: dict | None = None) -> TrainerControl:
         ({"tools/call_frequency": 5.24}, "  calls 5.2"),
     ],
 )  # fmt: skip
-def test_a_step_is_a_line_of_what_was_logged_and_the_summary_is_none(run, capsys, logs, shown):
+def test_a_logged_step_is_printed_as_a_line(run, capsys, logs, shown):
     history = History(run)
     watching = Watch(history, lambda table: [], dashboard)
     for logged in ({"reward": 0.5} | logs, {"train_runtime": 3.0}):
@@ -51,8 +49,8 @@ def test_a_step_is_a_line_of_what_was_logged_and_the_summary_is_none(run, capsys
     assert capsys.readouterr().out == f"step    1/100  reward 0.500{shown}\n"
 
 
-def test_in_jupyter_one_figure_is_renewed_in_place_and_no_line_is_printed(run, capsys, monkeypatch):
-    """In a batch the last step's line takes its place until the end: tests/commands/test_run.py."""
+def test_in_jupyter_one_figure_is_redrawn_in_place(run, capsys, monkeypatch):
+    """tests/commands/test_run.py tests the line that a batch shows instead."""
     display, drawn = Mock(), []
 
     def draw(table):
@@ -77,7 +75,7 @@ def test_in_jupyter_one_figure_is_renewed_in_place_and_no_line_is_printed(run, c
     assert capsys.readouterr().out == ""
 
 
-def test_a_finding_is_printed_once_at_the_step_where_it_is_first_found(run, capsys):
+def test_a_finding_is_printed_once(run, capsys):
     history = History(run)
     watching = Watch(history, diagnose, dashboard)
     for step in range(1, 60):
@@ -90,7 +88,7 @@ def test_a_finding_is_printed_once_at_the_step_where_it_is_first_found(run, caps
 
 
 def stops_at(stopping: EarlyStopping, last: int, **changes) -> int | None:
-    """The step at which a training stops that begins with the next one; None if it does not."""
+    """Log steps up to `last`, and return the step at which training stops, or None."""
     history = stopping.history
     for step in range(len(history.rows) + 1, last + 1):
         logs = row(step, **{name: value(step) for name, value in changes.items()})
@@ -106,7 +104,7 @@ def stopping(run: Run, patience: int, measure=None, **options) -> EarlyStopping:
     return EarlyStopping(run, History(run), diagnose, patience, measure, **options)
 
 
-def test_it_stops_when_the_holdout_has_not_improved_for_the_patience(run, capsys):
+def test_training_stops_when_the_holdout_stalls(run, capsys):
     measured = [0.2, 0.5, 0.7, 0.7, 0.6, 0.9]  # at steps 5, 10, 15, …
     accuracies = iter(measured)
     early = stopping(run, 10, lambda: next(accuracies))
@@ -117,14 +115,14 @@ def test_it_stops_when_the_holdout_has_not_improved_for_the_patience(run, capsys
     assert list(kept["step"]) == [5, 10, 15, 20, 25] and list(kept["accuracy"]) == measured[:5]
 
 
-def test_it_stops_when_a_critical_finding_has_persisted_for_the_patience(run):
+def test_training_stops_when_a_critical_finding_persists(run):
     early = stopping(run, 7)
     step = stops_at(early, 100, loss=lambda step: float("nan") if step >= 40 else 0.0)
     assert step == 47 and "for 7 steps this has stood" in early.reason
     assert stops_at(stopping(Run("healthy"), 3), 60) is None
 
 
-def test_a_training_that_goes_on_remembers_what_was_measured_before(run):
+def test_a_resumed_training_run_keeps_its_measurements(run):
     stops_at(stopping(run, 10, lambda: 0.8), 7)
     resumed_from = run.path("checkpoints/checkpoint-6")
     later = stopping(run, 10, lambda: 0.5, resumed_from=resumed_from)

@@ -1,6 +1,4 @@
-"""Around the training: the history row by row, which checkpoint it goes on from, and what is set
-aside or kept.
-"""
+"""A training run on disk: its history, resuming from a checkpoint, and saving the results."""
 
 import subprocess
 from dataclasses import replace
@@ -21,12 +19,12 @@ from helpers.training import checkpoints
 from helpers.training.checkpoints import History, begin, checkpoint_step, last_checkpoint
 
 POCKET = PRESETS["pocket"]
-SUMMARY = {"train_runtime": 3.2, "train_loss": 0.01, "epoch": 1.0}  # what Trainer logs at the end
+SUMMARY = {"train_runtime": 3.2, "train_loss": 0.01, "epoch": 1.0}  # logged at the end
 
 
 @pytest.fixture
 def run(run) -> Run:
-    """A run whose data is prepared."""
+    """A run with prepared data."""
     run.record("data", fingerprint="f00d")
     return run
 
@@ -45,7 +43,7 @@ def table(run: Run) -> pd.DataFrame:
 
 
 def checkpoint(run: Run, step: int, state: str | None = "{}") -> Path:
-    """A folder of a checkpoint; its last file may be missing."""
+    """Make a checkpoint's folder; state is the content of its last file, or None without it."""
     folder = run.path(f"checkpoints/checkpoint-{step}/weights").parent
     (folder / "weights").write_text(f"weights of step {step}")
     if state is not None:
@@ -57,12 +55,12 @@ def checkpoint(run: Run, step: int, state: str | None = "{}") -> Path:
 
 
 @pytest.mark.parametrize(("beta", "logged"), [(0.0, False), (0.02, True)])
-def test_a_kl_that_nothing_computes_is_no_measurement(run, beta, logged):
+def test_without_beta_no_kl_is_kept(run, beta, logged):
     log(History(run), 1, row(1, kl=0.0), beta)
     assert ("kl" in table(run)) == logged
 
 
-def test_each_step_is_on_disk_as_soon_as_it_is_logged_and_nothing_else_is(run):
+def test_each_logged_step_is_written_at_once(run):
     history = History(run)
     log(history, 1, row(1))
     assert list(table(run)["step"]) == [1]
@@ -75,7 +73,7 @@ def test_each_step_is_on_disk_as_soon_as_it_is_logged_and_nothing_else_is(run):
     assert list(table(run)["late"].isna()) == [True, True, False]
 
 
-def test_going_on_drops_the_rows_after_the_checkpoint(run):
+def test_resuming_drops_the_rows_after_the_checkpoint(run):
     history = History(run, resumed_from=checkpoint(run, 4))  # nothing was logged before
     for step in range(1, 8):
         log(history, step, row(step))
@@ -98,7 +96,7 @@ def test_going_on_drops_the_rows_after_the_checkpoint(run):
         ((2, 10), {25: "", 100: '{"log_history": ['}, 1000, 10),
     ],
 )
-def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomplete, before, last):
+def test_the_last_checkpoint_is_the_newest_complete_one(run, complete, incomplete, before, last):
     for step, state in (dict.fromkeys(complete, "{}") | incomplete).items():
         checkpoint(run, step, state)
     found = last_checkpoint(run.path("checkpoints"), before)
@@ -106,7 +104,7 @@ def test_the_last_checkpoint_is_the_largest_complete_one(run, complete, incomple
 
 
 def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
-    """Transformers does not if the checkpoint has another one, TRL's `ref`, in its own folder."""
+    """Transformers does not load it if TRL's `ref` is in a subfolder of the checkpoint."""
     model, _ = policy
     weights = [weight.data for name, weight in model.named_parameters() if "lora_" in name]
     saved = [weight.normal_().clone() for weight in weights]
@@ -122,7 +120,7 @@ def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
         checkpoints.load_adapter(model, folder)
 
 
-# --- Beginning ------------------------------------------------------------------------------------
+# --- begin ----------------------------------------------------------------------------------------
 
 
 def mine_reward(completions, words=1, **columns):
@@ -134,7 +132,7 @@ def others_reward(completions, **columns):
 
 
 def interrupted(run: Run, seed: int = 1) -> None:
-    """A training that got to step 6 and saved step 4."""
+    """Leave a training run that reached step 6 and saved step 4."""
     warm = {"made_for": "a"}
     assert begin(run, POCKET, seed, [mine_reward], [1.0], warm_start=warm) is None
     history = History(run)
@@ -148,7 +146,7 @@ def contents(folder: Path) -> dict[str, str]:
     return {path.relative_to(folder).as_posix(): path.read_text() for path in files}
 
 
-def test_a_fresh_start_keeps_what_was_logged_before(run):
+def test_a_fresh_start_without_a_step_keeps_the_fault_log(run):
     faults = run.path("checkpoints/environment_faults.jsonl")
     faults.write_text("{}\n", encoding="utf-8")
     for seed in (1, 2):  # without a step there is nothing to set aside
@@ -159,12 +157,12 @@ def test_a_fresh_start_keeps_what_was_logged_before(run):
 EDITED = "note: the source of mine_reward has changed"
 SET_ASIDE = "note: an interrupted training, with other settings, data or rewards, is now in "
 RESUMPTIONS = [
-    # what is another now: the settings, an argument of `begin`, or a change on disk;
-    # the step that it goes on from, and what is said
+    # changed settings; changed arguments of `begin`; a change on disk; the step it resumes from; the
+    # note
     ({}, {}, None, 4, ""),
     ({"engine": "transformers"}, {}, None, 4, ""),
     ({"processes": 2, "per_device_train_batch_size": 32}, {}, None, 4, ""),
-    # from its last step it cannot go on: Trainer would take one too many
+    # the last step is not resumed from: Trainer would take one step too many
     ({}, {}, lambda run: checkpoint(run, POCKET.max_steps), 4, ""),
     ({}, {"functions": [partial(mine_reward, words=2)]}, None, 4, EDITED),
     ({}, {"functions": [others_reward]}, None, None, SET_ASIDE),
@@ -183,7 +181,7 @@ RESUMPTIONS = [
 
 
 @pytest.mark.parametrize(("settings", "arguments", "change", "step", "message"), RESUMPTIONS)
-def test_the_same_training_goes_on_and_any_other_is_set_aside_whole(
+def test_the_same_training_run_resumes_and_another_is_set_aside(
     run, capsys, settings, arguments, change, step, message
 ):
     run.path("checkpoints_previous/checkpoint-2/trainer_state.json").write_text("{}")
@@ -204,7 +202,7 @@ def test_the_same_training_goes_on_and_any_other_is_set_aside_whole(
         assert list(contents(run.folder / "checkpoints")) == ["settings.json"]
 
 
-def test_a_finished_training_is_named_before_it_is_replaced_or_gone_on_from(run, capsys):
+def test_a_note_says_that_a_finished_training_run_will_be_replaced(run, capsys):
     begin(run, POCKET, 1, from_adapter=False)
     assert capsys.readouterr().out == "", "there is none"
     run.record("training", steps=32, data="f00d")
@@ -223,18 +221,18 @@ def test_a_finished_training_is_named_before_it_is_replaced_or_gone_on_from(run,
         begin(run, longer, 1, from_adapter=True)
 
 
-# --- Keeping --------------------------------------------------------------------------------------
+# --- keep -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def policy(fresh):
-    """One whose weights these tests may overwrite."""
+    """A policy whose weights these tests may overwrite."""
     return fresh()
 
 
 def keep(run: Run, policy, weight: float) -> None:
-    """Keep a training whose every lora_B is this number; of the trainer, `keep` reads the
-    model alone.
+    """Save a training run in which every entry of lora_B is `weight`. `keep` reads only the model
+    of the trainer.
     """
     model, tokenizer = policy
     for name, matrix in model.named_parameters():
@@ -262,7 +260,7 @@ def trls_completions(run: Run, step: int, questions: list[str]) -> None:
     pd.DataFrame(columns).to_parquet(path)
 
 
-# what another process does to train the run
+# another process that trains the run
 TRAINS = """
 from helpers.runs import TRAINING_LOCK, Run, lock
 with lock(Run("a").folder, "the training", TRAINING_LOCK):
@@ -270,15 +268,13 @@ with lock(Run("a").folder, "the training", TRAINING_LOCK):
 """
 
 
-def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_place(
-    run, policy, python
-):
+def test_only_a_finished_training_run_replaces_results(run, policy, python):
     train = pd.DataFrame({"prompt": [[], []], "question": ["1 + 1", "1 + 2"], "answer": ["2", "3"]})
     train.to_parquet(run.path("data/train.parquet"))
     interrupted(run)
     for step in (10, 9):
         trls_completions(run, step, ["1 + 2", "1 + 1"])
-    run.record("data", fingerprint="beef")  # which the training has not read
+    run.record("data", fingerprint="beef")  # replaced after training began
     keep(run, policy, 0.5)
     assert kept_weights(run) == {0.5}
     assert AutoTokenizer.from_pretrained(run.require("adapter")).chat_template
@@ -288,7 +284,7 @@ def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_pla
     assert list(kept.columns) == ["step", "question", "answer", "completion", "r", "advantage"]
     assert list(kept["answer"]) == ["3", "2", "3", "2"]
     assert list(kept["completion"]) == ["1 + 2 9", "1 + 1 9", "1 + 2 10", "1 + 1 10"]
-    # from now on another process may train the run
+    # another process may train the run now
     assert subprocess.run([python, "-c", TRAINS], cwd=PROJECT).returncode == 0
     with pytest.raises(ValueError, match=r"was trained on other data .* --only 03,04,05"):
         run.section("training")
@@ -296,7 +292,7 @@ def test_a_finished_training_is_kept_whole_and_only_a_finished_one_takes_its_pla
     assert (section["seed"], section["data"], section["rewards"]) == (1, "f00d", ["r"])
     assert section["base"]["name"] == "pocket"
 
-    interrupted(run, seed=2)  # a finished training is not continued
+    interrupted(run, seed=2)  # a finished training run is not resumed
     with pytest.raises(FileNotFoundError, match="log_completions=True"):
         keep(run, policy, 0.25)
     assert kept_weights(run) == {0.5}

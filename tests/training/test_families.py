@@ -1,5 +1,6 @@
-"""The table of families: which linear maps of a model get an adapter, counted on models without
-memory, and whether the presets suit their models.
+"""The table of families: the linear maps that get an adapter, and whether presets suit their models.
+
+The models are built on torch's meta device, where they take no memory.
 """
 
 from collections import Counter
@@ -21,8 +22,8 @@ OTHERS = {
     "phi3": SMALL | {"model_type": "phi3", "pad_token_id": 0},
     "qwen3_moe": SMALL | {"model_type": "qwen3_moe", "num_experts": 8, "moe_intermediate_size": 32},
 }
-# Maps that no adapter is on, and why: gates of linear attention with one output a head; what feeds
-# per-layer embeddings, which Unsloth does not reach either.
+# Linear maps without an adapter: gates of linear attention, which have one output per head; and the
+# maps of per-layer embeddings, which Unsloth's adapter leaves out, too.
 LEFT_OUT = {
     "qwen3_5": {"in_proj_a", "in_proj_b"},
     "gemma4": {"per_layer_input_gate", "per_layer_projection", "per_layer_model_projection"},
@@ -34,8 +35,8 @@ MODELS = {preset.model for preset in ON_A_GPU} | {"unsloth/gpt-oss-20b"}
 
 
 def adapted(config: dict):
-    """A model of text, or the language part of one that sees, without memory and with an adapter of
-    rank 1; and the names of its linear maps, without the head.
+    """Return a model, without its vision tower and head, with an adapter of rank 1, and the names of
+    its linear maps.
     """
     text = AutoConfig.for_model(**config).get_text_config()
     with torch.device("meta"):
@@ -45,7 +46,7 @@ def adapted(config: dict):
 
 
 def reached(policy) -> set[str]:
-    """The names of the modules with an adapter."""
+    """Return the names of the modules with an adapter."""
     return {
         name.removeprefix("base_model.model.")
         for name, module in policy.named_modules()
@@ -54,7 +55,7 @@ def reached(policy) -> set[str]:
 
 
 @pytest.mark.parametrize("model", sorted(MODELS) + sorted(OTHERS))
-def test_an_adapter_reaches_attention_and_mlp_of_every_layer(model):
+def test_the_adapter_covers_attention_and_mlp_of_every_layer(model):
     config = CONFIGS.get(model) or OTHERS[model]
     policy, maps = adapted(config)
     names = reached(policy)
@@ -69,19 +70,18 @@ def test_an_adapter_reaches_attention_and_mlp_of_every_layer(model):
     [
         ("unsloth/Qwen3.5-9B", {"mlp": 3 * 32, "self_attn": 4 * 8, "linear_attn": 3 * 24}),
         ("lfm2", {"feed_forward": 3 * 4, "self_attn": 4, "conv": 2 * 3}),
-        # experts are two tensors of three dimensions, for which PEFT translates the names, one
-        # within the other …
+        # PEFT translates the target names for experts that are tensors of three dimensions …
         ("qwen3_moe", {"self_attn": 4 * 4, "mlp": 4, "experts": 4}),
-        # … except here
+        # … except for gpt-oss
         ("unsloth/gpt-oss-20b", {"self_attn": 4 * 24}),
     ],
 )
-def test_hybrid_layers_and_experts_are_reached_that_the_usual_names_miss(model, maps):
+def test_the_adapter_covers_hybrid_layers_and_experts(model, maps):
     policy, _ = adapted(CONFIGS.get(model) or OTHERS[model])
     assert Counter(name.split(".")[-2] for name in reached(policy)) == maps
 
 
-def test_the_usual_seven_are_given_as_names_and_others_as_a_pattern():
+def test_only_unusual_targets_are_given_as_a_pattern():
     with torch.device("meta"):
         targets = {
             family: lora_targets(AutoModel.from_config(AutoConfig.for_model(**config)))
@@ -93,7 +93,7 @@ def test_the_usual_seven_are_given_as_names_and_others_as_a_pattern():
 
 
 @pytest.mark.parametrize("preset", ON_A_GPU, ids=lambda preset: preset.name)
-def test_a_preset_suits_its_models_family_and_needs_no_network_for_it(preset):
+def test_each_preset_suits_its_models_family(preset):
     family = family_of(CONFIGS[preset.model]["model_type"])
     assert family.in_4_bits or not preset.load_in_4bit
     assert family.vllm_from is not None or preset.engine != "auto"

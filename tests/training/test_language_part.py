@@ -1,6 +1,4 @@
-"""Runs of text with a model that also reads pictures: its language part alone is loaded, trained and
-merged, by any of the ways that load one. On small models with random weights.
-"""
+"""The language part of a vision model, loaded, trained and merged alone, on small random models."""
 
 from dataclasses import replace
 
@@ -48,7 +46,7 @@ IDS = torch.arange(1, 20)[None]
 
 @pytest.fixture(params=CONFIGS)
 def seeing(request, tmp_path):
-    """(settings, the whole model, its folder) of a small model of each family."""
+    """The settings, the whole model and the folder of a small model of each family."""
     torch.manual_seed(0)
     whole = AutoModelForImageTextToText.from_config(CONFIGS[request.param]).float().eval()
     folder = tmp_path / "seeing"
@@ -62,12 +60,12 @@ def logits(model) -> torch.Tensor:
     return model.eval()(input_ids=IDS).logits.float()
 
 
-def test_the_families_are_those_that_are_tried_here():
+def test_every_family_with_a_language_part_is_tested():
     assert set(CONFIGS) == {name for name, row in FAMILIES.items() if row.language_part}
 
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])
-def test_the_language_part_is_loaded_with_a_tokenizer_and_computes_the_same(seeing, backend):
+def test_the_language_part_alone_computes_the_same(seeing, backend):
     settings, whole, folder = seeing
     model, tokenizer = policy.load(replace(settings, backend=backend))
     assert type(model).__name__.endswith("ForCausalLM") and not hasattr(
@@ -81,7 +79,7 @@ def test_the_language_part_is_loaded_with_a_tokenizer_and_computes_the_same(seei
     assert torch.allclose(logits(model), logits(whole), atol=0.05), "in 16 bits"
 
 
-def test_what_was_trained_on_it_is_merged_into_it_and_saved_as_a_model_of_text(seeing, run):
+def test_an_adapter_on_the_language_part_merges_into_a_text_model(seeing, run):
     settings, whole, _ = seeing
     policy_of_text = policy.add_adapter(
         policy.load_text(settings.model, dtype=torch.float32), settings, seed=0
@@ -116,7 +114,7 @@ def test_an_adapter_on_the_whole_model_keeps_the_whole_model(seeing, run):
     assert type(merging.load_base(base, torch.float32, False)) is type(whole)
 
 
-def test_the_language_part_of_a_model_that_is_stored_in_4_bits_is_in_4_bits(tmp_path):
+def test_the_language_part_of_a_4_bit_model_stays_in_4_bits(tmp_path):
     torch.manual_seed(0)
     folder, stored = tmp_path / "whole", tmp_path / "4_bits"
     AutoModelForImageTextToText.from_config(CONFIGS["gemma3"]).float().save_pretrained(folder)
@@ -133,7 +131,7 @@ def test_the_language_part_of_a_model_that_is_stored_in_4_bits_is_in_4_bits(tmp_
 # --- The check before anything is loaded ----------------------------------------------------------
 
 
-def test_a_family_whose_language_part_is_no_model_is_refused_at_the_start(tmp_path):
+def test_a_family_without_a_separate_language_part_is_refused(tmp_path):
     config = transformers.Mistral3Config(text_config={"model_type": "ministral3"} | TEXT)
     config.save_pretrained(tmp_path)
     settings = replace(PRESETS["t4"], model=str(tmp_path))

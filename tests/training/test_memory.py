@@ -1,6 +1,4 @@
-"""The memory estimate: against arithmetic done by hand, against the real pocket model, and what it
-refuses.
-"""
+"""The memory estimate against arithmetic by hand and against the pocket model, and its refusals."""
 
 import json
 from dataclasses import replace
@@ -23,12 +21,12 @@ TINY |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
-    """Count in this process, which has Transformers; one test lets it be another."""
+    """Count in this process, which has imported Transformers. One test counts in another."""
     monkeypatch.setattr(memory, "_counted", lambda text: memory.count(*json.loads(text)))
 
 
 def on_l4(**changes) -> memory.Estimate:
-    """The estimate of the preset `l4`, which trains a Qwen3-4B, on the card that it is named for."""
+    """Return the estimate of preset `l4`, with the sizes of Qwen3-4B, on a card of 24.2 GB."""
     return estimate(override(PRESETS["l4"], **changes), QWEN3_4B, 24.2e9)
 
 
@@ -41,12 +39,12 @@ def test_the_weights_of_qwen3_4b_by_hand():
     layer = 2 * 10_485_760 + 2 * 2_621_440 + 3 * 24_903_680
     sizes = memory.sizes_of(QWEN3_4B, 8)
     assert sizes["quantised"] == 36 * layer
-    # the embedding, which is the head, too; norms: two and two of 128 a layer, and one at the end
+    # the embedding, which is also the head; norms: per layer two and two of 128, and a last one
     embedding, norms = 151_936 * 2_560, 36 * (2 * 2_560 + 2 * 128) + 2_560
     assert sizes["kept"] == embedding + norms
     untied = memory.sizes_of(QWEN3_4B | {"tie_word_embeddings": False}, 8)
     assert untied["kept"] == 2 * embedding + norms
-    # its inputs and norms, the four of attention, gate, activation, up, product
+    # inputs and norms; the four maps of attention; gate, activation, up and product
     inside = 4 * 2_560 + (4_096 + 2 * 1_024 + 2_560) + 4 * 9_728
     assert sizes["inside"] == [inside] * 36
     # NF4: half a byte, 1/64 of a byte of scale, 1/4096 of a byte of the scales' scale.
@@ -59,13 +57,13 @@ def test_the_weights_of_qwen3_4b_by_hand():
 def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
     # Rank 32 on one layer of Qwen3-4B: 32 x (inputs + outputs) of the seven maps.
     adapter = 36 * 32 * (2 * (2_560 + 4_096) + 2 * (2_560 + 1_024) + 3 * (2_560 + 9_728))
-    # 32 bits under Unsloth, whose reference on a GPU is the model without it; two 8-bit moments
+    # Unsloth: 32 bits, no copy as the reference on a GPU, two 8-bit moments
     step = on_l4()
     assert step.held["adapter"] == step.training["gradients"] == 4 * adapter
     assert step.held["optimizer"] == 2 * adapter
     without_a_gpu = estimate(PRESETS["l4"], QWEN3_4B, None)
     assert without_a_gpu.held["adapter, and its reference"] == 2 * 4 * adapter
-    # 16 bits under TRL
+    # TRL: 16 bits
     copied = on_l4(backend="transformers")
     assert copied.held["adapter, and its reference"] == 2 * 2 * adapter
     plain = on_l4(backend="transformers", beta=0.0, optim="adamw_torch")
@@ -73,13 +71,13 @@ def test_the_adapter_its_reference_gradients_and_optimizer_by_hand():
 
 
 def test_the_cache_while_sampling_by_hand():
-    # 36 layers x 8 heads x 128 x (key and value) x 2 bytes a token; a round is 16 completions of
-    # 1,024 tokens.
+    # per token 36 layers x 8 heads x 128 x (key and value) x 2 bytes; per round 16 completions of
+    # 1,024 tokens
     assert memory.sizes_of(QWEN3_4B, 1_024)["cache"] == 1_024 * 147_456
     for processes in (1, 4):  # each samples its own completions
         plain = replace(PRESETS["l4"], engine="transformers", processes=processes)
         assert estimate(plain, QWEN3_4B, 24.2e9).sampling == {"KV cache": 16 * 1_024 * 147_456}
-    # vLLM takes its share of the card whatever it needs; the weights are in it.
+    # vLLM takes its share of the card in any case, and the weights are part of it
     found = on_l4()
     weights = found.held["frozen weights"]
     assert found.sampling["vLLM engine"] + weights == pytest.approx(0.6 * 24.2e9)
@@ -89,7 +87,7 @@ def test_the_cache_while_sampling_by_hand():
 # --- Pictures -------------------------------------------------------------------------------------
 
 
-def test_there_is_room_for_a_picture_of_any_family_and_any_shape():
+def test_the_reserved_room_holds_any_picture():
     sizes = {"factor": 32, "min_pixels": 65_536, "max_pixels": 2**24}
     for most in (2**14, 2**18, 2**20):
         room = memory.room_for_a_picture(replace(POCKET, max_pixels=most))
@@ -99,7 +97,7 @@ def test_there_is_room_for_a_picture_of_any_family_and_any_shape():
         assert room >= (336 // 14) ** 2 + 4, "of LLaVA, which makes every picture as large"
 
 
-def test_a_picture_counts_as_so_many_tokens_of_a_longer_prompt_and_vllm_stays_awake():
+def test_a_picture_lengthens_the_prompt_and_keeps_vllm_awake():
     preset, config = PRESETS["vision_2b"], config_of("unsloth/Qwen3-VL-2B-Instruct")
     longer = replace(preset, max_prompt_length=256 + memory.room_for_a_picture(preset))
     assert estimate(preset, config, None, sees=True) == estimate(longer, config, None)
@@ -113,10 +111,10 @@ def test_a_picture_counts_as_so_many_tokens_of_a_longer_prompt_and_vllm_stays_aw
         check(replace(preset, gpu_memory_utilization=0.9), L4)
 
 
-# --- Against the real thing -----------------------------------------------------------------------
+# --- Against the pocket model ---------------------------------------------------------------------
 
 
-def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
+def test_the_estimate_matches_the_pocket_model_in_4_bits():
     model, _ = policy.load(POCKET)
     config, counted = config_of(POCKET.model_path), 0
     for parameter in model.parameters():
@@ -131,7 +129,7 @@ def test_the_pocket_model_in_4_bits_takes_what_was_estimated():
     assert memory.sizes_of(config, 8)["adapted"] * POCKET.lora_rank == trained
 
 
-def test_a_process_of_its_own_counts_the_same(monkeypatch):
+def test_a_separate_process_counts_the_same(monkeypatch):
     config = config_of(POCKET.model_path)
     counted = memory.count(config, POCKET.context)
     monkeypatch.undo()
@@ -139,26 +137,26 @@ def test_a_process_of_its_own_counts_the_same(monkeypatch):
     assert (counted["positions"], counted["vocabulary"], len(counted["inside"])) == (1024, 350, 4)
 
 
-def test_what_cannot_be_built_gets_no_estimate_rather_than_a_wrong_one(tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_built_gets_no_estimate(tmp_path, monkeypatch):
     monkeypatch.undo()
     (tmp_path / "config.json").write_text('{"model_type": "not_known"}')
     (line,) = check(replace(POCKET, model=str(tmp_path)), L4)
     assert "no estimate for" in line and "not_known" in line
 
 
-# --- What is not an ordinary layer ----------------------------------------------------------------
+# --- Unusual layers -------------------------------------------------------------------------------
 
 
-def test_the_cache_is_that_of_each_layers_kind():
+def test_the_cache_depends_on_each_layers_attention():
     def cache(context: int, **config) -> int:
         return memory.sizes_of(TINY | config, context)["cache"]
 
     token = 2 * 2 * 16 * 2  # keys and values x 2 heads x 16 x 16 bits
     window = {"model_type": "gemma3_text", "sliding_window": 9}
     window["layer_types"] = ["sliding_attention", "full_attention"]
-    # one token less than the window is kept, beside a number that says where it begins
+    # a sliding window keeps one token less than its length, and the number of its first token
     assert cache(100, **window) == (100 + 8) * token + 8
-    # state of linear attention in 32 bits: heads x keys x values; of its convolution: what comes in
+    # linear attention: a 32-bit state of heads x keys x values, and the inputs of its convolution
     linear = {"model_type": "qwen3_5_text", "linear_conv_kernel_dim": 4}
     linear |= dict.fromkeys(("linear_num_key_heads", "linear_num_value_heads"), 2)
     linear |= dict.fromkeys(("linear_key_head_dim", "linear_value_head_dim"), 16)
@@ -168,11 +166,11 @@ def test_the_cache_is_that_of_each_layers_kind():
     assert cache(100, **convolution, conv_L_cache=3) == 100 * token + 64 * 3 * 2
 
 
-def test_experts_are_counted_and_a_token_uses_a_few():
+def test_experts_are_counted_and_a_token_uses_only_some():
     config = {"model_type": "qwen3_moe", "num_experts": 8, "num_experts_per_tok": 2}
     sizes = memory.sizes_of(TINY | config | {"moe_intermediate_size": 32}, 8)
     assert sizes["experts"] == 2 * 8 * 3 * 64 * 32
-    # inputs and norms; the four of attention; two experts' two products, the wider one twice more
+    # inputs and norms; the four maps of attention; two maps of two experts, the wider one thrice
     assert sizes["inside"] == [3 * 64 + (64 + 32 + 32 + 64) + 2 * (64 + 64) + 2 * 2 * 64] * 2
     gpt_oss = config_of("unsloth/gpt-oss-20b")
     weights = [
@@ -191,13 +189,13 @@ def test_embeddings_of_every_layer_stay_in_16_bits():
     assert more["kept"] - plain["kept"] > 2 * 512 * 8
 
 
-def test_an_adapter_is_no_model_and_what_to_do_with_it_is_said(tmp_path):
+def test_an_adapters_folder_is_refused_as_a_model(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
     with pytest.raises(ValueError, match=r"holds an adapter, not a model.*from_adapter=True"):
         check(replace(POCKET, model=str(tmp_path)), L4)
 
 
-# --- What it refuses ------------------------------------------------------------------------------
+# --- Refusals -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if PRESETS[name].needs_gb])
@@ -210,7 +208,7 @@ def test_every_preset_fits_the_smallest_card_it_is_meant_for(name):
     assert not any("CUDA" in line for line in on_a_cpu) and " of " not in on_a_cpu[-1]
 
 
-def test_five_percent_of_the_card_are_left():
+def test_five_percent_of_the_card_stay_free():
     preset = PRESETS["t4"]
     peak = estimate(preset, config_of(preset.model), 15e9).peak
     assert check(preset, replace(L4, gpu_memory_gb=peak / 0.94e9))
@@ -230,26 +228,26 @@ def test_five_percent_of_the_card_are_left():
         ({"model": "nobody/no-model"}, "'nobody/no-model' could not be fetched"),
     ],
 )
-def test_what_cannot_be_trained_is_refused_with_its_value(changes, message):
+def test_settings_that_cannot_be_trained_are_refused(changes, message):
     with pytest.raises(ValueError, match=message):
         check(replace(PRESETS["l4"], **changes), L4)
 
 
-def test_a_family_that_4_bits_cost_too_much_is_named():
+def test_4_bits_are_advised_against_for_some_families():
     a100 = replace(L4, gpu_memory_gb=80)
     *_, line = check(replace(PRESETS["a100"], load_in_4bit=True), a100)
     assert line == "Unsloth advises against 4 bits for unsloth/Qwen3.5-9B: set load_in_4bit=False."
 
 
-# --- What it shows --------------------------------------------------------------------------------
+# --- The page -------------------------------------------------------------------------------------
 
 
-def test_the_page_of_presets_shows_the_estimates_of_the_presets():
+def test_docs_presets_shows_the_estimates():
     page = (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
     rows = [line.strip("|\n ").split(" | ") for line in page.splitlines() if "| `" in line]
     shown = {cells[0].strip("`"): (cells[2], cells[-1]) for cells in rows}
     for name, preset in PRESETS.items():
-        if name == "smollm2":  # made from a package that may be missing: tests/test_smollm2.py
+        if name == "smollm2":  # its package may be missing; see tests/test_smollm2.py
             continue
         card = preset.needs_gb * 1e9 if preset.needs_gb else None
         model, peak = shown[name]

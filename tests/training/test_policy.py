@@ -1,6 +1,4 @@
-"""Sampling on the real pocket model: every prompt gets its own answer, and nothing is left changed
-behind.
-"""
+"""Sampling from the pocket model: each prompt gets its own completions, and all state is restored."""
 
 import random
 from contextlib import nullcontext
@@ -41,7 +39,7 @@ PROMPTS = [prompt(question) for question in QUESTIONS]
 
 
 def load():
-    # In 32 bits no padding can flip the order of two tokens by rounding.
+    # in 32 bits, rounding by padding cannot change which token is likeliest
     return AutoModelForCausalLM.from_pretrained(FOLDER, dtype=torch.float32)
 
 
@@ -66,7 +64,7 @@ def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[list[str]]:
 
 @torch.inference_mode()
 def alone(model, tokenizer, prompt: list[dict]) -> str:
-    """One prompt through plain `generate`, so without padding."""
+    """Return a greedy completion from plain `generate`, without padding."""
     inputs = tokenizer.apply_chat_template(
         prompt, add_generation_prompt=True, return_tensors="pt", return_dict=True
     )
@@ -74,7 +72,7 @@ def alone(model, tokenizer, prompt: list[dict]) -> str:
     return tokenizer.decode(output[0, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
 
 
-# --- What is sampled ------------------------------------------------------------------------------
+# --- Completions ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -86,17 +84,17 @@ def alone(model, tokenizer, prompt: list[dict]) -> str:
         ("adapter", 128, 0),
     ],
 )
-def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
+def test_greedy_batches_match_each_prompt_sampled_alone(
     request, tokenizer, monkeypatch, kind, batch_size, pays
 ):
-    """Also where what all prompts begin with is computed once."""
+    """Padding, batching and a shared prefix (pays=0) change no text."""
     monkeypatch.setattr(policy, "PREFIX_PAYS", pays)
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
-    assert len({text for (text,) in expected}) > 3, "or no mix-up would be seen"
-    # Qwen2.5-Instruct ships with 1.1; TRL trains without it.
+    assert len({text for (text,) in expected}) > 3, "equal texts would hide a mix-up"
+    # a model's own penalty is ignored: Qwen2.5-Instruct ships with 1.1, and TRL trains without it
     monkeypatch.setattr(model.generation_config, "repetition_penalty", 3.0)
-    model.train()  # without dropout and gradients all the same
+    model.train()  # sampling turns off dropout and gradients nevertheless
     order = [3, 0, 5, 1, 4, 2]
     prompts = [PROMPTS[i] for i in order]
     found = texts(model, tokenizer, prompts, temperature=0, batch_size=batch_size)
@@ -106,7 +104,7 @@ def test_greedy_is_what_each_prompt_gives_alone_in_the_order_given(
 
 
 @pytest.mark.parametrize(("samples", "batch_size"), [(3, 128), (3, 2), (5, 7)])
-def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
+def test_each_prompt_gets_the_requested_number_of_its_own_completions(
     model, tokenizer, samples, batch_size
 ):
     prompts = [prompt(f"What is {n} + 1?") for n in (5, 40, 7)]
@@ -117,9 +115,9 @@ def test_every_prompt_gets_as_many_texts_as_asked_for_and_its_own(
         assert all(f"{n} + 1" in text for text in group)
 
 
-def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(model, tokenizer):
+def test_the_seed_fixes_the_texts_and_temperature_varies_them(model, tokenizer):
     first = texts(model, tokenizer, samples=8, seed=1)
-    torch.manual_seed(99)  # what the caller drew before has no say
+    torch.manual_seed(99)  # the global random state does not matter
     assert texts(model, tokenizer, samples=8, seed=1) == first
     assert texts(model, tokenizer, samples=8, seed=2) != first
     hot = texts(model, tokenizer, samples=8, seed=1, temperature=3.0)
@@ -127,7 +125,7 @@ def test_the_seed_decides_the_texts_and_the_temperature_how_many_there_are(model
     assert len(PROMPTS) < different[0] < different[1]
 
 
-def test_what_all_prompts_begin_with_is_computed_once(model, tokenizer, monkeypatch):
+def test_a_shared_prefix_is_computed_once(model, tokenizer, monkeypatch):
     monkeypatch.setattr(policy, "PREFIX_PAYS", 0)
     shapes = []
     hook = model.register_forward_pre_hook(
@@ -140,8 +138,8 @@ def test_what_all_prompts_begin_with_is_computed_once(model, tokenizer, monkeypa
     assert prefix[0] == 1 and prefix[1] > 10 and first[0] == 8 * len(PROMPTS)
 
 
-def test_the_head_copies_no_weights_for_each_prompt(model, tokenizer):
-    """What torch multiplies without a copy is contiguous; later too, as TRL samples."""
+def test_the_head_multiplies_contiguous_inputs(model, tokenizer):
+    """Contiguous inputs need no copy of the weights. The hook stays, for TRL's own sampling."""
     layouts = []
     texts(model, tokenizer, max_new_tokens=2)
     head = model.get_output_embeddings()
@@ -153,14 +151,14 @@ def test_the_head_copies_no_weights_for_each_prompt(model, tokenizer):
     assert layouts[0].shape[:2] == (len(PROMPTS), 1)
 
 
-# --- What is put back -----------------------------------------------------------------------------
+# --- State ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fails", [False, True], ids=["done", "raised"])
 @pytest.mark.parametrize(
     ("training", "cache", "side"), [(True, False, "right"), (False, True, "left")]
 )
-def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side):
+def test_sampling_restores_all_state(adapter, tokenizer, fails, training, cache, side):
     adapter.train(training)
     adapter.config.use_cache, tokenizer.padding_side = cache, side
     numbers = [torch.get_rng_state(), random.getstate(), np.random.get_state()[1]]
@@ -181,12 +179,12 @@ def test_everything_is_put_back(adapter, tokenizer, fails, training, cache, side
     adapter.eval()
 
 
-# --- Going on from token ids ----------------------------------------------------------------------
+# --- From token ids -------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def ids(tokenizer):
-    """The prompts as token ids."""
+    """PROMPTS as token ids."""
     texts = [
         tokenizer.apply_chat_template(prompt, add_generation_prompt=True, tokenize=False)
         for prompt in PROMPTS
@@ -194,7 +192,7 @@ def ids(tokenizer):
     return tokenizer(texts, add_special_tokens=False)["input_ids"]
 
 
-def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monkeypatch):
+def test_a_completion_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monkeypatch):
     def greedy() -> list[list[int]]:
         with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
             return [tokens for (tokens,) in complete(ids)]
@@ -208,20 +206,20 @@ def test_going_on_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monke
     assert cut == [ids[: ids.index(other) + 1] if other in ids else ids for ids in whole]
 
 
-def test_each_prompt_keeps_to_the_room_that_it_has_left(model, tokenizer, ids):
+def test_each_prompt_keeps_within_its_own_limit(model, tokenizer, ids):
     with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
         longest = [tokens for (tokens,) in complete(ids, [200] * 6)]
         assert complete(ids) == [[tokens[:40]] for tokens in longest]
         room = [0, 1, 5, 12, 30, 200]
         expected = [[tokens[:left]] for tokens, left in zip(longest, room, strict=True)]
         assert complete(ids, room) == expected
-        assert complete(ids, [0] * 6) == [[[]]] * 6, "a prompt without room is no reason to stop"
+        assert complete(ids, [0] * 6) == [[[]]] * 6, "no room is not an error"
 
 
-# --- On a GPU that is full ----------------------------------------------------------------------
+# --- Out of memory --------------------------------------------------------------------------------
 
 
-def test_a_batch_that_a_gpu_has_no_room_for_is_halved_from_then_on(model, tokenizer, monkeypatch):
+def test_batches_are_halved_after_running_out_of_gpu_memory(model, tokenizer, monkeypatch):
     expected = texts(model, tokenizer, temperature=0)
     generate, sizes = model.generate, []
 
@@ -235,22 +233,24 @@ def test_a_batch_that_a_gpu_has_no_room_for_is_halved_from_then_on(model, tokeni
     assert len(PROMPTS) == 6 and texts(model, tokenizer, temperature=0) == expected
     assert sizes == [6, 3, 1, 1, 1, 1, 1, 1]
     monkeypatch.setattr(model, "generate", lambda **options: small([0] * 3))
-    with pytest.raises(torch.OutOfMemoryError):  # of a single prompt there is no half
+    with pytest.raises(torch.OutOfMemoryError):  # a single prompt cannot be halved
         texts(model, tokenizer)
 
 
-def test_a_cell_that_trains_is_not_run_twice_on_one_model():
+def test_a_model_is_not_trained_by_two_trainers():
     model = load()
     assert policy.claim_for_training(model) is model
     with pytest.raises(RuntimeError, match=r"run before.*Restart Kernel and Run All Cells"):
         policy.claim_for_training(model)
 
 
-# --- Backends -------------------------------------------------------------------------------------
+# --- Back ends and engines ------------------------------------------------------------------------
 
 
 def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-    """The logits of a policy with a fresh adapter, and the gradients of their sum of squares."""
+    """Return the logits of a policy with a fresh adapter, and the gradients of the sum of their
+    squares.
+    """
     settings = replace(PRESETS["pocket"], backend=backend)
     model, tokenizer = policy.load(settings)
     model = policy.add_adapter(model, settings, seed=0)
@@ -267,7 +267,7 @@ def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[st
     }
 
 
-def test_both_backends_are_the_same_policy_before_and_after_sampling():
+def test_both_back_ends_give_the_same_logits_and_gradients():
     logits, expected = gradients("unsloth", sampled_before=False)
     for backend, sampled_before in (("transformers", True), ("unsloth", True)):
         same, found = gradients(backend, sampled_before)
@@ -277,15 +277,8 @@ def test_both_backends_are_the_same_policy_before_and_after_sampling():
             assert torch.allclose(gradient, expected[name], rtol=1e-2), (backend, name)
 
 
-def test_beside_a_gpu_no_second_engine_is_started_where_unsloth_started_none(model, monkeypatch):
-    """Unsloth falls back to its own sampling on some cards; an engine in 32 bits would take half
-    the card.
-    """
-    from helpers.training import vllm_cpu
-
-    pocket = PRESETS["pocket"]
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+def test_a_model_without_the_requested_engine_is_refused(model):
+    """On some cards Unsloth falls back to its own sampling."""
     with pytest.raises(ValueError, match="Unsloth has started no vLLM engine"):
-        vllm_cpu.attach(model, replace(pocket, engine="vllm"))
-    vllm_cpu.attach(model, pocket)
-    assert not hasattr(model, "vllm_engine")
+        policy.check_engine(model, replace(PRESETS["pocket"], engine="vllm"))
+    policy.check_engine(model, PRESETS["pocket"])

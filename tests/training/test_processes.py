@@ -1,6 +1,4 @@
-"""Several processes that agree: their shares of a step, and for real, over gloo, two processes that
-share nothing else.
-"""
+"""Several processes that train together: their shares of a step, and two real processes on gloo."""
 
 import json
 from types import SimpleNamespace
@@ -12,7 +10,7 @@ from helpers import presets
 from helpers.training import processes, run_settings
 
 RIGHT = "<think>2</think><answer>2</answer>"
-# What each of two processes does and finds, as one line of JSON from the first.
+# Run by two processes. The first prints the findings of both as one line of JSON.
 PROGRAM = """
 import json
 from types import SimpleNamespace
@@ -33,8 +31,7 @@ args = SimpleNamespace(reward_weights=None, num_generations=4)
 control = SimpleNamespace(should_save=False, should_training_stop=False)
 stopped, dead = [], []
 for step in range(4):
-    # One is always right, the other never: a process alone would go one way or the other. A group
-    # of four is of both.
+    # One process is always right, the other never. One group of four spans both processes.
     texts = (["RIGHT"] if first else ["wrong"]) * 14
     if not first and step == 3:
         texts[:4] = ["break"] * 4
@@ -72,12 +69,12 @@ def found(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_both_stop_at_one_step_for_the_faults_of_one(found):
+def test_faults_of_one_process_stop_both_at_the_same_step(found):
     assert len(found.both) == 2
     for one in found.both:
         assert one["first"] == "of the first: True"
         assert one["stopped"] == [False, False, False, True]
-        # 4 x 2 x 14
+        # 4 steps x 2 processes x 14 completions
         assert (one["seen"]["broken_reward"], one["failed"]["broken_reward"]) == (112, 4)
         assert one["error"].startswith("broken_reward failed on 4 of 112 completions, more than 1%")
     faults = [(fault["rank"], fault["step"], fault["position"]) for fault in found.faults]
@@ -85,13 +82,12 @@ def test_both_stop_at_one_step_for_the_faults_of_one(found):
 
 
 @pytest.mark.slow
-def test_groups_of_both_are_counted_whole(found):
-    # 28 completions in groups of 4: the fourth group is half of each process, and the only one that
-    # does not agree.
+def test_groups_that_span_processes_are_counted_once(found):
+    # 28 completions in groups of 4: only the fourth group spans both processes and disagrees
     assert [one["dead"] for one in found.both] == [[6 / 7] * 4] * 2
 
 
-def test_a_process_that_has_not_joined_is_alone_whatever_its_environment_says(monkeypatch):
+def test_a_process_that_has_not_joined_is_alone(monkeypatch):
     monkeypatch.setenv("RANK", "3")
     monkeypatch.setenv("WORLD_SIZE", "8")
     assert (processes.count(), processes.is_first()) == (1, True)
@@ -122,7 +118,7 @@ def test_processes_share_the_completions_of_a_step(preset, number, each):
 
 
 @pytest.mark.parametrize("number", [3, 128])
-def test_more_processes_than_divide_a_step_are_refused(number):
+def test_a_number_of_processes_that_does_not_divide_a_step_is_refused(number):
     message = f"^{number} processes cannot share the 64 completions of a step"
     with pytest.raises(ValueError, match=message):
         run_settings.share(presets.PRESETS["pocket"], number)

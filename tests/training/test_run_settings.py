@@ -1,4 +1,4 @@
-"""The settings as they will run: with a lesson's small model, and shared by processes."""
+"""Settings for a lesson's small model. tests/test_presets.py tests what a machine can run."""
 
 import pytest
 
@@ -15,13 +15,13 @@ def settings(**given):
 
 
 @pytest.mark.parametrize("given", [{}, {"model": "pocket-functions"}])
-def test_the_small_model_has_its_own_values_and_the_parameters_come_first(given):
+def test_parameters_override_the_small_models_settings(given):
     found = settings(**given, beta=0.5)
     expected = ("pocket-functions", 2e-3, 0.5)
     assert (found.model, found.learning_rate, found.beta) == expected
 
 
-def test_another_model_has_none_of_them_and_needs_a_learning_rate():
+def test_another_model_needs_its_own_learning_rate():
     with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
         settings(model="org/other")
     found = settings(model="org/other", learning_rate=1e-6)

@@ -1,7 +1,7 @@
-"""The GPU path, without a GPU: what is passed to Unsloth and TRL is what the installed releases
-take; vLLM itself runs in test_vllm_cpu. tests/gpu_contract compares the values that come out.
+"""The installed Unsloth and TRL accept every keyword that the GPU path passes to them.
 
-`UNSLOTH_ALLOW_CPU=1` makes Unsloth import its GPU classes on a CPU; nothing is run with them.
+`UNSLOTH_ALLOW_CPU=1` makes Unsloth import its GPU classes on a CPU; only their signatures are read.
+test_vllm.py runs vLLM itself, and tests/gpu_contract compares the resulting values.
 """
 
 import ast
@@ -26,7 +26,7 @@ CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
     "FastLanguageModel.get_peft_model": "unsloth.FastLanguageModel.get_peft_model",
     "FastVisionModel.from_pretrained": "unsloth.FastVisionModel.from_pretrained",
-    # to which FastVisionModel passes everything on
+    # FastVisionModel passes all keywords on to it
     "FastVisionModel.get_peft_model": "unsloth.models.vision.FastBaseModel.get_peft_model",
     "GRPOConfig": "trl.GRPOConfig.__init__",
     "GRPOTrainer": "trl.GRPOTrainer.__init__",
@@ -45,7 +45,7 @@ def keywords(name):
     return [p.name for p in parameters if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)]
 
 signatures = {name: keywords(name) for name in sys.argv[1:]}
-# as on a GPU; the __init__ of its trainer takes anything
+# replace TRL's classes as on a GPU; the trainer's own __init__ accepts any keyword
 rl._patch_trl_rl_trainers("grpo_trainer")
 signatures["trl.GRPOConfig.__init__"] = keywords("trl.GRPOConfig.__init__")
 classes = (unsloth.FastLanguageModel, unsloth.FastVisionModel, trl.GRPOConfig.__init__)
@@ -69,7 +69,7 @@ def notebook_03() -> str:
 
 
 def policy_py(loader: str = "FastLanguageModel") -> str:
-    """One call loads either a model of text or one that sees."""
+    """Return the source of policy.py, whose one call of `loader` stands for either class."""
     return Path(policy.__file__).read_text(encoding="utf-8").replace("loader.", f"{loader}.")
 
 
@@ -78,12 +78,12 @@ def policy_py_that_sees() -> str:
 
 
 def passed(source: str) -> dict[str, set[str]]:
-    """Each function of interest that a source calls, with every keyword it can pass."""
+    """Return every keyword that a source can pass to each function of CALLED."""
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
-    # what `**` unpacks: dictionaries that are assigned to a name
+    # the dictionaries that `**` unpacks: those assigned to a name
     dictionaries = {"presets": set(unspelt_keywords(PRESETS["pocket"]))}
-    # `**policy.text_only(…)`, and in policy.py itself
+    # and `**policy.text_only(…)`, which is `**text_only(…)` in policy.py itself
     dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
@@ -93,7 +93,7 @@ def passed(source: str) -> dict[str, set[str]]:
         if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLED:
             found = keywords.setdefault(ast.unparse(node.func), set())
             for keyword in node.keywords:
-                # `**options`, or one of two: `**(options if … else {})`
+                # `**options`, or `**(options if … else {})`
                 names = [n.id for n in ast.walk(keyword.value) if isinstance(n, ast.Name)]
                 unpacked = [dictionaries[name] for name in names if name in dictionaries]
                 assert keyword.arg or unpacked, ast.unparse(node)
@@ -151,7 +151,7 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
         ),
     ],
 )
-def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
+def test_the_gpu_classes_accept_every_keyword(signatures, source, among):
     loader = "unsloth.models.loader"
     assert signatures["gpu classes"] == [loader, loader, "UnslothGRPOTrainer"]
     calls = passed(source())
@@ -160,7 +160,7 @@ def test_every_keyword_is_one_the_gpu_classes_name(signatures, source, among):
         assert among[name] <= keywords <= set(signatures[CALLED[name]]), name
 
 
-def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures):
+def test_the_gpu_classes_accept_every_setting(signatures):
     for name, setting in SETTINGS.items():
         call, _, keyword = setting.metadata["becomes"].partition(".")
         if call:
@@ -168,9 +168,7 @@ def test_the_table_of_the_settings_names_keywords_of_the_gpu_classes(signatures)
                 assert (keyword or name) in known
 
 
-def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
-    signatures, tmp_path, capsys
-):
+def test_families_without_vllm_sample_through_transformers(signatures, tmp_path, capsys):
     for kind, family in FAMILIES.items():
         assert family.sees_through_vllm == (kind in signatures["vllm sees"]), kind
         assert (family.vllm_from is None) == (kind in signatures["vllm never"]), kind
@@ -178,14 +176,13 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
     assert signatures["language names"] == policy._LANGUAGE_NAMES
     settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
     card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")
-    t4, none = replace(card, compute_capability=7.5), replace(card, gpu=None)
+    t4 = replace(card, compute_capability=7.5)
     gemma4 = {"model_type": "gemma4", "vision_config": {}, "text_config": {}}
     for config, machine, sees, left_out in (
         ({"model_type": "qwen3_vl", "vision_config": {}}, card, True, None),
         ({"model_type": "llava", "vision_config": {}}, card, True, "for llava and pictures"),
         ({"model_type": "qwen3"}, t4, False, None),
         ({"model_type": "gpt_oss"}, card, False, "for gpt_oss"),
-        ({"model_type": "gpt_oss"}, none, False, None),  # vllm_cpu is not Unsloth's
         (gemma4, card, False, None),
         (gemma4, t4, False, r"for gemma4 on NVIDIA Card \(compute capability 7.5\)"),
         (gemma4, t4, True, "for gemma4 and pictures on"),
@@ -197,5 +194,5 @@ def test_vllm_is_left_out_where_unsloth_starts_none_and_a_sentence_says_so(
         printed = capsys.readouterr().out
         assert bool(printed) == bool(left_out)
         assert not left_out or re.match(f"Unsloth starts no vLLM {left_out}", printed)
-    # a preset's model of text needs no config.json, and so no network
+    # a preset's own model needs neither config.json nor a network
     assert run_settings.for_model(PRESETS["l4"], card) == PRESETS["l4"]

@@ -1,6 +1,4 @@
-"""The trial steps: real ones, at full length, that leave no trace; and what is said when the memory
-does not suffice.
-"""
+"""Trial steps on the pocket model, their forecast, and the budget of a notebook's own sampling."""
 
 import time
 from contextlib import nullcontext
@@ -30,7 +28,7 @@ ROWS = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
 
 @pytest.fixture
 def take_trial(policy, config, tmp_path):
-    """A function from rewards to the trial of a training whose steps are large."""
+    """A function that takes trial steps with given rewards, at a large learning rate."""
     options = {"max_completion_length": 20, "max_steps": 3, "learning_rate": 1e-2, "beta": 0.02}
 
     def take_trial(rewards, rows=ROWS, iterations=1, **shape) -> Trial:
@@ -42,7 +40,7 @@ def take_trial(policy, config, tmp_path):
 
 
 class Seen:
-    """A reward that keeps what it was called with."""
+    """A reward that records its calls."""
 
     __name__ = "seen_reward"
 
@@ -55,9 +53,7 @@ class Seen:
 
 
 @pytest.mark.parametrize(("passes", "accumulated", "iterations"), [(2, 1, 1), (3, 2, 1), (1, 1, 2)])
-def test_if_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_that_samples(
-    take_trial, passes, accumulated, iterations
-):
+def test_the_forecast_uses_a_step_that_samples(take_trial, passes, accumulated, iterations):
     class Slow(Seen):
         def __call__(self, **columns):
             time.sleep(0.5 if self.calls else 0.0)  # in the second round of sampling
@@ -68,9 +64,7 @@ def test_if_a_round_of_sampling_serves_several_steps_the_forecast_is_from_one_th
     assert len(seen.calls) == 2 and trial.seconds >= 0.5
 
 
-def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit(
-    take_trial, tmp_path
-):
+def test_trial_steps_use_the_longest_prompts_and_full_completions(take_trial, tmp_path):
     long = "What is 11 + 22 + 33 + 44?"
     prompts = list(ROWS["prompt"])
     prompts[17] = prompts[40] = [prompts[0][0], {"role": "user", "content": long}]
@@ -85,7 +79,7 @@ def test_the_steps_are_on_the_longest_prompts_with_every_completion_at_its_limit
 
 
 def interrupts_reward(completions, **columns):
-    """What no reward may do and a person can: it ends the step from within."""
+    """End a step from within, as a person's Ctrl-C does."""
     raise KeyboardInterrupt("something else")
 
 
@@ -94,7 +88,7 @@ def broken_reward(completions, **columns):
 
 
 @pytest.mark.parametrize("interrupted", [False, True])
-def test_it_leaves_no_trace(policy, take_trial, interrupted):
+def test_trial_steps_restore_the_model(policy, take_trial, interrupted):
     model, _ = policy
     rewards = [format_reward, broken_reward] + [interrupts_reward] * interrupted
     model.train()
@@ -109,7 +103,7 @@ def test_it_leaves_no_trace(policy, take_trial, interrupted):
     assert model.training
 
 
-def test_the_forecast_multiplies_and_says_at_most():
+def test_the_forecast_is_an_upper_bound():
     settings = replace(SETTINGS, max_steps=500, gradient_accumulation_steps=2)
     step, share, whole = forecast(Trial(120.0, 36.0, 27.0, None), settings)
     assert "first step takes 120.0 s" in step and step.endswith("a later one 36.0 s")
@@ -119,7 +113,7 @@ def test_the_forecast_multiplies_and_says_at_most():
     assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 
 
-def test_memory_that_runs_out_is_one_sentence_that_says_what_helps(take_trial, policy):
+def test_running_out_of_memory_raises_one_sentence(take_trial, policy):
     def full(*given):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
@@ -131,9 +125,9 @@ def test_memory_that_runs_out_is_one_sentence_that_says_what_helps(take_trial, p
 
 
 @pytest.mark.parametrize(("cut", "thinking"), [(4, None), (5, None), (5, False)])
-def test_a_limit_that_cuts_off_more_than_half_is_refused_with_what_helps(cut, thinking):
+def test_a_limit_that_cuts_off_more_than_half_is_refused(cut, thinking):
     settings = replace(SETTINGS, thinking=thinking)
-    # of 20 tokens; the end token is the last of a whole one
+    # the limit is 20 tokens, including the end token
     lengths = [21] * cut + [20] * (8 - cut)
     if cut == 4:
         trial_step.check_limit(lengths, settings)
@@ -148,8 +142,8 @@ def test_a_limit_that_cuts_off_more_than_half_is_refused_with_what_helps(cut, th
 
 @pytest.fixture
 def within(policy, monkeypatch):
-    """A function from a budget to how many questions of each table are kept, on a machine whose
-    first batch takes `takes` seconds: 16 completions, all of their 20 tokens.
+    """A function from a budget to the number of rows kept of each table. The measured batch, 16
+    completions of 20 tokens, takes `takes` seconds.
     """
 
     def within(seconds, takes, rows=64, **differs) -> list[int]:
@@ -164,13 +158,13 @@ def within(policy, monkeypatch):
     return within
 
 
-def test_auto_binds_no_embedded_model_on_the_slowest_machine_and_any_other(within, capsys):
+def test_auto_limits_only_models_that_are_not_embedded(within, capsys):
     assert within("auto", 1e6) == within(None, 1e6) == [64, 20]
     assert capsys.readouterr().out == ""
     assert within("auto", 1e6, model="unsloth/Qwen3-4B") == [8, 8]
 
 
-def test_of_every_table_the_same_share_is_kept_and_what_is_left_out_is_printed(within, capsys):
+def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
     # 208 completions of 20 tokens, at 100 tokens a second: 41.6 s
     assert within(41.7, 3.2) == [64, 20]
     everything = "to sample everything: at most about 42 s, at 100 tokens a second\n"

@@ -1,5 +1,6 @@
-"""What the suite does so that a training through Unsloth on a GPU is the training here: one
-reference of the KL. See tests/gpu_path for what runs Unsloth's GPU code.
+"""The KL's reference is the same with TRL's trainer and with Unsloth's GPU trainer.
+
+tests/gpu_path runs Unsloth's GPU code itself.
 """
 
 import pytest
@@ -22,23 +23,23 @@ ROWS = Dataset.from_pandas(load_task("arithmetic/sums", train_size=60, holdout_s
 @pytest.mark.parametrize(
     ("stages", "unsloths", "freezes", "here"),
     [
-        (1, True, False, True),  # notebook 03: a copy that changes nothing is the model without it
+        (1, True, False, True),  # notebook 03: a fresh adapter changes nothing
         (2, True, False, False),  # notebook 08: the bare base is another reference
         (2, True, True, True),
-        (2, False, True, True),  # TRL's copy is left as it is
+        (2, False, True, True),  # TRL's copy stays
     ],
 )
-def test_each_stage_is_held_to_its_own_start_on_every_machine(
+def test_each_stage_has_its_own_start_as_the_kl_reference(
     fresh, config, tmp_path, stages, unsloths, freezes, here
 ):
-    """unsloths: the reference is the bare base, as Unsloth's trainer for a GPU has it. freezes: ours
-    is made. here: the KL is then that of TRL's own trainer.
+    """unsloths: the reference is the bare base, as with Unsloth's GPU trainer. freezes:
+    `freeze_reference` is called. here: the KL equals that of TRL's trainer.
     """
     few = {"max_steps": 2, "max_completion_length": 16, "lr_scheduler_type": "constant"}
     few |= {"seed": 7, "learning_rate": 1e-2, "beta": 0.02}
 
     def kl(unsloths: bool, freezes: bool) -> list[float]:
-        """The KL of each step of the last stage, which are large."""
+        """Return the KL of each step of the last stage."""
         model, tokenizer = fresh(load_in_4bit=False)
         for stage in range(stages):
             trainer = GRPOTrainer(

@@ -1,4 +1,4 @@
-"""A policy that sees, on the small model: sampling, its adapter, and what it must not write."""
+"""Sampling and adapting the small vision model."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def rows():
     return load_task("pictures/shapes", train_size=8, holdout_size=96, seed=7).holdout
 
 
-def test_a_look_is_right_far_more_often_than_a_guess(loaded, rows):
+def test_the_vision_model_beats_guessing(loaded, rows):
     texts = looking.completions(*loaded, rows, SETTINGS, seed=1)
     entry = looking.score_conditions(texts, rows)
     looks = [text.startswith("<think>I look") for text in texts["sighted"]]
@@ -37,10 +37,10 @@ def test_a_look_is_right_far_more_often_than_a_guess(loaded, rows):
     assert again["blind"] == texts["blind"] != texts["sighted"], "seeded; the picture matters"
 
 
-def test_it_never_writes_the_pictures_token_and_leaves_the_random_numbers_alone(loaded, rows):
+def test_sampling_never_produces_the_picture_token(loaded, rows):
     model, processor = loaded
     bias = torch.zeros(model.config.text_config.vocab_size)
-    bias[processor.image_token_id] = 1e4  # it would write nothing else
+    bias[processor.image_token_id] = 1e4  # the likeliest token by far
     hook = model.lm_head.register_forward_hook(lambda module, given, logits: logits + bias)
     model.train()
     before = torch.random.get_rng_state()
@@ -58,7 +58,7 @@ def test_it_never_writes_the_pictures_token_and_leaves_the_random_numbers_alone(
     assert model.training and torch.equal(torch.random.get_rng_state(), before)
 
 
-def test_the_adapter_is_on_the_language_part_and_the_projector_alone():
+def test_the_adapter_covers_only_the_language_part_and_the_projector():
     model, _ = policy.load(SETTINGS, sees=True)
     layers = {
         name.rsplit(".lora_A", 1)[0]
@@ -68,7 +68,7 @@ def test_the_adapter_is_on_the_language_part_and_the_projector_alone():
     assert len(layers) == 3 * 7 + 2 and not any("vision_tower" in name for name in layers)
 
 
-def test_the_processor_puts_as_many_tokens_as_the_model_makes_vectors(rows):
+def test_the_processor_writes_one_token_per_picture_vector(rows):
     processor = AutoProcessor.from_pretrained(SETTINGS.model_path)
     picture = looking.open_picture(rows["image"][0]).resize((300, 200))  # it resizes what it gets
     (text,) = vision.prompts_as_text(processor, [rows["prompt"][0]], [picture])

@@ -1,4 +1,4 @@
-"""A warm start: what is trained on, that it is not done twice, and what is refused."""
+"""The warm start: its training, its reuse, and its refusals."""
 
 import json
 from types import SimpleNamespace
@@ -36,7 +36,7 @@ def weights(model) -> dict[str, torch.Tensor]:
     return {name: one.detach().clone() for name, one in model.named_parameters() if "lora" in name}
 
 
-def test_it_is_trls_training_on_messages_with_the_loss_on_the_completions(run, fresh, capsys):
+def test_a_warm_start_equals_trls_sft_on_messages(run, fresh, capsys):
     model, tokenizer = fresh()
     record = warm.start(run, model, tokenizer, EXAMPLES, POCKET, 7)
     assert (record["examples"], record["epochs"]) == (16, 3)
@@ -61,7 +61,7 @@ def test_it_is_trls_training_on_messages_with_the_loss_on_the_completions(run, f
     assert all(torch.equal(one, ours[name]) for name, one in weights(theirs).items())
 
 
-def test_it_is_not_done_twice_but_anew_if_anything_about_it_is_another(run, fresh, capsys):
+def test_a_warm_start_is_reused_only_if_nothing_has_changed(run, fresh, capsys):
     model, tokenizer = fresh()
     record = warm.start(run, model, tokenizer, EXAMPLES[:8], POCKET, 7)
     trained = weights(model)
@@ -75,8 +75,8 @@ def test_it_is_not_done_twice_but_anew_if_anything_about_it_is_another(run, fres
         assert "warm start: 8 worked examples" in capsys.readouterr().out
 
 
-def test_unsloths_preparation_on_a_gpu_makes_the_same_labels(fresh):
-    """Its `sft_prepare_dataset` takes the place of TRL's own there."""
+def test_unsloths_gpu_preparation_makes_the_same_labels(fresh):
+    """On a GPU, Unsloth's `sft_prepare_dataset` replaces TRL's."""
     from unsloth_zoo.dataset_utils import sft_prepare_dataset
 
     _, tokenizer = fresh()
@@ -87,7 +87,7 @@ def test_unsloths_preparation_on_a_gpu_makes_the_same_labels(fresh):
     assert prepared[0]["labels"] == [-100, -100, 7, 8] and trainer.data_collator is None
 
 
-def test_examples_that_cannot_be_trained_on_are_named(run, fresh, tmp_path):
+def test_unusable_examples_are_refused(run, fresh, tmp_path):
     model, tokenizer = fresh()
     long = [*EXAMPLES[:2], {"question": "What is 1 + 1?", "completion": "1 + " * 80}]
     with pytest.raises(ValueError, match=r"worked example 3 has .* tokens of prompt"):
@@ -102,7 +102,7 @@ def test_examples_that_cannot_be_trained_on_are_named(run, fresh, tmp_path):
     check_parameters({"warm_start": str(file)})
 
 
-def test_both_stages_are_told():
+def test_both_stages_are_described():
     training = {"steps": 32, "earlier_steps": 8, "warm_start": {"examples": 12, "epochs": 3}}
     first = "two stages: a warm start on 12 worked examples (3 epochs of supervised training)"
     assert warm.stages_in_words(training) == f"{first}, then 40 steps of GRPO"

