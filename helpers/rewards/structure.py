@@ -84,12 +84,6 @@ def incremental_format_reward(
     return scores
 
 
-def _document(completion: object, tags: TagFormat | None) -> str:
-    """Return a completion's answer block, or all of its text if `tags` is None."""
-    text = completion_text(completion)
-    return (tags.extract_answer(text) or "") if tags else text
-
-
 def fenced_blocks(text: str) -> list[tuple[str, str]]:
     r"""Return (language, content) of each fenced block in a text; nothing if one is never closed.
 
