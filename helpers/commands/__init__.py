@@ -1,5 +1,7 @@
 """The commands of `python -m helpers`, one file each, with its `add_arguments` and its `main`.
 
+In: a command line. Out: executed notebooks and files under `runs/`, printed tables, pages.
+
 This file reads the two options that several commands share: `-p KEY=VALUE` and `--only`. It imports
 no installed package, so `doctor` can read parameters before the installation.
 """

@@ -418,7 +418,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
     note about each file that an earlier training or earlier data left behind.
     """
     if run.evaluation and {_EVALUATION, *LESSONS} & set(numbers):
-        from helpers.results.evaluation import summary
+        from helpers.results.tables import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))
     print(f"all of it is in {run.show()}")

@@ -13,7 +13,7 @@ from helpers.data.tasks import example_turns
 from helpers.metrics.signals import Finding
 from helpers.results import card
 from helpers.results.card import Facts, portable, read_facts, verdict
-from helpers.results.evaluation import summary
+from helpers.results.tables import summary
 from helpers.runs import Run
 
 

@@ -16,16 +16,14 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers.results.evaluation import (
     compare,
     comparison_lines,
-    difficulty_summary,
     majority_vote,
     pass_at_k,
     right,
     sampled_scores,
-    samples_summary,
     score,
-    summary,
 )
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
+from helpers.results.tables import difficulty_summary, samples_summary, summary
 from helpers.tags import THINK_ANSWER, TagFormat
 
 OTHER_TAGS = TagFormat("work", "result")
