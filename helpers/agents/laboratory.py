@@ -251,6 +251,7 @@ class _Bench:
             value = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
             values = players.values_by_type(text, value, 1)
             calls.append((tool, players.arguments_of(self.guard.schemas[tool], values, 0)))
+        # a player that makes these calls, whatever the replies
         return self.play_row(_TOLD, lambda *_: (call for call in calls), number, self.environment)
 
 

@@ -30,6 +30,7 @@ def calls_at_random(question: str, schemas: dict, luck: random.Random) -> Iterat
     while True:
         tool = luck.choice(sorted(schemas))
         number = luck.randrange(1, 101)
+        # a new number is twice as likely as each number of the question
         number = luck.choice([number, number, *numbers])
         word = luck.choice(words_of(schemas[tool], question))
         yield tool, arguments_of(schemas[tool], values_by_type(word, number), luck.randrange(10**6))
