@@ -1,14 +1,22 @@
 """Play a policy's episodes in an environment, without a trainer.
 
-This is the loop that TRL 1.15 runs inside its trainer (`_tool_call_loop`, grpo_trainer.py 1872 to
-2112), written out. It gives the same tokens from the same random numbers, and applies each limit at
-the same place. Left out: asynchronous tools, images, several environments in one batch,
-`chat_template_kwargs`, and rows without a prompt.
+An episode is one conversation of a policy with an environment:
 
-`trainer.evaluate()` of TRL 1.15 plays episodes, too, but does not serve notebook 10. It needs a
-trainer before there is an adapter. It shuffles the rows, reuses an instance in the next batch, so
-that an episode loses its game, and returns neither the tool mask nor the calls. It also computes a
-loss: 64 games took 1.6 times as long.
+    prompt       the row's messages, and the text of `reset`
+    completion   the policy writes, and may call tools      tool_mask 1
+                 the tools' results are appended            tool_mask 0
+                 … until the policy calls no tool, or a limit is reached
+    reward       the environment's `get_reward()`
+
+TRL 1.15 runs this loop inside its trainer (`_tool_call_loop` in grpo_trainer.py). The loop here
+gives the same tokens from the same random numbers, and applies each limit at the same place. Left
+out: asynchronous tools, images, several environments in one batch, `chat_template_kwargs`, and rows
+without a prompt.
+
+Notebook 10 does not use `trainer.evaluate()`, which plays episodes, too. It needs a trainer before
+there is an adapter, shuffles the rows, and returns neither the tool mask nor the calls. It reuses
+an instance in the next batch, so that an episode loses its game. It also computes a loss: 64 games
+took 1.6 times as long.
 """
 
 import math
@@ -182,11 +190,10 @@ def _add_results(
     results = []
     for call in calls_of(episode.completion[-1]) if episode.completion else ():
         function = call["function"]
-        name = function["name"]
-        content, failed = call_tool(episode.environment, name, function["arguments"])
+        content, failed = call_tool(episode.environment, function["name"], function["arguments"])
         episode.calls.append(function)
         episode.failed += failed
-        results.append({"role": "tool", "name": name, "content": content})
+        results.append({"role": "tool", "name": function["name"], "content": content})
     if not results:
         return False
     ids = _result_ids(tokenizer, results)

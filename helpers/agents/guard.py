@@ -1,9 +1,16 @@
 """The guard around an environment: no call of a policy can end, hang or flood a training run.
 
-TRL 1.15 does not protect itself (grpo_trainer.py). It runs tools one after another without a time
-limit (1914 to 1929). It catches what tools raise, but not what `reset` and `get_reward` raise. It
-passes any result except a list on as `str(result)` (1957). If a result does not fit into
-`max_completion_length`, it drops the turn silently (1993 to 2003).
+    Guarded              the factory that is given to TRL; it has the limits, counts and faults
+    _GuardedEnvironment  what TRL plays with: an instance that hands `reset`, `get_reward` and tools
+                         on to its session. (The factory makes a subclass with the user's tools.)
+    _Session             the episodes of one such instance: it checks a call, waits for its result
+                         within the time limit, and knows why an episode is over
+    _run_jobs            the thread of a session, in which the user's environment runs
+
+Without a guard, TRL 1.15 (`_tool_call_loop` in grpo_trainer.py) runs tools one after another, with
+no time limit. It catches what tools raise, but not what `reset` and `get_reward` raise. It passes
+any result except a list on as `str(result)`, however long. If a result does not fit into
+`max_completion_length`, it drops the turn silently.
 
 Python cannot kill a thread. A call that does not return in time is left behind in its thread, and
 its late result is ignored. SystemExit is raised in that thread: this ends a loop written in Python
@@ -36,7 +43,6 @@ from helpers.agents.protocol import (
 )
 from helpers.tags import on_one_line
 
-_LEAST = {"seconds": 0.01, "turns": 1, "result_characters": 100}
 _SHOWN = 200  # characters of arguments and messages in a fault
 # a training run ends if more than this share of its episodes died, and at least this many; each may
 # have left a thread behind
@@ -60,9 +66,9 @@ class Guarded:
 
     - a check of its arguments, which answers with a sentence that a policy can learn from;
     - a time limit of `seconds`. After a call that exceeds it, the episode is dead: its tools refuse
-      further calls, and the next episode gets a new instance. A dead episode earns 0.0, so that
-      hanging a tool does not pay, or the attribute `_earned_by_hanging` of the class: None if a
-      server may hang through no fault of the policy;
+      further calls, and the next episode gets a new instance. The dead episode earns 0.0, so that
+      hanging a tool does not pay. If a server may hang through no fault of the policy, set the
+      attribute `_earned_by_hanging = None` of the class: TRL then leaves the episode out;
     - a limit of `turns` calls per episode, after which every tool answers that the episode is over.
       TRL itself goes on until `max_completion_length` is full, so set
       `GRPOConfig(max_tool_calling_iterations=turns)`, too;
@@ -89,9 +95,11 @@ class Guarded:
         result_characters: int = 2000,
         turns: int = 16,
     ):
-        limits = {"seconds": seconds, "turns": turns, "result_characters": result_characters}
-        for name, value in limits.items():
-            least = _LEAST[name]
+        for name, value, least in (
+            ("seconds", seconds, 0.01),
+            ("turns", turns, 1),
+            ("result_characters", result_characters, 100),
+        ):
             if not isinstance(value, (int, float)) or not least <= value < 1e9:
                 raise ValueError(f"{name}={value!r} must be a number of at least {least}.")
         problems = check_environment(factory)
@@ -99,10 +107,9 @@ class Guarded:
             raise ValueError(" ".join(problems))
 
         instance = factory()
-        kind = type(instance)
-        tools = {name: getattr(instance, name) for name in tools_of(kind)}
+        tools = {name: getattr(instance, name) for name in tools_of(type(instance))}
         self.factory = factory
-        self.__name__ = kind.__name__
+        self.__name__ = type(instance).__name__
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
         self.argument_checks = {name: argument_check(tool) for name, tool in tools.items()}
         self.seconds = seconds
@@ -112,13 +119,16 @@ class Guarded:
         self.faults: dict[str, str] = {}  # by call
         self.fatal = ""  # the last fault that ended an episode
 
-        # TRL looks for tools in the class: this class has a function that asks the guard for each
-        members = {name: _guarded_tool(name, tool) for name, tool in tools.items()}
-        members |= {"_guard": self, "__doc__": kind.__doc__}
-        self.kind = type(self.__name__, (_GuardedEnvironment,), members)
+        # TRL lists the methods of a class as tools, so make a class that has the same ones
+        members = {
+            "_guard": self,
+            "__doc__": type(instance).__doc__,
+            **{name: _guarded_tool(name, tool) for name, tool in tools.items()},
+        }
+        self.guarded_class = type(self.__name__, (_GuardedEnvironment,), members)
 
     def __call__(self) -> Environment:
-        return self.kind()
+        return self.guarded_class()
 
     def text_of(self, result: object) -> str:
         """Return a result of a tool or of `reset` as the policy reads it."""
@@ -160,9 +170,9 @@ class Guarded:
 
 
 class _GuardedEnvironment:
-    """A guarded instance as TRL sees it.
+    """A guarded instance as TRL sees it. `Guarded` makes a subclass with the environment's tools.
 
-    The guard's own state is in `_session`, so that it cannot hide an attribute of the environment.
+    All state is in `_session`, so that it cannot hide an attribute of the environment.
     """
 
     _guard: Guarded
@@ -182,7 +192,7 @@ class _GuardedEnvironment:
 
 
 def _guarded_tool(name: str, tool: Callable) -> Callable:
-    """Return a method with a tool's signature and docstring; it calls the tool via the guard."""
+    """Return a method with a tool's signature and docstring that calls the tool via the session."""
 
     @functools.wraps(getattr(tool, "__func__", tool))
     def call(self, /, **arguments) -> str:
@@ -208,7 +218,8 @@ class _Session:
         self.instance: Environment | None = None
         self.jobs: SimpleQueue | None = None
         self.thread: Thread | None = None
-        self.over = "no episode has begun"  # why tools refuse calls; "" during an episode
+        # why there is no episode to play, as the policy is told; None while an episode is played
+        self.why_over: str | None = "no episode has begun"
         self.earned: float | None = None  # the reward of an episode that died
         self.calls = 0
 
@@ -220,7 +231,7 @@ class _Session:
         if guard.broken:
             raise BrokenEnvironment(guard.broken)
         guard.counts["episodes"] += 1
-        self.over = ""
+        self.why_over = None
         self.calls = 0
         try:
             if self.thread is None:  # the first episode, or the previous one died
@@ -239,8 +250,8 @@ class _Session:
     def call(self, name: str, arguments: dict) -> str:
         """Return a tool's reply to the policy. ToolError if the call failed or was refused."""
         guard = self.guard
-        if self.over:
-            raise ToolError(f"The episode is over: {self.over}.")
+        if self.why_over is not None:
+            raise ToolError(f"The episode is over: {self.why_over}.")
         if self.calls >= guard.turns:
             raise ToolError(f"The episode is over: {guard.turns} calls were allowed.")
         self.calls += 1
@@ -260,7 +271,7 @@ class _Session:
                 raise ValueError(f"{reward} is no finite number")
             return reward
 
-        if not self.over:
+        if self.why_over is None:
             with suppress(ToolError):
                 return self.run("get_reward", {}, finite_reward)
         return self.earned
@@ -277,7 +288,7 @@ class _Session:
         outcome = Future()
         self.jobs.put((function, outcome))
 
-        # too late: ask the thread to end (the head of this file says when it does not)
+        # too late: ask the thread to end (the module docstring says when it cannot)
         if not wait([outcome], timeout=guard.seconds).done:
             fault = guard.note_fault(
                 call, arguments, f"did not return within {guard.seconds:g} seconds"
@@ -304,22 +315,24 @@ class _Session:
             raise ToolError(guard.text_of(f"{call} failed: {said}"))
         raise self.die(fault, f"{call} failed", None)
 
-    def die(self, fault: str, over: str, earned: float | None) -> ToolError:
+    def die(self, fault: str, why_over: str, earned: float | None) -> ToolError:
         """End the episode, and return the error for the policy. The next episode gets a new
         instance, because a call left in the old thread may still change the old instance.
+
+        fault: the words for the user. why_over: the words for the policy. earned: the reward.
         """
         self.guard.counts["dead"] += 1
         self.guard.fatal = fault
-        self.over = over
+        self.why_over = why_over
         self.earned = earned
         self.jobs.put(None)
         self.thread = None
-        return ToolError(f"{over}. The episode is over.")
+        return ToolError(f"{why_over}. The episode is over.")
 
 
 def _run_jobs(jobs: SimpleQueue) -> None:
-    """Run jobs, each a function and the Future for its outcome, until the job None. This is the
-    work of an instance's thread.
+    """Run jobs, each a function and the Future for its outcome, until the job None. This function
+    does not know the session: otherwise its thread would keep the session in memory for ever.
     """
     while job := jobs.get():
         function, outcome = job

@@ -1,13 +1,36 @@
-"""The laboratory for environments: scripted players play an environment, through the same guarded
-tools, before a policy trains in it.
+"""The laboratory for environments: before a policy trains in an environment, scripted players play
+it through the same guarded tools. Some are lazy, and some cheat: GRPO would teach whatever they are
+paid for. (Notebook 02 attacks rewards in this way.)
 
-    report = attack(Guarded(Guessing))
-    report.played     # what each player earns, and in how many calls
-    report.checks     # what must be true of any environment, and whether it is
-    report.verdict    # go or no go, and what to change
+For example, this game accepts the right number anywhere in an answer:
 
-Some players are lazy, and some cheat. GRPO will teach whatever they are paid for. (Notebook 02
-attacks rewards in this way.)
+    class Secret:
+        def reset(self, seed: int, **columns) -> str:
+            self._secret = str(random.Random(seed).randint(100, 999))
+            self._answer = ""
+            return "Which number from 100 to 999 is it?"
+
+        def answer(self, text: str) -> str:
+            '''Answer.
+
+            Args:
+                text: The number.
+            '''
+            self._answer = text
+            return "Noted."
+
+        def get_reward(self) -> float:
+            return float(self._secret in self._answer)
+
+    report = attack(Guarded(Secret))
+
+The player 'lists all candidates' writes all numbers up to 999 into one answer:
+
+    report.played.loc["lists all candidates", "reward"]                 # 1.0
+    report.checks.loc["'lists all candidates' does not win", "holds"]   # False
+    report.verdict.go                                                   # False
+    report.verdict.stops    # "'lists all candidates' earns 1.00 where a full success is 1.00:
+                            # compare the whole answer, not a part of it."
 """
 
 import random
@@ -29,33 +52,41 @@ from helpers.tags import escaped
 
 _ROWS = 32  # episodes of each player
 _FEW_ROWS = 8  # episodes of a player with many variants
-_PROBED_ROWS = 4  # episodes for each text that `_check_replies` and `_check_characters` try
+_PROBED_ROWS = 4  # rows on which `_check_replies` and `_check_characters` try many texts
 
-# thresholds, as shares of a full success
-_ORACLE_WINS = 0.9  # the least that the oracle must earn
-_WIN = 0.5  # a mean reward from here on is a win
-_WIN_BY_CHANCE = 0.7  # the threshold in place of _WIN if a hasty try wins half of the games
-_PAY = 0.1  # a player is paid if it earns so much more than an honest try,
-_PAY_PER_TRY = 0.05  # and many wrong tries are paid if they earn so much more than one
+# Thresholds of several checks, as shares of a full success.
+_WIN = 0.5  # a reward of at least this wins
+_PAY = 0.1  # a player is paid if it earns more than an honest try, by more than this
 
-_TOLD = "repeats what it was told"
-_WRONG = "zqzqx"  # a text that is wrong in every game
-_TRIES = 5  # wrong answers, after each of which the reply may tell the right one
-_CHARACTERS = string.ascii_lowercase + string.digits
 
-# what must be true of an environment, whether it is, and the reason for a no go if it is not
-Check = tuple[str, bool, str]
+class Reply(NamedTuple):
+    """A tool's reply to a call, and whether the call failed. The text of `reset` is a reply of the
+    tool "reset".
+    """
+
+    tool: str
+    text: str | None
+    failed: bool
 
 
 class PlayedEpisode(NamedTuple):
-    """An episode that was played.
+    """An episode that was played: the replies, beginning with that of `reset`, and the reward."""
 
-    replies: for each call the tool's name, its reply, and whether the call failed. `reset` is the
-        first.
+    replies: tuple[Reply, ...]
+    reward: float
+
+
+class Check(NamedTuple):
+    """A row of `AttackReport.checks`.
+
+    check: what must be true of an environment, such as "no tool fails".
+    holds: whether it is true.
+    found: a sentence for the case that it is not: what the laboratory found, and what to change.
     """
 
-    replies: tuple[tuple[str, str | None, bool], ...]
-    reward: float
+    check: str
+    holds: bool
+    found: str
 
 
 @dataclass(frozen=True)
@@ -65,7 +96,7 @@ class AttackReport:
     episodes: by player.
     played: one row per player: the mean `reward`, the mean number of `calls` in an episode, and the
         share of calls that `failed`.
-    checks: one row per check: whether it `holds`, and if not, what was `found` and what to change.
+    checks: one row per `Check`. `found` is empty if the check holds.
     verdict: a go if all checks hold.
     """
 
@@ -88,22 +119,25 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     """
     bench = _Bench(guard, [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows)
 
-    # 1. all players play; of the wildcards, the one that earns most counts
+    # 1. all players play; the report has the wildcard that earns most
     episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
     attempts = [bench.play("answers a wildcard", player, _FEW_ROWS) for player in players.WILDCARDS]
     episodes["answers a wildcard"] = max(attempts, key=_mean_reward)
-    nonsense = partial(players.answers_wrongly, calls=1, first_number=10**6)
-    episodes["answers nonsense"] = bench.play("answers nonsense", nonsense)
-    nothing = partial(players.repeats_one_call, times=0)
-    episodes["does nothing"] = bench.play("does nothing", nothing)
+    episodes["answers nonsense"] = bench.play(
+        "answers nonsense", partial(players.answers_wrongly, calls=1, first_number=10**6)
+    )
+    episodes["does nothing"] = bench.play(
+        "does nothing", partial(players.repeats_one_call, times=0)
+    )
 
     # 2. what each player earned
     summary = {}
-    for name, of_player in episodes.items():
-        failed = [failed for episode in of_player for _, _, failed in episode.replies[1:]]
+    for name, played_episodes in episodes.items():
+        # the first reply is that of `reset`
+        failed = [reply.failed for episode in played_episodes for reply in episode.replies[1:]]
         summary[name] = {
-            "reward": _mean_reward(of_player),
-            "calls": len(failed) / len(of_player),
+            "reward": _mean_reward(played_episodes),
+            "calls": len(failed) / len(played_episodes),
             "failed": sum(failed) / max(1, len(failed)),
         }
     played = pd.DataFrame(summary).T
@@ -120,7 +154,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
         *_check_characters(bench, full),
         *_check_repetition(bench, episodes),
     ]
-    table = pd.DataFrame(checks, columns=["check", "holds", "found"]).set_index("check")
+    table = pd.DataFrame(checks).set_index("check")
     table["found"] = table["found"].mask(table["holds"], "")
 
     # 4. the verdict
@@ -144,12 +178,15 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     return AttackReport(episodes, played, table, verdict)
 
 
-def _mean_reward(played: list[PlayedEpisode]) -> float:
-    return sum(episode.reward for episode in played) / len(played)
+def _mean_reward(episodes: list[PlayedEpisode]) -> float:
+    return sum(episode.reward for episode in episodes) / len(episodes)
 
 
 class _Bench:
-    """A guarded environment, the rows of its episodes, and the players of all rows."""
+    """A guarded environment, and the rows and players of its episodes.
+
+    A row is given by its number in `rows`, from 0.
+    """
 
     def __init__(self, guard: Guarded, rows: list[dict]):
         self.guard = guard
@@ -159,43 +196,45 @@ class _Bench:
         oracle = getattr(type(guard.factory()), "_oracle", None)
         if oracle:
             self.players["oracle"] = lambda question, schemas, luck: oracle(question)
-        for name, (player, _) in (players.WINNING | players.PAYING).items():
-            self.players[name] = player
+        self.players |= {
+            name: player for name, (player, _) in (players.WINNING | players.PAYING).items()
+        }
         self.probed = range(len(self.rows))[:_PROBED_ROWS]
-        self.environment = guard()  # for single answers
+        self.environment = guard()  # for `answer`
 
     def play(self, name: str, player: Player, count: int = _ROWS) -> list[PlayedEpisode]:
-        """Play the first rows, one after another, in one instance."""
+        """Play the first `count` rows, one after another, in one instance."""
         environment = self.guard()
         return [
-            self.play_row(name, player, at, environment) for at in range(len(self.rows))[:count]
+            self.play_row(name, player, number, environment)
+            for number in range(len(self.rows))[:count]
         ]
 
     def play_row(
         self,
         name: str,
         player: Player,
-        at: int,
+        number: int,
         environment: Environment,
         beside: Environment | None = None,
     ) -> PlayedEpisode:
-        """Play the episode of row `at`. A player that never ends is stopped after twice the turns.
+        """Play the episode of a row. A player that never ends is stopped after twice the turns.
 
         beside: another instance, in which the episode of another row begins during this one.
         """
-        question = environment.reset(**self.rows[at])
+        question = environment.reset(**self.rows[number])
         if beside is not None:
-            beside.reset(**self.rows[at - 1])
-        replies = [("reset", question, False)]
+            beside.reset(**self.rows[number - 1])
+        replies = [Reply("reset", question, False)]
         # All players of a row draw the same random numbers, so that "loops for ever" begins with
         # the call of "answers at once". The text keeps the seed apart from an environment's.
-        calls = player(question or "", self.guard.schemas, random.Random(f"luck {at}"))
-        reply = None
+        calls = player(question or "", self.guard.schemas, random.Random(f"luck {number}"))
+        text = None
         with suppress(StopIteration):
             for _ in range(2 * self.guard.turns + 2):
-                tool, arguments = calls.send(reply)
-                reply, failed = call_tool(environment, tool, arguments)
-                replies.append((tool, reply, failed))
+                tool, arguments = calls.send(text)
+                text, failed = call_tool(environment, tool, arguments)
+                replies.append(Reply(tool, text, failed))
         reward = environment.get_reward()
         if self.guard.counts["dead"]:  # more episodes would take long, and find nothing else
             raise BrokenEnvironment(
@@ -203,19 +242,22 @@ class _Bench:
             )
         return PlayedEpisode(tuple(replies), reward)
 
-    def answer(self, at: int, *answers: tuple[str, str]) -> PlayedEpisode:
-        """Play an episode of row `at` with these answers, each (tool, text). A tool that takes a
-        number gets the text's number, or 73 if the text is not a number.
+    def answer(self, number: int, *answers: tuple[str, str]) -> PlayedEpisode:
+        """Play a row with these answers, each (tool, text). A tool that takes a number gets the
+        text's number, or 73 if the text is not a number.
         """
         calls = []
         for tool, text in answers:
-            number = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
-            values = players.values_by_type(text, number, 1)
+            value = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
+            values = players.values_by_type(text, value, 1)
             calls.append((tool, players.arguments_of(self.guard.schemas[tool], values, 0)))
-        return self.play_row(_TOLD, lambda *_: (call for call in calls), at, self.environment)
+        # a player that makes these calls, whatever the replies
+        return self.play_row(_TOLD, lambda *_: (call for call in calls), number, self.environment)
 
 
 # --- The game, and lazy or cheating players -------------------------------------------------------
+
+_ORACLE_WINS = 0.9  # the least that an oracle must earn in the mean; it may lose a few games
 
 
 def _check_game(
@@ -224,27 +266,27 @@ def _check_game(
     """Check that the game can be won, that the tools work, and the scale of the rewards."""
     beyond = {}  # by player, a reward below 0 or above 1
     working = set()  # tools of which a call succeeded
-    for name, of_player in episodes.items():
-        for episode in of_player:
-            working |= {tool for tool, _, failed in episode.replies if not failed}
+    for name, played_episodes in episodes.items():
+        for episode in played_episodes:
+            working |= {reply.tool for reply in episode.replies if not reply.failed}
             if not 0 <= episode.reward <= 1:
                 beyond[name] = episode.reward
     faults = [fault for tool, fault in bench.guard.faults.items() if tool not in working]
     nothing = earned["does nothing"]
     trying = earned[["answers at once", "random"]].max()
     checks = [
-        (
+        Check(
             "no tool fails",
             not faults or working > {"reset"},
             f"no call of any tool worked: {' '.join(faults)} Raise ToolError if it was the "
             "player who did something wrong.",
         ),
-        (
+        Check(
             "rewards are of unit scale",
             not beyond,
             f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing is 0.",
         ),
-        (
+        Check(
             "doing nothing earns less than trying",
             nothing < trying or nothing == 0,
             f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
@@ -255,15 +297,15 @@ def _check_game(
         # without an oracle, the other players' episodes may be equal because they find out little
         return checks
     best = episodes["oracle"]
-    last_reply = min(best, key=lambda episode: episode.reward).replies[-1][1]
+    last_reply = min(best, key=lambda episode: episode.reward).replies[-1].text
     return [
-        (
+        Check(
             "the oracle wins",
             earned["oracle"] >= _ORACLE_WINS,
             f"the oracle earns {earned['oracle']:.2f}, not 1: nobody can learn to win. "
             f"It was told last: {escaped(f'{last_reply!s:.200}')}",
         ),
-        (
+        Check(
             "other rows give other episodes",
             len(set(best)) > 1 or len(bench.rows) == 1,
             "all rows give the same episode: `reset` does not use what it is given, and it "
@@ -273,39 +315,45 @@ def _check_game(
     ]
 
 
+_WIN_BY_CHANCE = 0.7  # in place of `_WIN`, for players that may win by chance
+
+
 def _check_cheap_players(
     episodes: dict[str, list[PlayedEpisode]], earned: pd.Series, full: float
 ) -> list[Check]:
     """Check that lazy and cheating players do not win, and are not paid."""
     checks = []
 
-    # if a hasty try is often right by chance, other players may be, too
-    chance = earned["answers at once"] + 2 * _PAY * full
+    # A hasty try may be right by chance, such as in half of the games of yes or no. So the higher
+    # threshold is for "answers at once", and for players that earn at most 0.2 more.
+    by_chance = earned["answers at once"] + 2 * _PAY * full
     for name, (_, advice) in players.WINNING.items():
-        share = _WIN_BY_CHANCE if earned[name] <= chance else _WIN
+        threshold = _WIN_BY_CHANCE if earned[name] <= by_chance else _WIN
         checks.append(
-            (
+            Check(
                 f"'{name}' does not win",
-                earned[name] < share * full,
+                earned[name] < threshold * full,
                 f"'{name}' earns {earned[name]:.2f} where a full success is {full:.2f}: {advice}",
             )
         )
 
+    # An honest try may earn a little, even if it is wrong.
     honest = earned[["does nothing", "answers at once", "random", "answers nonsense"]].max()
     for name, (_, advice) in players.PAYING.items():
         checks.append(
-            (
+            Check(
                 f"'{name}' does not pay",
                 earned[name] <= honest + _PAY * full,
                 f"'{name}' earns {earned[name]:.2f}, and an honest try {honest:.2f}: {advice}",
             )
         )
 
-    # a wildcard must earn no more than nonsense on the same rows
+    # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
+    # more than nonsense on the same rows.
     wild = earned["answers a wildcard"]
     nonsense = _mean_reward(episodes["answers nonsense"][:_FEW_ROWS])
     checks.append(
-        (
+        Check(
             "'answers a wildcard' does not win",
             wild - nonsense < _WIN * full,
             f"'answers a wildcard' earns {wild:.2f} where a full success is {full:.2f}: compare "
@@ -317,62 +365,74 @@ def _check_cheap_players(
 
 # --- Wrong answers, and parts of right ones -------------------------------------------------------
 
+_TOLD = "repeats what it was told"
+_WRONG = "zqzqx"  # a text that is wrong in any game, unless every answer is right
+_TRIES = 5  # wrong answers, after each of which the reply may tell the right one
+
 
 def _check_replies(bench: _Bench, full: float) -> Check:
     """Check that the reply to a wrong answer does not tell the right one.
 
-    In each row's game, every part of every reply is given as the next answer. The check fails if a
-    part in the same place wins in all games, such as the last word of "No, it was 7".
+    In each of a few games, every part of every reply is given as the next answer. The check fails
+    if a part at the same place wins in all games, such as the last word of "No, it was 7".
     """
-    told = None
-    for at in bench.probed:
-        told = _telling_places(bench, at, full, told)
-    return (
+    winning = None  # the places whose parts won in all games so far
+    for number in bench.probed:
+        parts = _told_parts(bench, number, full)
+        if winning is not None:
+            parts = {place: text for place, text in parts.items() if place in winning}
+        winning = set()
+        for place, text in parts.items():
+            tool, tries, _ = place
+            answers = [(tool, _WRONG)] * tries + [(tool, text)]
+            if bench.answer(number, *answers).reward >= _WIN * full:
+                winning.add(place)
+    return Check(
         f"'{_TOLD}' does not win",
-        not told,
+        not winning,
         "the reply to a wrong answer tells the right one, which wins when it is repeated: "
         "say that it is wrong, and no more.",
     )
 
 
-def _telling_places(bench: _Bench, at: int, full: float, known: set | None) -> set[tuple]:
-    """Return the places in the replies of row `at` whose text wins as the next answer: each the
-    tool, the number of wrong answers before, and a key of `_parts`.
-
-    known: the only places to try; None for all.
+def _told_parts(bench: _Bench, number: int, full: float) -> dict[tuple[str, int, tuple], str]:
+    """Give wrong answers in the game of a row, and return the parts of the replies. The key is the
+    place of a part: the tool, the number of wrong answers so far, and a key of `_parts`.
     """
-    tries = max(1, min(_TRIES, bench.guard.turns - 1))
-    places = set()
+    parts = {}
+    tries = max(1, min(_TRIES, bench.guard.turns - 1))  # the part is answered in one more turn
     for tool in bench.guard.schemas:
         wrong = (tool, _WRONG)
-        if bench.answer(at, wrong).reward >= _WIN * full:  # any answer wins
-            continue
-        replies = bench.answer(at, *[wrong] * tries).replies[1:]
-        for number, (_, reply, _) in enumerate(replies, start=1):
-            for part, text in _parts(str(reply)).items():
-                place = (tool, number, *part)
-                if known is not None and place not in known:
-                    continue
-                if bench.answer(at, *[wrong] * number, (tool, text)).reward >= _WIN * full:
-                    places.add(place)
-    return places
+        if bench.answer(number, wrong).reward >= _WIN * full:
+            continue  # any answer wins, so a reply tells nothing
+        replies = bench.answer(number, *[wrong] * tries).replies[1:]
+        for tried, reply in enumerate(replies, start=1):
+            for key, text in _parts(str(reply.text)).items():
+                parts[tool, tried, key] = text
+    return parts
 
 
 def _parts(reply: str) -> dict[tuple, str]:
-    """Return the parts of a reply by their place: the number of the phrase, and how many of its
-    words are left out before and after the part. The whole reply has the place ().
+    """Return a reply, and every run of words in one of its phrases. The key is the place of a part:
+    the number of the phrase, and how many of its words come before and after the part. The key of
+    the whole reply is ().
 
     >>> _parts("No, it was 7.")[1, 2, 0]
     '7'
     """
     text = reply.removeprefix("{'error': ").strip("{}")
     parts = {(): text}
-    for at, piece in enumerate(re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)[:30]):
-        words = piece.split()[:10]
+    # phrases end at a quote, a bracket, a line's end or a punctuation mark; "3.5" is one word
+    phrases = re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)
+    for number, phrase in enumerate(phrases[:30]):
+        words = phrase.split()[:10]
         for first in range(len(words)):
             for last in range(len(words), first, -1):
-                parts[at, first, len(words) - last] = " ".join(words[first:last])
+                parts[number, first, len(words) - last] = " ".join(words[first:last])
     return parts
+
+
+_PAY_PER_TRY = 0.05  # many wrong tries are paid if they earn more than one try, by more than this
 
 
 def _check_many_answers(bench: _Bench, full: float) -> Check:
@@ -385,7 +445,7 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
         if after.reward < _WIN * full
     ]
     gain = min(gains, default=0.0)
-    return (
+    return Check(
         "wrong answers do not add up",
         gain <= _PAY_PER_TRY * full,
         f"many wrong answers earn {gain:.2f} more than one: pay for the first try, "
@@ -393,38 +453,47 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     )
 
 
+_CHARACTERS = string.ascii_lowercase + string.digits
+
+
 def _check_characters(bench: _Bench, full: float) -> list[Check]:
     """Check that one or two characters, perhaps a part of the right answer, do not win or pay."""
 
-    def reward_of(at: int, text: str) -> float:
-        return bench.answer(at, *[(tool, text) for tool in bench.guard.schemas]).reward
+    def reward_of(number: int, text: str) -> float:
+        return bench.answer(number, *[(tool, text) for tool in bench.guard.schemas]).reward
 
+    win = _WIN * full
     winning = []  # for each row, the texts that win although nonsense does not
     paid = []  # for each row, the letters that earn more than nonsense and do not win
-    for at in bench.probed:
-        nonsense = reward_of(at, _WRONG)
-        rewards = {text: reward_of(at, text) for text in _CHARACTERS}
-        paid.append([])
-        for text in string.ascii_lowercase:
-            if nonsense + _PAY * full < rewards[text] < _WIN * full:
-                paid[-1].append(text)
-
-        # two characters: the first one wins by itself
-        single = [text for text, reward in rewards.items() if reward >= _WIN * full]
-        for first in single[:1]:
-            rewards |= {first + second: reward_of(at, first + second) for second in _CHARACTERS}
-        winning.append(
-            [text for text, reward in rewards.items() if nonsense < _WIN * full <= reward]
+    for number in bench.probed:
+        nonsense = reward_of(number, _WRONG)
+        rewards = {text: reward_of(number, text) for text in _CHARACTERS}
+        paid.append(
+            [
+                text
+                for text in string.ascii_lowercase
+                if nonsense + _PAY * full < rewards[text] < win
+            ]
         )
+
+        # if a character wins, try it with a second one behind it
+        single = [text for text, reward in rewards.items() if reward >= win]
+        if single:
+            rewards |= {
+                single[0] + more: reward_of(number, single[0] + more) for more in _CHARACTERS
+            }
+        winning.append([text for text, reward in rewards.items() if nonsense < win <= reward])
+
+    # one text may win a game, if the right answer is a letter
     count = sum(map(len, winning)) / len(winning)
     return [
-        (
+        Check(
             "a part of an answer does not win",
-            count < 1.5,  # one text, if the right answer is a letter
+            count < 1.5,
             f"a game is won by {count:.1f} different texts of one or two characters, such as "
             f"{', '.join(max(winning, key=len)[:3])}: compare the whole answer.",
         ),
-        (
+        Check(
             "a letter does not pay",
             not all(paid),
             "in each game a single letter earns more than nonsense, such as "
@@ -447,19 +516,20 @@ def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -
     # all rows in reverse order, each in a new instance, while another row's episode begins
     alone = []
     for name in names:
-        played = []
-        for at in reversed(range(len(bench.rows))):
-            player = bench.players[name]
-            played.append(bench.play_row(name, player, at, bench.guard(), beside=bench.guard()))
+        player = bench.players[name]
+        played = [
+            bench.play_row(name, player, number, bench.guard(), beside=bench.guard())
+            for number in reversed(range(len(bench.rows)))
+        ]
         alone.append(played[::-1])
     return [
-        (
+        Check(
             "the same seed gives the same episode",
             again == first,
             "the same row gives different episodes: draw all that is random from `seed`, or "
             "the members of a group start apart.",
         ),
-        (
+        Check(
             "episodes do not touch one another",
             again != first or alone == first,
             "an episode depends on the one before it, or on those beside it. TRL uses an "

@@ -2,8 +2,12 @@
 environment.
 
 A player is a generator. It yields calls, each (tool, arguments), and receives each reply as the
-policy would read it. It knows what a policy knows: the question, which is the text of `reset`, and
-the schemas of the tools by name. `luck` is its source of random numbers.
+policy would read it. For example, `repeats_the_question` yields one call per tool:
+
+    ("guess", {"text": "Which number is it?"})
+
+A player knows only what a policy knows: the question, which is the text of `reset`, and the schemas
+of the tools by name. `luck` is its source of random numbers.
 
 `WINNING`, `PAYING` and `WILDCARDS`, at the end, list the players.
 """
@@ -26,6 +30,7 @@ def calls_at_random(question: str, schemas: dict, luck: random.Random) -> Iterat
     while True:
         tool = luck.choice(sorted(schemas))
         number = luck.randrange(1, 101)
+        # a new number is twice as likely as each number of the question
         number = luck.choice([number, number, *numbers])
         word = luck.choice(words_of(schemas[tool], question))
         yield tool, arguments_of(schemas[tool], values_by_type(word, number), luck.randrange(10**6))
@@ -43,7 +48,8 @@ def lists_candidates(
 ) -> Iterator:
     """Try all candidates: words of the question and of the replies, letters, and numbers up to 999.
 
-    at_once: whether a call has all of them, in a text or a list, or one candidate each.
+    at_once: whether each text contains all candidates. Otherwise it is the next candidate. A list
+        always contains all candidates.
     """
     text = f"{question} yes no {' '.join(string.ascii_uppercase)}"
     for turn in range(calls):
@@ -58,7 +64,7 @@ def lists_candidates(
 def answers_each_tool(
     question: str, schemas: dict, luck: random.Random, *, text: str, number: float, length: int
 ) -> Iterator:
-    """Call each tool once, with this text or this number; `length` is the length of a list."""
+    """Call each tool once, with this text or number, or a list of `length` times the same."""
     values = values_by_type(text, number, length)
     for tool, schema in sorted(schemas.items()):
         yield tool, arguments_of(schema, values, 0)
@@ -86,12 +92,16 @@ def answers_wrongly(
 
 def words_of(schema: dict, text: str) -> list[str]:
     """Return the words in the descriptions of a tool's arguments and in a text, each once."""
-    described = " ".join(of.get("description", "") for of in schema["properties"].values())
+    described = " ".join(
+        argument.get("description", "") for argument in schema["properties"].values()
+    )
     return list(dict.fromkeys(re.findall(r"\w+", f"{described} {text}"))) or ["word"]
 
 
 def values_by_type(text: str, number: float, length: int = 0) -> dict:
-    """Return a value for each type of argument. Lists have `length` entries."""
+    """Return a value for each type of JSON Schema, and for "numbers", a list of numbers. Lists have
+    `length` entries.
+    """
     return {
         "string": text,
         "integer": number,
@@ -102,19 +112,30 @@ def values_by_type(text: str, number: float, length: int = 0) -> dict:
     }
 
 
-def arguments_of(schema: dict, values: dict, turn: int) -> dict:
-    """Return a call's arguments: for each, the value of its type. If the schema lists the allowed
-    values (`enum`), each turn takes the next of them.
+def arguments_of(schema: dict, values: dict, pick: int) -> dict:
+    """Return a call's arguments: for each, the value of its type.
+
+    values: as from `values_by_type`.
+    pick: which value to take, from 0, if the schema lists the allowed values (`enum`). After the
+        last value comes the first again.
+
+    >>> side = {"type": "string", "enum": ["left", "right"]}
+    >>> schema = {"properties": {"steps": {"type": "integer"}, "side": side}}
+    >>> arguments_of(schema, values_by_type("word", 5), pick=1)
+    {'steps': 5, 'side': 'right'}
     """
     arguments = {}
-    for name, of in schema["properties"].items():
-        of = of.get("anyOf", [of])[0]
-        kind = of.get("type", "string")
-        kind = kind if isinstance(kind, str) else kind[0]
-        if kind == "array" and of.get("items", {}).get("type") in ("integer", "number"):
-            kind = "numbers"
-        choices = of.get("enum", [values.get(kind, {})])
-        arguments[name] = choices[turn % len(choices)]
+    for name, argument in schema["properties"].items():
+        # of several possible types, take the first
+        argument = argument.get("anyOf", [argument])[0]
+        json_type = argument.get("type", "string")
+        if isinstance(json_type, list):
+            json_type = json_type[0]
+        if json_type == "array" and argument.get("items", {}).get("type") in ("integer", "number"):
+            json_type = "numbers"
+        # an argument of another type, such as an object, is empty
+        allowed = argument.get("enum", [values.get(json_type, {})])
+        arguments[name] = allowed[pick % len(allowed)]
     return arguments
 
 
@@ -177,7 +198,8 @@ PAYING = {
     ),
 }
 
-# Players that must not win where nonsense does not.
+# Players that must not win. They answer with a pattern, a query, or all letters. The laboratory
+# compares them with a player that answers nonsense.
 WILDCARDS = [
     partial(answers_each_tool, text=text, number=0, length=1)
     for text in (

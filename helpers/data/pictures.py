@@ -1,6 +1,6 @@
 """Pictures: a seeded generator of small ones with questions, and the files of a user's own.
 
-`picture_row` draws coloured shapes on a grid of two by two, with one of three kinds of question:
+`picture_row` draws colored shapes on a grid of two by two, with one of three kinds of question:
 
     left    Which shape is left of the blue one?   four equally frequent answers
     color   Which color is the circle?             four equally frequent answers
@@ -43,14 +43,19 @@ def picture_problem(rng: random.Random, kind: str) -> dict:
     scene: the color and shape of each cell that is not empty, by (row, column) from 0.
     named: the color or shape that the question names.
     asked: the cells with this color or shape.
+
+    For example, with a red circle left of a blue square in the top row, the question is "Which
+    shape is left of the blue one?", the answer "circle", `named` "blue" and `asked` [(0, 1)].
     """
     color = rng.choice(list(COLORS))
     shape = rng.choice(SHAPES)
     cells = [(row, column) for row in range(GRID) for column in range(GRID)]
     rng.shuffle(cells)
-    # the other cells do not have the color or shape that the question names
-    other_colors = [c for c in COLORS if c != color]
-    other_shapes = SHAPES
+    named = shape if kind == "color" else color
+    other_colors = [other for other in COLORS if other != named]
+    other_shapes = [other for other in SHAPES if other != named]
+
+    # 1. the question, its answer, and the cells that decide it
     if kind == "left":
         question = f"Which shape is left of the {color} one?"
         answer = shape
@@ -63,13 +68,13 @@ def picture_problem(rng: random.Random, kind: str) -> dict:
         answer = color
         asked = cells[:1]
         scene = {cells[0]: (color, shape)}
-        other_colors = list(COLORS)
-        other_shapes = [s for s in SHAPES if s != shape]
     else:
         question = f"How many {color} ones are there?"
         answer = rng.choices(list(COUNTS), COUNTS.values())[0]
         asked = cells[: int(answer)]
         scene = {cell: (color, rng.choice(SHAPES)) for cell in asked}
+
+    # 2. one or two more cells, if there is room; they do not have the color or shape that is named
     free = [cell for cell in cells if cell not in scene]
     for cell in free[: rng.randint(1, 2)]:
         scene[cell] = (rng.choice(other_colors), rng.choice(other_shapes))
@@ -77,7 +82,7 @@ def picture_problem(rng: random.Random, kind: str) -> dict:
         "question": question,
         "answer": answer,
         "kind": kind,
-        "named": shape if kind == "color" else color,
+        "named": named,
         "scene": scene,
         "asked": asked,
     }
@@ -126,8 +131,12 @@ def picture_row(rng: random.Random) -> dict:
 
 
 def is_reserved(picture: Image.Image) -> bool:
-    """Return whether a picture belongs to the tenth that is never trained on."""
-    return hashlib.sha256(picture.tobytes()).digest()[0] < 26
+    """Return whether a picture belongs to the tenth that is never trained on.
+
+    The hash of its pixels decides, so that a picture is on the same side in every run.
+    """
+    first_byte = hashlib.sha256(picture.tobytes()).digest()[0]
+    return first_byte < 26  # 26 of 256 values, about a tenth
 
 
 def open_picture(image: bytes | str) -> Image.Image:
@@ -138,10 +147,10 @@ def open_picture(image: bytes | str) -> Image.Image:
 def as_rgb(picture: Image.Image) -> Image.Image:
     """Return a picture in RGB, upright, with a white background where it is transparent.
 
-    ValueError for more than 8 bits per colour, because Pillow would clip the values.
+    ValueError for more than 8 bits per color, because Pillow would clip the values.
     """
-    if picture.mode.startswith(("I", "F")):  # Pillow's modes with more than 8 bits per colour
-        raise ValueError(f"it has more than 8 bits per colour, mode {picture.mode}")
+    if picture.mode.startswith(("I", "F")):  # Pillow's modes with more than 8 bits per color
+        raise ValueError(f"it has more than 8 bits per color, mode {picture.mode}")
     picture = ImageOps.exif_transpose(picture)
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")

@@ -77,10 +77,11 @@ def sample(
 
 
 class Looking(TrainerCallback):
-    """Log the accuracy on the holdout with pictures and without: `holdout/sighted` and
-    `holdout/blind`.
+    """A callback that shows during training whether the policy looks at its pictures. It logs the
+    holdout accuracy with pictures (`holdout/sighted`) and without (`holdout/blind`).
 
-    measure: returns both accuracies; called after the first step and after every `every` steps.
+    measure: returns both accuracies, sighted and blind. It is called after the first step and after
+        every `every` steps, if TRL logs that step.
 
     Put this callback before `History`, which records the logged values.
     """
@@ -89,9 +90,9 @@ class Looking(TrainerCallback):
         self.measure = measure
         self.every = every
 
-    def on_log(self, args, state, control, logs=None, **kwargs):
+    def on_log(self, args, state, control, logs, **kwargs):
         """Measure when due, and add both accuracies to the row of the step."""
-        if "reward" in (logs or {}) and (
-            state.global_step == 1 or not state.global_step % self.every
-        ):
+        # only the log of a training step has a reward; the summary at the end of the run has none
+        due = state.global_step == 1 or state.global_step % self.every == 0
+        if due and "reward" in logs:
             logs["holdout/sighted"], logs["holdout/blind"] = self.measure()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from transformers import AutoProcessor
+from transformers import AutoProcessor, TrainerState
 
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS, override
@@ -74,3 +74,17 @@ def test_the_processor_writes_one_token_per_picture_vector(rows):
     (text,) = vision.prompts_as_text(processor, [rows["prompt"][0]], [picture])
     ids = processor(text=[text], images=[picture])["input_ids"][0]
     assert text.count("<image>") == 1 and list(ids).count(processor.image_token_id) == 4
+
+
+def test_looking_adds_both_accuracies_to_the_logs_of_the_first_step_and_every_fourth():
+    callback = vision.Looking(lambda: (0.9, 0.4), every=4)
+    measured = []
+    for step in range(1, 9):
+        logs = {"reward": 0.5}
+        callback.on_log(None, TrainerState(global_step=step), None, logs=logs)
+        if (logs.get("holdout/sighted"), logs.get("holdout/blind")) == (0.9, 0.4):
+            measured.append(step)
+    assert measured == [1, 4, 8]
+    summary = {"train_runtime": 1.0}
+    callback.on_log(None, TrainerState(global_step=8), None, logs=summary)
+    assert summary == {"train_runtime": 1.0}
