@@ -149,8 +149,9 @@ def write_tables(name: str, finished: list[SweepRun]) -> None:
     """Measure the finished runs of the sweep `name`. Write runs.csv, with a row per run, and
     table.csv, with a row per point; print the latter.
     """
-    rows = [each.first_columns | measures_of(Run(each.run), each.notebooks) for each in finished]
-    runs = pd.DataFrame(rows)
+    runs = pd.DataFrame(
+        [each.first_columns | measures_of(Run(each.run), each.notebooks) for each in finished]
+    )
     points = means(runs)
     folder = runs_folder() / SWEEPS / name
     folder.mkdir(parents=True, exist_ok=True)

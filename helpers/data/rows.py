@@ -1,9 +1,9 @@
 """Keep the usable rows of a source, and split them into rows to train on and rows to hold out.
 
-`usable_rows` finds the question and the answer of each row, cleans them, and compares them with
-those of all other rows. `split_rows` makes the two sides: no question and no picture is on both.
-Rows that cannot be used are dropped, and an `Account` counts them by reason. All usable rows are
-held in memory, with their pictures, until they are split.
+`usable_rows` finds the question and the answer of each row, cleans them, and keeps one row of each
+question. `split_rows` makes the two sides: no question and no picture is on both. Rows that cannot
+be used are dropped, and an `Account` counts them by reason. All usable rows stay in memory, with
+their pictures, until they are split.
 """
 
 import hashlib
@@ -34,7 +34,8 @@ class Row:
     """A row of a source.
 
     number: its position in the source, counted from 1.
-    columns: `question`, `answer`, `image` if there is a picture, and the source's own columns.
+    columns: `question`, `answer`, `image` if there is a picture, and the source's own columns; for
+        `split_rows`, also `prompt`.
     split: "train" or "holdout" if the source has its own split, else None.
     pixels: the SHA-256 of its picture's pixels, None without a picture.
     """

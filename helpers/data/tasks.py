@@ -111,24 +111,19 @@ def load_task(
                 f"prompt over {max_prompt_tokens} tokens",
                 "Raise max_prompt_length, or shorten the questions.",
             )
-        shortest_completion = tags.render("", columns["answer"])
-        if (
-            max_completion_tokens is not None
-            and count_tokens(shortest_completion) > max_completion_tokens
-        ):
+        shortest = tags.render("", columns["answer"])  # a completion without reasoning
+        if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
             raise Dropped(
                 f"answer over {max_completion_tokens} tokens",
                 "Raise max_completion_length, or drop the long answers.",
             )
 
     # 1. Read the usable rows. The questions of worked examples are dropped, so a generator draws
-    # that many rows more.
+    # that many rows more for each side.
+    drawn_to_train = train_size + len(example_rows) if train_size else None
+    drawn_to_hold_out = (holdout_size or HELD_OUT) + len(example_rows)
     source_rows = read_source(
-        source,
-        columns,
-        train_size=train_size + len(example_rows) if train_size else None,
-        holdout_size=(holdout_size or HELD_OUT) + len(example_rows),
-        seed=seed,
+        source, columns, train_size=drawn_to_train, holdout_size=drawn_to_hold_out, seed=seed
     )
     account = Account()
     rows = usable_rows(
@@ -189,8 +184,9 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
     names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
     for name in names:
         try:
-            column = pd.DataFrame({name: [row.get(name) for row in rows]}, dtype=object)
-            column = column.infer_objects()
+            column = pd.DataFrame(
+                {name: [row.get(name) for row in rows]}, dtype=object
+            ).infer_objects()
             column.to_parquet(io.BytesIO(), index=False)
         # Arrow's own errors, OverflowError, UnicodeEncodeError, TypeError: it depends on the values
         except Exception as error:
