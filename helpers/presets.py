@@ -42,7 +42,7 @@ def _setting(
     choices: tuple[str, ...] = (),
     becomes: str = "GRPOConfig",
     notebooks: tuple[str, ...] = ("03",),
-    matters: bool = False,
+    spelt_in_03: bool = False,
 ) -> Any:
     """Declare a setting.
 
@@ -51,7 +51,7 @@ def _setting(
     becomes: the call that receives it as a keyword of the same name; `call.keyword` if the names
         differ; "" if no call receives the plain value.
     notebooks: which of 01, 03 and 11 have it as a parameter.
-    matters: whether notebook 03 writes out its keyword.
+    spelt_in_03: whether notebook 03 writes the setting out; `unspelt_keywords` passes the others.
     """
     return field(
         default=default,
@@ -62,7 +62,7 @@ def _setting(
             "choices": choices,
             "becomes": becomes,
             "notebooks": notebooks,
-            "matters": matters,
+            "spelt_in_03": spelt_in_03,
         },
     )
 
@@ -86,7 +86,7 @@ class Preset:
         "the policy to train: a hub name, a folder, `smollm2`, or `pocket`",
         becomes="from_pretrained.model_name",
         notebooks=("01",),
-        matters=True,
+        spelt_in_03=True,
     )
     source: str = _setting(
         "openai/gsm8k",
@@ -125,7 +125,7 @@ class Preset:
         "tokens after which a completion is cut off",
         least=1,
         notebooks=("01", "03"),
-        matters=True,
+        spelt_in_03=True,
     )
     max_seq_length: int | None = _setting(
         None,
@@ -146,7 +146,7 @@ class Preset:
         "quantise the frozen weights to 4 bits",
         becomes="from_pretrained",
         notebooks=("01",),
-        matters=True,
+        spelt_in_03=True,
     )
     backend: str = _setting(
         "unsloth",
@@ -180,7 +180,7 @@ class Preset:
         "rank of the adapter's matrices; a higher rank can learn more",
         least=1,
         becomes="get_peft_model.r",
-        matters=True,
+        spelt_in_03=True,
     )
     lora_alpha: int = _setting(
         64,
@@ -191,37 +191,37 @@ class Preset:
 
     # the batch
     num_generations: int = _setting(  # a group of one has nothing to compare
-        8, "completions per question (the group)", least=2, matters=True
+        8, "completions per question (the group)", least=2, spelt_in_03=True
     )
     per_device_train_batch_size: int = _setting(
-        8, "completions per forward pass; decrease if out of memory", least=1, matters=True
+        8, "completions per forward pass; decrease if out of memory", least=1, spelt_in_03=True
     )
     gradient_accumulation_steps: int = _setting(
-        2, "forward passes per update; increase it by the same factor", least=1, matters=True
+        2, "forward passes per update; increase it by the same factor", least=1, spelt_in_03=True
     )
     steps_per_generation: int | None = _setting(
         None, "forward passes per round of sampling; None: as many as an update has", least=1
     )
 
     # the optimiser
-    max_steps: int = _setting(300, "updates in the whole training run", least=1, matters=True)
+    max_steps: int = _setting(300, "updates in the whole training run", least=1, spelt_in_03=True)
     learning_rate: float = _setting(
         1e-5,
         "size of an update; if it is too large, the policy forgets",
         least=1e-12,
         most=1.0,
-        matters=True,
+        spelt_in_03=True,
     )
     # Transformers names the schedules and optimisers it knows.
     lr_scheduler_type: str = _setting(
-        "cosine", "course of the learning rate after warmup; cosine falls to 0", matters=True
+        "cosine", "course of the learning rate after warmup; cosine falls to 0", spelt_in_03=True
     )
     warmup_steps: float = _setting(
         0.1,
         "updates in which the learning rate rises from 0; below 1: a fraction of max_steps",
         least=0.0,
         most=1e9,
-        matters=True,
+        spelt_in_03=True,
     )
     optim: str = _setting("adamw_8bit", "the optimiser; adamw_8bit keeps its state in 8 bits")
     adam_beta1: float = _setting(
@@ -252,13 +252,13 @@ class Preset:
         "weight of the KL to the reference; 0: no KL is computed or logged",
         least=0.0,
         most=100.0,
-        matters=True,
+        spelt_in_03=True,
     )
     loss_type: str = _setting(
         "dapo",
         "how the loss averages over tokens; dapo: every token of the batch counts alike",
         choices=("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"),
-        matters=True,
+        spelt_in_03=True,
     )
     epsilon: float = _setting(
         0.2,
@@ -278,7 +278,7 @@ class Preset:
         "group",
         "the standard deviation that divides an advantage: of the group, of the batch, or none",
         choices=("group", "batch", "none"),
-        matters=True,
+        spelt_in_03=True,
     )
     multi_objective_aggregation: str = _setting(
         "sum_then_normalize",
@@ -319,7 +319,7 @@ class Preset:
         "randomness of sampling; near 0, all completions of a group are the same",
         least=1e-3,
         most=10.0,
-        matters=True,
+        spelt_in_03=True,
     )
     top_p: float = _setting(
         1.0,
@@ -411,11 +411,11 @@ def grpo_keywords(preset: Preset) -> dict:
 
 
 def unspelt_keywords(preset: Preset) -> dict:
-    """Return `grpo_keywords` without the settings that notebook 03 writes out."""
+    """Return the keywords of `grpo_keywords` that notebook 03 does not write out one by one."""
     return {
         name: value
         for name, value in grpo_keywords(preset).items()
-        if name not in SETTINGS or not SETTINGS[name].metadata["matters"]
+        if name not in SETTINGS or not SETTINGS[name].metadata["spelt_in_03"]
     }
 
 

@@ -13,6 +13,32 @@ from nbconvert import HTMLExporter
 from helpers.results import card
 from helpers.runs import Run
 
+# The notebooks that show results: 04 and 05, the quickstart, and the lessons that train.
+_RESULTS = ("00", "04", "05", "07", "09", "10", "11")
+# A policy wrote some of the text. Besides escaping it, the page forbids the browser to run scripts
+# and to load anything.
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy"
+  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>{name}: GRPO run</title>
+<style>
+body {{ max-width: 60rem; margin: auto; padding: 1rem; font-family: sans-serif; line-height: 1.5 }}
+table, pre {{ display: block; overflow-x: auto; font-size: 0.85rem }}
+td, th {{ padding: 0 0.5rem }}
+img {{ max-width: 100% }}
+.anchor-link {{ display: none }}
+</style>
+</head>
+<body>
+{body}
+</body>
+</html>
+"""
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `report`."""
@@ -24,7 +50,10 @@ def main(parsed: argparse.Namespace) -> int:
     run = Run(parsed.run)
     facts = card.read_facts(run)
 
-    # collect the cells of notebooks executed since the training, without exercises
+    # Collect the cells of notebooks executed since the training, without exercises. Both times are
+    # in UTC and in ISO format; the first 19 characters are the date and the time in seconds, which
+    # sort as text.
+    trained = facts.manifest["training"]["written"][:19]
     shown = []
     for path in sorted(run.folder.glob("notebooks/*.ipynb")):
         copy = nbformat.read(path, as_version=4)
@@ -34,8 +63,7 @@ def main(parsed: argparse.Namespace) -> int:
             for cell in copy.cells
             for output in cell.get("outputs", [])
         )
-        current = ended[:19] >= facts.manifest["training"]["written"][:19] and not failed
-        if path.name[:2] in _RESULTS and current:
+        if path.name[:2] in _RESULTS and ended[:19] >= trained and not failed:
             for cell in copy.cells:
                 exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
                 if not exercise and not cell.source.startswith("### Exercise"):
@@ -65,30 +93,3 @@ def main(parsed: argparse.Namespace) -> int:
             f"them as a batch: python -m helpers run --run {run.name} --only 04,05"
         )
     return 0
-
-
-# 04 and 05 show results, and so do the lessons that train.
-_RESULTS = ("00", "04", "05", "07", "09", "10", "11")
-# A policy wrote some of the text. Besides escaping it, the page forbids the browser to run scripts
-# and to load anything.
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy"
-  content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
-<title>{name}: GRPO run</title>
-<style>
-body {{ max-width: 60rem; margin: auto; padding: 1rem; font-family: sans-serif; line-height: 1.5 }}
-table, pre {{ display: block; overflow-x: auto; font-size: 0.85rem }}
-td, th {{ padding: 0 0.5rem }}
-img {{ max-width: 100% }}
-.anchor-link {{ display: none }}
-</style>
-</head>
-<body>
-{body}
-</body>
-</html>
-"""

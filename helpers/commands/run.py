@@ -264,12 +264,14 @@ def check_names(numbers: list[str], parameters: dict) -> None:
         )
 
 
-def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool = False) -> None:
+def check_call(
+    name: str, numbers: list[str], parameters: dict, another_machine: bool = False
+) -> None:
     """Raise ValueError or OSError if these notebooks cannot run with these parameters; change
     nothing.
 
-    elsewhere: whether they will run on another machine; then this machine's GPU and memory do not
-    matter.
+    another_machine: whether they will run on another machine; then this machine's GPU and memory do
+        not matter.
     """
     check_names(numbers, parameters)
 
@@ -296,7 +298,7 @@ def check_call(name: str, numbers: list[str], parameters: dict, elsewhere: bool 
     loading = set(_LOADERS) & set(numbers)
     if "completions" in parameters:
         loading.discard("02")
-    loads = bool(loading | lessons) and not elsewhere
+    loads = bool(loading | lessons) and not another_machine
 
     # check the settings
     machine = this_machine()

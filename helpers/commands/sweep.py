@@ -46,19 +46,19 @@ class SweepRun:
     """One point of a grid with one seed.
 
     run: the name of the run.
-    row: the first columns of its row in runs.csv: the point, the value of every parameter that some
-    point varies, and the seed.
+    first_columns: the first columns of its row in runs.csv: the point, the value of every parameter
+        that some point varies, and the seed.
     parameters: the parameters for `python -m helpers run`.
     """
 
     run: str
-    row: dict
+    first_columns: dict
     parameters: dict
     notebooks: list[str]
 
     @property
-    def texts(self) -> list[str]:
-        """The parameters as texts for `run -p`."""
+    def assignments(self) -> list[str]:
+        """The parameters as `run -p` takes them, such as `max_steps=20`."""
         return [f"{key}={json.dumps(value)}" for key, value in self.parameters.items()]
 
     @property
@@ -66,8 +66,8 @@ class SweepRun:
         """The command line of the run, for a shell."""
         words = ["python", "-m", "helpers", "run", "--once", "--run", self.run]
         words += ["--only", ",".join(self.notebooks)]
-        for text in self.texts:
-            words += ["-p", text]
+        for assignment in self.assignments:
+            words += ["-p", assignment]
         return shlex.join(words)
 
     def is_done(self) -> bool:
@@ -108,7 +108,7 @@ def main(parsed: argparse.Namespace) -> int:
     path = Path(parsed.grid)
     try:
         grid = Grid.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-        sweep_runs = runs_of(grid, elsewhere=bool(parsed.emit or parsed.collect))
+        sweep_runs = runs_of(grid, another_machine=bool(parsed.emit or parsed.collect))
     except (ValueError, yaml.YAMLError) as error:
         raise ValueError(f"{path.name}: {error}") from None
 
@@ -117,45 +117,59 @@ def main(parsed: argparse.Namespace) -> int:
             print(sweep_run.command)
         return 0
 
-    # execute the unfinished runs
+    if not parsed.collect:
+        execute(sweep_runs)
+    finished = [sweep_run for sweep_run in sweep_runs if sweep_run.is_done()]
+    if finished:
+        write_tables(grid.name, finished)
+    unfinished = [sweep_run.run for sweep_run in sweep_runs if sweep_run not in finished]
+    if unfinished:
+        print(f"not finished: {', '.join(unfinished)}")
+    return 1 if unfinished and not parsed.collect else 0
+
+
+def execute(sweep_runs: list[SweepRun]) -> None:
+    """Execute the runs that are not finished, one after another. If one fails, print its error."""
     for number, sweep_run in enumerate(sweep_runs, start=1):
-        if not parsed.collect and not sweep_run.is_done():
+        if not sweep_run.is_done():
             print(f"\n{number}/{len(sweep_runs)}  {sweep_run.run}", flush=True)
             try:
-                only = ",".join(sweep_run.notebooks)
-                run_notebooks(sweep_run.run, None, only, sweep_run.texts, once=True)
+                run_notebooks(
+                    sweep_run.run,
+                    None,
+                    ",".join(sweep_run.notebooks),
+                    sweep_run.assignments,
+                    once=True,
+                )
             except (ValueError, OSError) as error:
                 print(f"error: {error}")
 
-    # measure the finished runs, and write the tables
-    done = [sweep_run for sweep_run in sweep_runs if sweep_run.is_done()]
-    if done:
-        rows = []
-        for sweep_run in done:
-            rows.append(sweep_run.row | measures_of(Run(sweep_run.run), sweep_run.notebooks))
-        runs = pd.DataFrame(rows)
-        points = means(runs)
-        folder = runs_folder() / SWEEPS / grid.name
-        folder.mkdir(parents=True, exist_ok=True)
-        runs.to_csv(folder / "runs.csv", index=False)
-        points.to_csv(folder / "table.csv", index=False)
-        table = points.dropna(axis="columns", how="all")
-        print(f"\n{table.to_string(index=False, float_format='{:.4g}'.format)}")
-        print(
-            f"\nmeans over the seeds, with 95 % intervals: {show_in_runs(f'{SWEEPS}/{grid.name}')}"
-        )
-    unfinished = [sweep_run.run for sweep_run in sweep_runs if sweep_run not in done]
-    if unfinished:
-        print(f"not finished: {', '.join(unfinished)}")
-    return int(bool(unfinished) and not parsed.collect)
+
+def write_tables(name: str, finished: list[SweepRun]) -> None:
+    """Measure the finished runs of the sweep `name`. Write runs.csv, with a row per run, and
+    table.csv, with a row per point; print the latter.
+    """
+    runs = pd.DataFrame(
+        [each.first_columns | measures_of(Run(each.run), each.notebooks) for each in finished]
+    )
+    points = means(runs)
+    folder = runs_folder() / SWEEPS / name
+    folder.mkdir(parents=True, exist_ok=True)
+    runs.to_csv(folder / "runs.csv", index=False)
+    points.to_csv(folder / "table.csv", index=False)
+    points = points.dropna(axis="columns", how="all")
+    print(f"\n{points.to_string(index=False, float_format='{:.4g}'.format)}")
+    print(f"\nmeans over the seeds, with 95 % intervals: {show_in_runs(f'{SWEEPS}/{name}')}")
 
 
-def runs_of(grid: Grid, elsewhere: bool) -> list[SweepRun]:
+def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
     """Return the runs of a grid, point by point, with every seed.
 
-    elsewhere: whether the runs may execute on other machines; then this machine's GPU and memory do
-    not matter. Raise ValueError if two runs have one name, or if a run has parameters with which
-    its notebooks cannot run.
+    another_machine: whether the runs may execute on another machine; then this machine's GPU and
+        memory do not matter.
+
+    Raise ValueError if two runs have one name, or if a run has parameters with which its notebooks
+    cannot run.
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
     knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
@@ -179,13 +193,13 @@ def runs_of(grid: Grid, elsewhere: bool) -> list[SweepRun]:
                 raise ValueError(f"two runs are called {name}.")
             with_seed = parameters | {"seed": seed}
             try:
-                check_call(name, numbers, with_seed, elsewhere=elsewhere)
+                check_call(name, numbers, with_seed, another_machine=another_machine)
             except (ValueError, OSError) as error:
                 raise ValueError(f"point {label}: {error}") from None
             values = values_of(numbers, parameters)
             varied = {knob: values.get(knob) for knob in knobs}
-            row = {"point": label} | varied | {"seed": seed}
-            sweep_runs[name] = SweepRun(name, row, with_seed, numbers)
+            first_columns = {"point": label} | varied | {"seed": seed}
+            sweep_runs[name] = SweepRun(name, first_columns, with_seed, numbers)
     return list(sweep_runs.values())
 
 
@@ -222,7 +236,7 @@ def means(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row per point: its parameters, the number of finished `seeds`, and each of
     MEASURES as a mean over the seeds with a 95 % interval, `_low` to `_high`.
 
-    runs: one row per finished run, as `SweepRun.row` and `measures_of` give it.
+    runs: one row per finished run, as `SweepRun.first_columns` and `measures_of` give it.
 
     The interval is Student's t over the seeds, which assumes that they are normally distributed. It
     covers everything a seed decides: the rows drawn, the initial weights of the adapter and the

@@ -1,9 +1,9 @@
 """Keep the usable rows of a source, and split them into rows to train on and rows to hold out.
 
-`usable_rows` finds the question and the answer of each row, cleans them, and compares them with
-those of all other rows. `split_rows` makes the two sides: no question and no picture is on both.
-Rows that cannot be used are dropped, and an `Account` counts them by reason. All usable rows are
-held in memory, with their pictures, until they are split.
+`usable_rows` finds the question and the answer of each row, cleans them, and keeps one row of each
+question. `split_rows` makes the two sides: no question and no picture is on both. Rows that cannot
+be used are dropped, and an `Account` counts them by reason. All usable rows stay in memory, with
+their pictures, until they are split.
 """
 
 import hashlib
@@ -34,7 +34,8 @@ class Row:
     """A row of a source.
 
     number: its position in the source, counted from 1.
-    columns: `question`, `answer`, `image` if there is a picture, and the source's own columns.
+    columns: `question`, `answer`, `image` if there is a picture, and the source's own columns; for
+        `split_rows`, also `prompt`.
     split: "train" or "holdout" if the source has its own split, else None.
     pixels: the SHA-256 of its picture's pixels, None without a picture.
     """
@@ -305,9 +306,10 @@ def _distinct(rows: list[Row], account: Account) -> list[Row]:
 
 def split_rows(
     rows: list[Row],
-    check_length: Callable[[dict], None],
     account: Account,
     *,
+    count_tokens: Callable[[list[dict]], int] | None,
+    check_lengths: Callable[[dict, int], None],
     train_size: int | None,
     holdout_size: int | None,
     seed: int,
@@ -318,9 +320,12 @@ def split_rows(
     question or the picture, and the first ones are held out. A hash rather than a shuffle: the same
     rows give the same split in any order.
 
-    check_length: raises Dropped for the columns of a row that is too long. Text rows are measured
-        only until both sides are full. All rows with pictures are measured, because step 3 drops
-        some of them.
+    rows: their columns include `prompt`.
+    count_tokens: counts the tokens of a prompt, which the account records; None drops no row for
+        its length. Text rows are measured only until both sides are full. All rows with pictures
+        are measured, because step 3 drops some of them.
+    check_lengths: raises Dropped for a row that is too long, given its columns and the tokens of
+        its prompt.
     """
 
     def seeded_hash(data: bytes) -> bytes:
@@ -332,36 +337,44 @@ def split_rows(
         content = row.columns["question"].encode() + row.columns.get("image", b"")
         return picture, seeded_hash(content)
 
-    # 1. The rows of each side that are not too long, and no more than are needed.
+    # 1. Keep the rows that are not too long, and no more than are needed. A source without a split
+    # of its own has only rows for "either" side.
     most = train_size or MOST_TRAINED
     held_out = holdout_size or HELD_OUT
-    sizes = {"train": most, "holdout": held_out, None: most + held_out}
-    fitting = {split: [] for split in sizes}
+    sizes = {"train": most, "holdout": held_out, "either": most + held_out}
+    fitting = {side: [] for side in sizes}
     for row in sorted(rows, key=position):
-        if len(fitting[row.split]) >= sizes[row.split] and row.pixels is None:
+        side = row.split or "either"
+        if len(fitting[side]) >= sizes[side] and row.pixels is None:
             continue
         try:
-            check_length(row.columns)
+            if count_tokens is not None:
+                prompt_tokens = count_tokens(row.columns["prompt"])
+                account.prompt_lengths.append(prompt_tokens)
+                check_lengths(row.columns, prompt_tokens)
         except Dropped as cause:
             account.drop(cause, row)
         else:
-            fitting[row.split].append(row)
+            fitting[side].append(row)
 
-    # 2. The holdout. Without a size and a split of the source, it is at most a quarter of the rows.
-    if holdout_size is None and not fitting["holdout"]:
+    # 2. Hold out the first rows for "either" side. Without a holdout_size, these are at most a
+    # quarter of all rows, and leave enough rows for train_size.
+    if fitting["either"] and holdout_size is None:
         held_out = max(1, min(held_out, account.usable // 4, account.usable - (train_size or 0)))
-    holdout = (fitting["holdout"] or fitting[None])[:held_out]
+    holdout = (fitting["holdout"] + fitting["either"])[:held_out]
 
-    # 3. The rows to train on: the rest, without the pictures that are held out.
+    # 3. Train on the rest, without the pictures that are held out.
     held_out_pictures = {row.pixels for row in holdout if row.pixels}
     train = []
-    for row in fitting["train"] or fitting[None][held_out:]:
+    for row in fitting["train"] + fitting["either"][held_out:]:
         if row.pixels in held_out_pictures:
-            cause = Dropped(
-                "picture is held out, too",
-                "Bring more pictures that differ, or ask for a smaller holdout.",
+            account.drop(
+                Dropped(
+                    "picture is held out, too",
+                    "Bring more pictures that differ, or ask for a smaller holdout.",
+                ),
+                row,
             )
-            account.drop(cause, row)
         else:
             train.append(row)
     return train[:most], holdout

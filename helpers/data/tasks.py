@@ -103,34 +103,29 @@ def load_task(
         {"question": user["content"], "answer": assistant["content"]}
         for user, assistant in zip(turns[::2], turns[1::2], strict=True)
     ]
-    account = Account()
 
-    def check_length(columns: dict) -> None:
+    def check_lengths(columns: dict, prompt_tokens: int) -> None:
         """Raise Dropped if a row's prompt or answer exceeds its limit."""
-        if count_tokens is None:
-            return
-        length = count_tokens(chat_prompt(system, columns["question"], turns))
-        account.prompt_lengths.append(length)
-        if max_prompt_tokens is not None and length > max_prompt_tokens:
+        if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
             raise Dropped(
                 f"prompt over {max_prompt_tokens} tokens",
                 "Raise max_prompt_length, or shorten the questions.",
             )
-        shortest = tags.render("", columns["answer"])
+        shortest = tags.render("", columns["answer"])  # a completion without reasoning
         if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
             raise Dropped(
                 f"answer over {max_completion_tokens} tokens",
                 "Raise max_completion_length, or drop the long answers.",
             )
 
-    # 1. The usable rows. A generator draws a few more, in case it draws the examples' questions.
+    # 1. Read the usable rows. The questions of worked examples are dropped, so a generator draws
+    # that many rows more for each side.
+    drawn_to_train = train_size + len(example_rows) if train_size else None
+    drawn_to_hold_out = (holdout_size or HELD_OUT) + len(example_rows)
     source_rows = read_source(
-        source,
-        columns,
-        train_size + len(example_rows) if train_size else None,
-        (holdout_size or HELD_OUT) + len(example_rows),
-        seed,
+        source, columns, train_size=drawn_to_train, holdout_size=drawn_to_hold_out, seed=seed
     )
+    account = Account()
     rows = usable_rows(
         source_rows,
         account,
@@ -141,35 +136,42 @@ def load_task(
         max_pixels=max_pixels,
     )
 
-    # 2. The split. It measures prompts, and only those of rows that may be used.
+    # 2. Add the prompts.
+    for row in rows:
+        row.columns["prompt"] = chat_prompt(system, row.columns["question"], turns)
+
+    # 3. Split the rows, and drop those that are too long.
     train, holdout = split_rows(
         rows,
-        check_length,
         account,
+        count_tokens=count_tokens,
+        check_lengths=check_lengths,
         train_size=train_size,
         holdout_size=holdout_size,
         seed=seed,
     )
     account.check_sizes(source, train, holdout, train_size, holdout_size)
 
-    # 3. The prompts and the tables.
-    rows = [row.columns for row in train + holdout]
-    for row in rows:
-        row["prompt"] = chat_prompt(system, row["question"], turns)
-    table, columns_dropped = _table(rows)
+    # 4. Make one table of both sides, so that they have the same columns.
+    records = [row.columns for row in train + holdout]
+    table, columns_dropped = _table(records)
 
-    # 4. The report. The optional entries are left out if they are empty.
+    # 5. Write the report. The optional entries are left out if they are empty.
     report = account.report(train, holdout) | {
         "source": source,
         "seed": seed,
         "tags": tags.spec,
         "system_prompt": system,
-        "fingerprint": fingerprint(example_rows + rows),
-        "notes": _notes(account, rows, example_rows, tags),
+        "fingerprint": fingerprint(example_rows + records),
+        "notes": _notes(account, records, example_rows, tags),
     }
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
-    return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
+    return Task(
+        train=table[: len(train)],
+        holdout=table[len(train) :].reset_index(drop=True),
+        report=report,
+    )
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -182,8 +184,9 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
     names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
     for name in names:
         try:
-            values = {name: [row.get(name) for row in rows]}
-            column = pd.DataFrame(values, dtype=object).infer_objects()
+            column = pd.DataFrame(
+                {name: [row.get(name) for row in rows]}, dtype=object
+            ).infer_objects()
             column.to_parquet(io.BytesIO(), index=False)
         # Arrow's own errors, OverflowError, UnicodeEncodeError, TypeError: it depends on the values
         except Exception as error:

@@ -115,9 +115,10 @@ def sampled_scores(
     Returns samples (per question), pass_at_k_questions, pass_at_k (value and ci95 for each k, whose
     key is text) and majority (accuracy, ci95, n).
 
-    All intervals are Wilson's, with n the number of questions. For pass@k they are somewhat too
-    wide, since a question's chance may lie between 0 and 1. A bootstrap over questions would be
-    narrower, but near 0 and 1 it understates the uncertainty.
+    All intervals are Wilson's, with n the number of questions. Wilson's interval assumes that each
+    question counts 0 or 1. pass@k gives a question a value between 0 and 1, which varies less, so
+    its intervals are somewhat too wide. A bootstrap over questions would be narrower, but near 0
+    and 1 it understates the uncertainty.
     """
     (samples,) = {len(group) for group in groups}
     # Judge all samples in one call: repeat each answer and row once per sample.

@@ -171,7 +171,7 @@ def answers(
     from torch import get_num_threads
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
-    # Run `_answer` in another process.
+    # Call `_ask_server` in another process; see the end of this file.
     arguments = {
         "file": str(file),
         "texts": texts,
@@ -191,10 +191,11 @@ def answers(
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"llama.cpp cannot answer with {file.name} ({reason}).")
-    return json.loads(process.stdout.splitlines()[-1])
+    # llama.cpp prints, too; the result is the last line.
+    return tuple(json.loads(process.stdout.splitlines()[-1]))
 
 
-def _answer(
+def _ask_server(
     file: str,
     texts: list[str],
     ids: list[list[int]],
@@ -202,8 +203,10 @@ def _answer(
     threads: int,
     seconds: float | None,
 ) -> tuple[list[str], int]:
-    """Start llama.cpp's server and ask it over HTTP; `answers` calls this in another process and
-    returns the same.
+    """Start llama.cpp's server, and return its answers and the number of prompts that it tokenises
+    alike. `answers` runs this function in another process.
+
+    texts, ids: the prompts as text, and as the token ids of Transformers' tokenizer.
     """
     import httpx
     import xllamacpp
@@ -233,4 +236,4 @@ def _answer(
 
 
 if __name__ == "__main__":
-    print(json.dumps(_answer(**json.load(sys.stdin))))
+    print(json.dumps(_ask_server(**json.load(sys.stdin))))

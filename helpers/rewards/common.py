@@ -1,4 +1,8 @@
-"""Helpers for all rewards: the name, source and hash of a reward, and a text's visible part."""
+"""What all rewards share.
+
+`reward_name`, `is_own`, `source_of` and `source_hash` describe a reward, for the logs, the manifest
+and the laboratory. `visible` removes the invisible characters from a text before a reward reads it.
+"""
 
 import hashlib
 import inspect
@@ -16,8 +20,8 @@ def reward_name(reward: Callable | str) -> str:
     a reward model's name.
 
     >>> from functools import partial
-    >>> reward_name(partial(printable)), reward_name("my-org/my-classifier")
-    ('printable', 'my-classifier')
+    >>> reward_name(partial(visible)), reward_name("my-org/my-classifier")
+    ('visible', 'my-classifier')
     """
     while hasattr(reward, "func"):
         reward = reward.func
@@ -63,20 +67,18 @@ def source_hash(reward: Callable) -> str | None:
     left to hash. Modules that the reward imports are not read.
     """
     source = source_of(reward) if is_own(reward) else ""
+    # Collect the options from the outer partial to the inner one: positional options by number,
+    # keywords by name. As in a call, the outer partial's options replace the inner one's.
     options = {}
     while isinstance(reward, partial):
-        options = dict(enumerate(reward.args)) | reward.keywords | options
+        positional = dict(enumerate(reward.args))
+        options = positional | reward.keywords | options
         reward = reward.func
     options.pop("tags", None)
     if options:
         # The default repr of an object has its address, which changes from run to run.
         source += re.sub(r" at 0x\w+", "", repr(options))
     return hashlib.sha256(source.encode()).hexdigest() if source else None
-
-
-def printable(text: str) -> str:
-    """Return the text with `?` for lone surrogates, which no tokenizer or file accepts."""
-    return text.encode(errors="replace").decode()
 
 
 def visible(text: str, instead: str = "") -> str:

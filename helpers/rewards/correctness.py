@@ -59,7 +59,7 @@ def correctness_reward(
     if kind is None or isinstance(kind, str):
         kinds = [check_kind(kind) if kind else None] * rows
     else:
-        kinds = [name if isinstance(name, str) and name else None for name in kind]
+        kinds = [value if isinstance(value, str) and value else None for value in kind]
         foreign = set(kinds) - {None, *DECLARED_KINDS}
         if foreign:
             warnings.warn(
@@ -68,19 +68,23 @@ def correctness_reward(
                 f"{', '.join(DECLARED_KINDS)}.",
                 stacklevel=2,
             )
-            kinds = [None if name in foreign else name for name in kinds]
+            kinds = [None if value in foreign else value for value in kinds]
 
-    # 3. Compare the answers, which settles most of them.
+    # 3. Turn each row's question into text; "" if it is missing.
+    questions = [text if isinstance(text, str) else "" for text in question or [None] * rows]
+
+    # 4. Compare the answers, which settles most of them. A completion without an answer is wrong.
     comparisons = []
-    questions = question or [""] * rows
-    for completion, gold, text, name in zip(completions, golds, questions, kinds, strict=True):
+    for completion, gold, row_question, row_kind in zip(
+        completions, golds, questions, kinds, strict=True
+    ):
         comparison = Comparison(False)
         given = answer_of(completion, tags) if gold else None
         if given:
-            comparison = compare_answers(given, gold, text if isinstance(text, str) else "", name)
+            comparison = compare_answers(given, gold, row_question, row_kind)
         comparisons.append(comparison)
 
-    # 4. Let math-verify judge the others, in one batch.
+    # 5. Let math-verify judge the others, in one batch.
     verdicts = are_right(comparisons)
     return [float(right) if gold else None for right, gold in zip(verdicts, golds, strict=True)]
 

@@ -23,10 +23,12 @@ from helpers.tags import completion_text, on_one_line
 class Fault:
     """A completion that a reward failed to score.
 
-    reward: the reward's name. position: the index of the completion in its batch. what: what the
-    reward did instead, such as "raised KeyError in my_rewards.py, line 3: 'answer'". advice: how to
-    correct the reward, "" if the cause is not known. cause: the same for all faults of one origin,
-    such as "KeyError in my_rewards.py, line 3", without the error's message.
+    reward: the reward's name.
+    position: the index of the completion in its batch.
+    what: what the reward did instead, such as "raised KeyError in my_rewards.py, line 3: 'answer'".
+    advice: how to correct the reward, for the user to read; "" if the cause is not known.
+    cause: the key by which to count faults or to tell them apart: `OUT_OF_TIME`, or for example
+        "KeyError in my_rewards.py, line 3", without the error's message.
     """
 
     reward: str
@@ -58,8 +60,9 @@ def checked_scores(
     rows = len(completions)
     results = _call(reward, completions, columns, own)
 
-    # If the whole call failed, score one completion at a time, unless the call ran out of time.
-    failed = all(result.what and result.advice != LATE for result in results)
+    # If the whole call failed, score one completion at a time. A call that ran out of time is not
+    # repeated, because each completion might take as long again.
+    failed = all(result.what and result.cause != OUT_OF_TIME for result in results)
     if failed and rows > 1:
         alone = []
         for at, completion in enumerate(completions):
@@ -77,9 +80,15 @@ def checked_scores(
     faults = []
     for at, result in enumerate(results):
         if result.what:
-            text = completion_text(completions[at])
             faults.append(
-                Fault(reward_name(reward), at, text, result.what, result.advice, result.cause)
+                Fault(
+                    reward=reward_name(reward),
+                    position=at,
+                    completion=completion_text(completions[at]),
+                    what=result.what,
+                    advice=result.advice,
+                    cause=result.cause,
+                )
             )
     return [result.score for result in results], faults
 
@@ -98,6 +107,7 @@ class _Result(NamedTuple):
     cause: str = ""
 
 
+OUT_OF_TIME = "out of time"  # the cause of a fault whose call was interrupted
 # A judge that is asked about one completion after another takes a second or two for each.
 _SECONDS_EACH = 3.0  # time limit per completion
 _SECONDS = 15.0  # least time limit of a call
@@ -127,7 +137,7 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
     except OutOfTime:
         what = f"did not return within {seconds:g} s"
         advice = LATE
-        cause = "out of time"
+        cause = OUT_OF_TIME
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including SystemExit, if a reward runs a policy's `exit()`
@@ -178,7 +188,7 @@ def _advice_on(error: BaseException, columns: dict) -> str:
     return ""
 
 
-# The laboratory compares a fault's advice with this text.
+# The advice on a call that ran out of time.
 LATE = (
     "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "
     "server, write it as `async def` and ask for all completions at once."

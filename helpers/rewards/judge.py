@@ -24,7 +24,7 @@ from typing import NamedTuple
 import httpx
 import numpy as np
 
-from helpers.rewards.common import printable, visible
+from helpers.rewards.common import visible
 from helpers.tags import TagFormat, completion_text
 
 
@@ -155,7 +155,7 @@ class JudgeReward:
         """Return a text without invisible characters, cut to its greatest length, and with a space
         inside each special token: `<|im_end|>` becomes `< |im_end|>`.
         """
-        text = printable(visible(text)).encode()[: self.longest].decode(errors="ignore")
+        text = visible(text).encode(errors="replace")[: self.longest].decode(errors="ignore")
         return re.sub(_SPECIAL, r"\g<0> ", text).strip()
 
     def request(

@@ -25,7 +25,7 @@ GOOD = {
 
 
 def sweep_runs(**changes) -> list[sweep.SweepRun]:
-    return runs_of(Grid(**GOOD | changes), elsewhere=False)
+    return runs_of(Grid(**GOOD | changes), another_machine=False)
 
 
 @pytest.fixture
@@ -49,7 +49,10 @@ def grid_file(tmp_path):
 
 def test_each_point_is_a_run_for_each_seed(grid_file, cli):
     found = sweep_runs(notebooks=[3, "01", 1])
-    assert [(each.run, each.row["beta"], each.row["lora_rank"]) for each in found[::2]] == [
+    assert [
+        (each.run, each.first_columns["beta"], each.first_columns["lora_rank"])
+        for each in found[::2]
+    ] == [
         ("tiny-base-seed-1", 0.01, 16),
         ("tiny-beta-0-seed-1", 0, 16),
         ("tiny-beta-0.1-seed-1", 0.1, 16),
@@ -65,11 +68,15 @@ def test_each_point_is_a_run_for_each_seed(grid_file, cli):
 def test_a_value_that_a_point_leaves_out_comes_from_its_notebook_or_preset():
     points = [{"preset": "small"}, {"preset": "t4", "max_steps": 50}, {"max_steps": None}]
     grid = GOOD | {"points": points, "seeds": [1]}
-    found = runs_of(Grid(**grid), elsewhere=True)
+    found = runs_of(Grid(**grid), another_machine=True)
     expected = [PRESETS["small"].max_steps, 50, PRESETS["pocket"].max_steps]
-    assert [each.row["max_steps"] for each in found] == expected
-    found = runs_of(Grid(**grid | {"notebooks": [0]}), elsewhere=True)
-    assert [each.row["max_steps"] for each in found] == [20, 50, PRESETS["pocket"].max_steps]
+    assert [each.first_columns["max_steps"] for each in found] == expected
+    found = runs_of(Grid(**grid | {"notebooks": [0]}), another_machine=True)
+    assert [each.first_columns["max_steps"] for each in found] == [
+        20,
+        50,
+        PRESETS["pocket"].max_steps,
+    ]
 
 
 def test_a_grid_is_checked_against_the_folders_of_its_own_runs_alone():
@@ -137,7 +144,7 @@ def test_emit_accepts_a_grid_for_a_larger_machine(cli, grid_file):
 def finish(task: sweep.SweepRun, accuracy: float, **asked) -> None:
     """Write the files of a finished run; `asked` changes the parameters that it records."""
     run = Run(task.run)
-    seed = task.row["seed"]
+    seed = task.first_columns["seed"]
     done = {"notebooks": task.notebooks, "done": task.notebooks}
     run.record("call", parameters=task.parameters | asked, **done)
     history = pd.DataFrame({"step": range(1, 11), "reward_std": 0.5, "loss": 0.0, "step_time": 0.5})

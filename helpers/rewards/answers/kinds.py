@@ -51,6 +51,8 @@ def compare_answers(
         return Comparison(labels.same_choice(given, gold))
     if kind == "exact":
         return Comparison(labels.same_code(given, gold))
+    # A column may declare `number` for an answer that is not a number, such as `none of them`. No
+    # number equals that, so it is compared as text.
     if kind == "text" or (kind == "number" and parse_number(gold) is None):
         return Comparison(texts.same_text(given, gold))
     if kind == "number":
@@ -77,8 +79,9 @@ def are_right(comparisons: list[Comparison]) -> list[bool]:
     verdicts = []
     for right, pair, unless in comparisons:
         if right is None:
-            # A pair that could not be judged in time scores None. In `unless`, it counts against
-            # the answer, because the question may have been handed back.
+            # A score of None means that time ran out. The answer is right only if its pair is known
+            # to be equal, and each pair of `unless` is known to differ: if one may be equal, the
+            # answer may be the question handed back.
             right = equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
         verdicts.append(right)
     return verdicts

@@ -1,7 +1,21 @@
 r"""Mathematics: whether two expressions, equations, intervals, sets or lists are equal.
 
 math-verify computes whether two expressions are equal. `compare_expressions` runs before it: it
-settles what needs no computing, and refuses wrong answers that math-verify would accept.
+settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept.
+These are math-verify's mistakes, by the step of `compare_expressions` that prevents them:
+
+- Step 1: it multiplies whatever is side by side, so it accepts `4 2x` for `8x`, and it reads a word
+  as a product of letters. A computation such as `9^{9^9}` may take it minutes.
+- Step 2: it reads a chain of steps as an answer: `x = 1 = 3` for `x = 3`.
+- Step 3: it ignores primes and bases, and the order of factors: `f(x)` for `f'(x)`, `42` for
+  `42_{5}`, `BA^{-1}` for `A^{-1}B`.
+- Step 4: it carries out the computation that the policy was asked for: `40+2` for `42`,
+  `(1, 1+1)` for `(1, 2)`.
+- Step 5: it ignores case, the brackets of a pair, and whether `and` or `or` joins inequalities:
+  `P+1` for `p+1`, `\{1,2\}` for `(1,2)`, `x < 1 and x > 3` for `x < 1 or x > 3`. It finds all true
+  inequalities equal: `3 < 4` for `1 < 2`.
+- Step 6: it reduces fractions that the row leaves unreduced: `1/2, 3/4` for `2/4, 3/4`.
+- Step 7: it reads a list as a set: `3, 2, 1` for `1, 2, 3`.
 
 Right (`=`) and wrong (`≠`), the given answer first:
 
@@ -21,7 +35,7 @@ Right (`=`) and wrong (`≠`), the given answer first:
 - Another variable, another relation, or a computation that is not carried out is wrong:
   `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `x > 1` ≠ `x \geq 1`, `x = 5+5+1 = 11` ≠ `x = 11`,
   `2x = 6` ≠ `x = 3`, `x = \ln(e^{40})` ≠ `x = 40`, `(1, 1+1)` ≠ `(1, 2)`, `40+2` ≠ `42`
-- So are other brackets, another number of members, or another order:
+- Other brackets, another number of members, or another order are wrong:
   `(1,2)` ≠ `\{1,2\}`, `(2,1)` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`,
   `\{1\}` ≠ `\{1,2\}`, `2, 3` ≠ `2`, `3, 2, 1` ≠ `1, 2, 3`
 - Primes, vectors, bases and other notation that math-verify ignores must be spelt as in the row:
@@ -57,8 +71,8 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     >>> compare_expressions("x + 1", "1+x").pair
     ('1+x', 'x + 1')
     """
-    # 1. Plain numbers and equal spellings need no computing. Text that is not an expression is
-    # refused, and so are huge computations.
+    # 1. Settle plain numbers and equal spellings. Refuse text that is not an expression, and
+    # computations that may take minutes, unless the row's answer has one, too.
     given = plain_text(given).removesuffix(".")
     gold = plain_text(gold).removesuffix(".")
     if parse_number(given) and parse_number(gold) and "=" not in given + gold:
@@ -69,16 +83,17 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         return Comparison(True)
     if not is_readable(given) or (_HUGE.search(given) and not _HUGE.search(gold)):
         return Comparison(False)
-    # The names in `x = 3, y = 2` tell the order, too, so look before they are removed.
+    # A list with names, `x = 3, y = 2`, has no order. Step 2 removes names, so look for them now.
     in_any_order = in_any_order or bool(_UNORDERED.search(gold) or _AND_OR.search(gold))
 
-    # 2. Compare values without their names: `x = 3` gives `3`.
+    # 2. Remove the names before values: `x = 3` becomes `3`. Refuse a chain, `x = 1 = 3`.
     values = without_names(given, gold)
     if values is None:
         return Comparison(False)
     given, gold = values
 
-    # 3. Notation that math-verify ignores must be spelt alike; an equation may be turned around.
+    # 3. An answer with notation that math-verify ignores must be spelt as in the row. The sides of
+    # an equation may be exchanged.
     if (
         has_ignored_notation(given)
         or has_ignored_notation(gold)
@@ -87,14 +102,14 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         sides = without_spaces(given).split("=")
         return Comparison(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
 
-    # 4. If the row's answer leaves nothing to compute, the given answer must not either.
+    # 4. If the row's answer leaves nothing to compute, refuse an answer that does: `40+2`.
     if "=" not in gold and parse_number(gold):
         return Comparison(same_number(given, gold))
     if is_literal(gold) and not is_literal(given):
         return Comparison(False)
 
-    # 5. Variables and brackets must agree. But `x > 3` may stand for the interval `(3, ∞)`, and its
-    # one variable may have any name.
+    # 5. Variables, in the same case, and brackets must agree. But `x > 3` may be given for the
+    # interval `(3, ∞)`, and then its one variable may have any name.
     given_is_inequality = bool(_RELATION.search(given))
     gold_is_inequality = bool(_RELATION.search(gold))
     foreign = variables(given) - variables(gold) - {"e", "i"}
@@ -104,9 +119,9 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         if not tuple_brackets(interval) or (foreign and not has_one_variable):
             return Comparison(False)
     else:
-        # math-verify would find `3 < 4` and `1 < 2` equal, because both are true.
+        # `1 < 2`, which math-verify finds equal to `3 < 4`, because both are true.
         is_vacuous = given_is_inequality and not variables(gold)
-        # `x < 1 and x > 3` is not `x < 1 or x > 3`.
+        # `x < 1 and x > 3`, beside `x < 1 or x > 3`.
         joints_differ = given_is_inequality and _AND_OR.findall(given) != _AND_OR.findall(gold)
         if foreign or is_vacuous or joints_differ or tuple_brackets(given) != tuple_brackets(gold):
             return Comparison(False)
@@ -116,7 +131,8 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     if any(math.gcd(int(above), int(below)) > 1 for above, below in fractions):
         return Comparison(False)
 
-    # 7. An ordered list gets parentheses: math-verify compares tuples member by member.
+    # 7. Put a list whose order counts in parentheses, because math-verify compares tuples member by
+    # member, but lists as sets.
     members = split_list(gold)
     ordered = len(members) > 1 and not members[0].startswith(("(", "["))
     if ordered and not in_any_order and r"\pm" not in given:

@@ -257,9 +257,10 @@ def set_timers(seconds: float) -> None:
     later; 0 cancels both.
     """
     if _POSIX:
+        # 1. The first timer sends SIGPROF, whose handler raises OutOfTime.
         signal.setitimer(signal.ITIMER_PROF, seconds)
-        # Its signal, SIGVTALRM, has no handler, so the kernel ends the process.
-        signal.setitimer(signal.ITIMER_VIRTUAL, seconds and seconds + _GRACE)
+        # 2. The second one sends SIGVTALRM, which has no handler, so the kernel ends the process.
+        signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE if seconds else 0)
 
 
 def raise_out_of_time(signum, frame):
