@@ -158,7 +158,7 @@ def load_text(name: str, **options):
 
     part = _language_part(name)
     model = AutoModelForCausalLM.from_pretrained(name, **part, **options)
-    if part:  # keep `save_pretrained` from renaming the weights back
+    if part:  # or `save_pretrained` would use the names of the whole model
         model._weight_conversions = [
             conversion
             for conversion in model._weight_conversions
@@ -172,8 +172,8 @@ def text_only(name: str) -> dict:
     vision model: an empty dictionary for a text model.
 
     Without these keywords Unsloth returns a processor as the tokenizer, and a processor takes texts
-    for pictures. Unsloth's CPU backend does not know `text_only`, but passes other keywords on to
-    Transformers.
+    for pictures. Unsloth's CPU backend does not know `text_only`; there the keywords are those
+    that it passes on to Transformers.
     """
     part = _language_part(name)
     return {"text_only": True} if part and torch.cuda.is_available() else part
@@ -203,8 +203,8 @@ def _language_part(name: str) -> dict:
 
 
 def dtype_without_bf16(name: str) -> torch.dtype:
-    """Return the number type for computing on a card without bfloat16: float16, or float32 if the
-    model's activations overflow float16.
+    """Return the floating-point type to compute in on a card without bfloat16: float16, or float32
+    if the model's activations overflow float16.
     """
     family = family_of(config_of(name).get("model_type", ""))
     return torch.float32 if family.overflows else torch.float16

@@ -5,8 +5,8 @@
     with sampler(model, tokenizer, samples=8) as complete:
         groups = complete(prompt_ids, [72] * len(prompt_ids))
 
-`sample` takes chat prompts and returns texts. `sampler` works on token ids, and may be called again
-and again within its context, as an episode of several turns needs. Both sample through vLLM if
+`sample` takes chat prompts and returns texts. `sampler` opens a context in which token ids can be
+completed several times, such as once for each turn of an episode. Both sample through vLLM if
 Unsloth has started an engine for the model, and through Transformers' `generate` otherwise.
 """
 
@@ -80,9 +80,10 @@ def sampler(model, tokenizer, *, temperature: float = 1.0, samples: int = 1, see
     with torch.random.fork_rng(random_devices(model)):
         torch.manual_seed(seed)
         if engine_of(model) == "vllm":
-            # a generator of its own, because vLLM also draws from torch's global random state
+            # a generator of its own: vLLM, too, draws from the global random state (measured on a
+            # CPU, where the second batch got other seeds)
             generator = torch.Generator().manual_seed(seed)
-            with adapter_in_vllm(model) as adapter:
+            with _adapter_in_vllm(model) as adapter:
                 yield VllmSampler(model, adapter, temperature, samples, generator).complete
         else:
             with sampling_mode(model):
@@ -121,24 +122,22 @@ class TransformersSampler:
     tokenizer: object
     temperature: float
     samples: int
-    prompts_at_a_time: int = 10**9  # halved whenever the GPU runs out of memory
+    prompts_at_a_time: int = 10**9  # no limit at first; halved whenever the GPU runs out of memory
 
     def complete(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
-        """Return the completions of each prompt (see `sampler`), in as many batches as the memory
-        requires.
-        """
+        """Return the completions of each prompt (see `sampler`), in batches that fit in memory."""
         groups: list[list[Tokens]] = []
         while len(groups) < len(prompts):
             part = slice(len(groups), len(groups) + self.prompts_at_a_time)
             try:
-                groups += self.complete_batch(prompts[part], room[part])
+                groups += self._complete_batch(prompts[part], room[part])
             except torch.OutOfMemoryError:
                 if len(prompts[part]) == 1:
                     raise
                 self.prompts_at_a_time = len(prompts[part]) // 2
         return groups
 
-    def complete_batch(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
+    def _complete_batch(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
         """Return the completions of each prompt, sampled in one call of `generate`."""
         # `generate` passes the head a slice: the last token of each prompt. For a 3-D input that is
         # not contiguous, torch multiplies batch by batch, and in bf16 it copies the head's weights
@@ -149,7 +148,7 @@ class TransformersSampler:
             head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
 
         # sample from all prompts at once
-        inputs = left_padded(self.model, self.tokenizer, prompts, self.samples)
+        inputs = _left_padded(self.model, self.tokenizer, prompts, self.samples)
         output = self.model.generate(
             **inputs,
             max_new_tokens=max(1, *room),  # a tool's reply may have used up all the room
@@ -177,11 +176,11 @@ class TransformersSampler:
 PREFIX_PAYS = 1e11
 
 
-def left_padded(model, tokenizer, prompts: list[Tokens], samples: int) -> dict:
+def _left_padded(model, tokenizer, prompts: list[Tokens], samples: int) -> dict:
     """Return a batch of prompts as inputs of `generate`, padded on the left.
 
     Prompts often begin with the same tokens: the system prompt and the worked examples. On a CPU
-    these are computed once and passed as a cache, if that saves more than PREFIX_PAYS.
+    these are computed once and passed as a cache, if that saves enough.
     """
     # count the shared tokens; `generate` needs at least one token of each prompt beside the cache
     shared = 0
@@ -254,7 +253,7 @@ def sampling_mode(model):
 class VllmSampler:
     """Sample through the vLLM engine that Unsloth has started for a model.
 
-    adapter: vLLM's request for the adapter, from `adapter_in_vllm`.
+    adapter: vLLM's request for the adapter, from `_adapter_in_vllm`.
     generator: draws the seed of each prompt's completions.
     """
 
@@ -304,11 +303,11 @@ class VllmSampler:
 
 
 @contextmanager
-def adapter_in_vllm(model):
-    """Give the adapter's current weights to the model's vLLM engine. The context's value is vLLM's
-    request for the adapter; None if the model has no adapter.
+def _adapter_in_vllm(model):
+    """Give the adapter's current weights to the model's vLLM engine, and open a context whose value
+    is vLLM's request for the adapter; None if the model has no adapter.
 
-    If the model is in training mode, the engine's memory is freed at the end.
+    If the model is in training mode, the engine's memory is freed at the end of the context.
     """
     request = None
     with tempfile.TemporaryDirectory() as folder:
