@@ -16,7 +16,7 @@ from helpers.presets import PRESETS, override
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.tags import THINK_ANSWER
-from helpers.training.policy import sample
+from helpers.training.sampling import sample
 from tools.pocket import build, extraction
 
 MODEL = "pocket-extraction"

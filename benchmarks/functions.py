@@ -17,7 +17,7 @@ from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.rewards import tests_reward, verdicts
 from helpers.runs import Run
-from helpers.training.policy import sample
+from helpers.training.sampling import sample
 from tools.pocket import build, functions
 
 MODEL = "pocket-functions"

@@ -18,7 +18,7 @@ from helpers.data.arithmetic import careful, careless, is_careful
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.results.evaluation import sampled_scores, score
-from helpers.training.policy import sample
+from helpers.training.sampling import sample
 from tools.pocket import build
 
 FOLDER = PRESETS["pocket"].model_path

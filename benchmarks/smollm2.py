@@ -34,7 +34,7 @@ intervals; before → after, the format of what is sampled. Minutes are those of
 
 def measured(run: Run, questions: int) -> dict:
     """The answers of the policy as it is, with the run's adapter if it has one."""
-    from helpers.training import policy
+    from helpers.training import policy, sampling
 
     settings = Preset(**run.section("data")["settings"])
     model, tokenizer = policy.load(settings)
@@ -48,7 +48,7 @@ def measured(run: Run, questions: int) -> dict:
     prompts, began = [list(prompt) for prompt in rows["prompt"]], time.monotonic()
     for name, temperature in (("sampled", 1.0), ("greedy", 0.0)):
         limits = {"max_new_tokens": settings.max_completion_length, "temperature": temperature}
-        texts = [one for (one,) in policy.sample(model, tokenizer, prompts, **limits)]
+        texts = [one for (one,) in sampling.sample(model, tokenizer, prompts, **limits)]
         found[name] = evaluation.score(texts, list(rows["answer"]), rows=rows)
     return found | {"seconds": time.monotonic() - began}
 

@@ -19,7 +19,7 @@ from helpers.data.tasks import load_task
 from helpers.presets import PRESETS, override
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
-from helpers.training import memory, policy
+from helpers.training import memory, policy, sampling
 
 SMOLLM2 = PRESETS["smollm2"]
 
@@ -108,7 +108,7 @@ def test_vllm_and_transformers_give_the_same_texts(made, monkeypatch):
     plain = AutoModelForCausalLM.from_pretrained(made, dtype=torch.float32).eval()
     limits = {"max_new_tokens": SMOLLM2.max_completion_length, "temperature": 0.0}
     engine, transformers = (
-        policy.sample(one, tokenizer, prompts, **limits) for one in (model, plain)
+        sampling.sample(one, tokenizer, prompts, **limits) for one in (model, plain)
     )
     equal = [some == others for some, others in zip(engine, transformers, strict=True)]
     assert sum(equal) >= 15, equal

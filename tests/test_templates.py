@@ -7,7 +7,6 @@ import ast
 import json
 import re
 import runpy
-from contextlib import contextmanager
 from functools import cache
 from importlib import metadata
 
@@ -26,7 +25,7 @@ from helpers.rewards.structure import (
     substantial_format_reward,
 )
 from helpers.tags import THINK_ANSWER, TagFormat
-from helpers.training import policy
+from helpers.training import sampling
 
 TRL, UNSLOTH = (metadata.distribution(name) for name in ("trl", "unsloth"))
 # The template of each preset's model: a file of trl/chat_templates.
@@ -124,13 +123,13 @@ def test_the_policy_samples_after_the_prompt_that_the_setting_asks_for(
 ):
     asked = []
 
-    @contextmanager
-    def recording(*_):
-        yield lambda prompts, room: asked.extend(prompts) or [[[]] for _ in prompts]
+    def recording(_, prompts, room):
+        asked.extend(prompts)
+        return [[[]] for _ in prompts]
 
-    monkeypatch.setattr(policy, "_with_transformers", recording)
+    monkeypatch.setattr(sampling.TransformersSampler, "complete", recording)
     tokenizer = with_template("qwen3", thinking)
-    policy.sample(model, tokenizer, [PROMPT], max_new_tokens=1, progress=False)
+    sampling.sample(model, tokenizer, [PROMPT], max_new_tokens=1)
     (ids,) = asked
     assert tokenizer.decode(ids) == rendered(tokenizer, enable_thinking=thinking is not False)
     assert tokenizer.decode(ids).endswith(EMPTY_BLOCK) == (thinking is False)

@@ -14,7 +14,7 @@ def measure(result: common.Result) -> None:
 
     from helpers.data.sources import read_source
     from helpers.tags import TagFormat
-    from helpers.training import policy
+    from helpers.training import sampling
 
     tokenizer = AutoTokenizer.from_pretrained(common.POCKET)
     model = AutoModelForCausalLM.from_pretrained(common.POCKET, dtype=torch.float32)
@@ -25,8 +25,8 @@ def measure(result: common.Result) -> None:
     ]
 
     def drawn(**how) -> list[str]:
-        how = {"max_new_tokens": 72, "progress": False, **how}
-        return [text for (text,) in policy.sample(model, tokenizer, asked, **how)]
+        how = {"max_new_tokens": 72, **how}
+        return [text for (text,) in sampling.sample(model, tokenizer, asked, **how)]
 
     on_cpu = drawn(temperature=0.0)
     model.to(common.device())
@@ -45,10 +45,10 @@ def measure(result: common.Result) -> None:
 
     model = common.random_model(common.shape(result))
     length = 256 if result.rehearse else 4096
-    count = 2 if result.rehearse else policy.BATCH["transformers"]
+    count = 2 if result.rehearse else sampling.BATCH["transformers"]
     prompts = torch.full((count, length - 8), 5).tolist()
-    with policy.sampler(model, tokenizer, max_new_tokens=8) as complete:
-        answered = complete(prompts)
+    with sampling.sampler(model, tokenizer) as complete:
+        answered = complete(prompts, [8] * count)
     result.found[f"sequences of {length} tokens, in batches that fit"] = len(answered)
     if result.rehearse:
         result.left_out.append("smaller batches where the memory runs out: needs a GPU")

@@ -25,7 +25,7 @@ from dataclasses import dataclass, field
 
 from helpers.agents.protocol import Environment, call_tool, tools_of
 from helpers.templates import encode
-from helpers.training import policy
+from helpers.training import sampling
 
 # A policy as a function: from the token ids of each conversation so far, and the largest number of
 # new tokens for each, to the new token ids of each, including the end token.
@@ -97,19 +97,17 @@ def play(
     """Play one episode per row with a model, and return the episodes in the order of the rows. See
     `play_to_end` for the limits.
 
-    All episodes begin first, and then `policy.BATCH` of them are played at a time. With vLLM, an
+    All episodes begin first, and then `sampling.BATCH` of them are played at a time. With vLLM, an
     episode also ends at the engine's context length, as in TRL's trainer.
     """
-    context = policy.context_of(model)
+    context = sampling.context_of(model)
     episodes = [begin(tokenizer, environments(), row) for row in rows]
-    batch = policy.BATCH[policy.engine_of(model)]
+    batch = sampling.BATCH[sampling.engine_of(model)]
 
-    with policy.sampler(
-        model, tokenizer, max_new_tokens=max_completion_length, temperature=temperature, seed=seed
-    ) as continuations:
+    with sampling.sampler(model, tokenizer, temperature=temperature, seed=seed) as continuations:
 
         def complete(prefixes: list[list[int]], limits: list[int]) -> list[list[int]]:
-            if policy.engine_of(model) == "vllm":  # refuses prompts and limits that do not fit
+            if sampling.engine_of(model) == "vllm":  # refuses prompts and limits that do not fit
                 rooms = [max(1, context - len(ids)) for ids in prefixes]
                 limits = [min(pair) for pair in zip(limits, rooms, strict=True)]
             return [ids for (ids,) in continuations(prefixes, limits)]

@@ -242,7 +242,7 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
     """Load the merged model; return a function that completes a list of prompts greedily."""
     import torch
 
-    from helpers.training import policy
+    from helpers.training import policy, sampling
 
     tokens = settings.max_completion_length
     if gguf:
@@ -258,9 +258,9 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
     else:
         where = "cuda" if torch.cuda.is_available() else "cpu"
         model = policy.load_whole(settings.model, dtype="auto", device_map=where).eval()
-    greedy = {"max_new_tokens": tokens, "temperature": 0.0, "progress": False}
+    greedy = {"max_new_tokens": tokens, "temperature": 0.0}
 
     def answers_to(prompts: list) -> list[str]:
-        return [text for (text,) in policy.sample(model, tokenizer, prompts, **greedy)]
+        return [text for (text,) in sampling.sample(model, tokenizer, prompts, **greedy)]
 
     return answers_to

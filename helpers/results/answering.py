@@ -65,7 +65,7 @@ class Measurement:
         samples: if given, also sample this many completions for each of the first `questions`
             questions (pass@k and the majority vote), and one for each question of `elsewhere`.
         """
-        from helpers.training.policy import engine_of
+        from helpers.training.sampling import engine_of
 
         sampling = {
             "model": model,
@@ -142,7 +142,7 @@ def complete(
     seed: int = 3407,
     chunk: int = 256,
 ) -> list[list[str]]:
-    """Return a list of `samples` completions for each prompt, from `policy.sample` or from disk.
+    """Return a list of `samples` completions for each prompt, from `sampling.sample` or from disk.
 
     After every `chunk` prompts, the completions are saved in `evaluation/<name>.parquet` of the
     run. A later call reads them and samples only the missing ones. It reads them only if everything
@@ -156,7 +156,7 @@ def complete(
     import pyarrow.parquet
 
     from helpers.templates import options_of
-    from helpers.training.policy import engine_of, sample
+    from helpers.training.sampling import engine_of, sample
 
     # Hash everything that affects the completions.
     prompts = [list(prompt) for prompt in prompts]  # prompts from a Parquet file are arrays
@@ -187,7 +187,6 @@ def complete(
             **limits,
             batch_size=batch_size,
             seed=seed + start,
-            progress=False,
         )
         questions = [prompt[-1]["content"] for prompt in prompts[: len(completions)]]
         table = pyarrow.table({"question": questions, "completions": completions})

@@ -29,7 +29,8 @@ from helpers.presets import Preset
 from helpers.results import llama_cpp
 from helpers.templates import encode, set_thinking
 from helpers.training.base import Base
-from helpers.training.policy import dtype_without_bf16, load_text, load_whole, nf4, release
+from helpers.training.policy import dtype_without_bf16, load_text, load_whole, nf4
+from helpers.training.sampling import release
 
 # --- Checks before anything is loaded -------------------------------------------------------------
 

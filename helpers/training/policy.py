@@ -1,36 +1,31 @@
-"""Load a policy, give it an adapter, and sample completions from it.
+"""Load a policy and give it an adapter.
 
     model, tokenizer = load(settings)
     model = add_adapter(model, settings, seed=3407)
-    texts = sample(model, tokenizer, prompts, max_new_tokens=72, samples=8)
 
-The model is loaded through Unsloth or through plain Transformers. It samples through vLLM if
-Unsloth has started an engine for it, and through Transformers otherwise.
+The model is loaded through Unsloth or through plain Transformers, in 16 or 4 bits. The trainer then
+gets `claim_for_training(model)`. `sampling.py` samples completions from the model.
 """
 
-import gc
 import os
 import re
 import sys
-import tempfile
-from collections.abc import Sequence
-from contextlib import contextmanager, nullcontext
 
 import torch
-from tqdm.auto import tqdm
 
 from helpers.presets import Preset
 from helpers.runs import seed_everything
-from helpers.templates import render, set_thinking
+from helpers.templates import set_thinking
 from helpers.training.base import Base
 from helpers.training.families import LORA_TARGETS, family_of, lora_targets
 from helpers.training.memory import config_of, room_for_a_picture
+from helpers.training.sampling import engine_of, random_devices
 
 # --- Loading --------------------------------------------------------------------------------------
 
 
 def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
-    """Return the model that the settings name and its tokenizer; the model has no adapter yet.
+    """Return the model named by the settings, without an adapter, and its tokenizer.
 
     base: the base of an existing adapter that will be put on the model (`base.py`). It is loaded in
         place of `settings.model`.
@@ -59,7 +54,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             "models. Restart the kernel."
         )
 
-    # load through Unsloth, which also quantises and starts vLLM
+    # load through Unsloth, which also quantises the model and starts vLLM
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
@@ -92,16 +87,15 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             device_map="cuda" if on_gpu else "cpu",
             quantization_config=nf4(dtype) if settings.load_in_4bit else None,
         )
+        # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first evaluation.
+        # The backward pass through repacked weights is wrong (measured: gradients of three quarters
+        # the norm). Unsloth's layers never repack.
         for module in model.modules():
-            # On a CPU with AVX-512 bf16, bitsandbytes 0.50 repacks its weights at the first
-            # evaluation. The backward pass through repacked weights is wrong (measured: gradients
-            # of three quarters the norm). Unsloth's layers never repack.
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-        load_tokenizer = AutoProcessor if sees else AutoTokenizer
-        tokenizer = load_tokenizer.from_pretrained(name)
+        tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
 
-    # check and finish what either back end has loaded
+    # with either back end: check the model, and store in the tokenizer whether the model thinks
     check_engine(model, settings)
     if base:
         base.check(model)
@@ -112,26 +106,26 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
 def needs_unsloth(settings: Preset) -> bool:
     """Return whether Unsloth must be imported before a policy with these settings is trained.
 
-    Without a GPU it must be, with either back end: TRL's loss is a Triton kernel, which runs on a
-    CPU only as Unsloth replaces it. With `backend="transformers"` on a GPU it must not be: the
-    import replaces `trl.GRPOTrainer` by a trainer that calls the model's `for_training`, a method
-    only of models loaded by Unsloth (rl_replacements.py).
+    Without a GPU, training needs Unsloth with either back end: TRL's loss is a Triton kernel, and
+    only Unsloth's replacement runs on a CPU. With `backend="transformers"` on a GPU, Unsloth must
+    not be imported: it replaces `trl.GRPOTrainer` by a trainer that calls the model's
+    `for_training`, and only models loaded by Unsloth have this method (rl_replacements.py).
     """
     return settings.backend == "unsloth" or not torch.cuda.is_available()
 
 
 def standby() -> None:
-    """Let vLLM free its cache while the policy trains, and obey `gpu_memory_utilization`.
+    """Make vLLM free its cache while the policy trains, and obey `gpu_memory_utilization`.
 
     Call this before importing Unsloth, which reads both variables at import.
     """
-    os.environ["UNSLOTH_VLLM_STANDBY"] = "1"
-    os.environ["UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE"] = "1"
+    os.environ.update(UNSLOTH_VLLM_STANDBY="1", UNSLOTH_VLLM_STANDBY_UTIL_OVERRIDE="1")
 
 
 def check_engine(model, settings: Preset) -> None:
-    """Raise ValueError if the settings ask for vLLM and Unsloth has started no engine: on some
-    cards Unsloth falls back to its own sampling.
+    """Raise ValueError if the settings ask for vLLM and Unsloth has started no engine.
+
+    On some cards Unsloth falls back to its own sampling.
     """
     if settings.engine == "vllm" and engine_of(model) != "vllm":
         raise ValueError(
@@ -144,9 +138,18 @@ def load_whole(name: str, **options):
     """Return a model loaded through Transformers, including the part that reads pictures."""
     from transformers import AutoModelForCausalLM, AutoModelForImageTextToText
 
-    sees = "vision_config" in config_of(name)
-    auto = AutoModelForImageTextToText if sees else AutoModelForCausalLM
-    return auto.from_pretrained(name, **options)
+    if "vision_config" in config_of(name):
+        return AutoModelForImageTextToText.from_pretrained(name, **options)
+    return AutoModelForCausalLM.from_pretrained(name, **options)
+
+
+# How a vision model names the weights of its language part, and how the language part names them
+# when it is loaded alone (_get_text_only_key_mapping, unsloth/models/_utils.py 2322).
+_LANGUAGE_NAMES = {
+    r"^language_model\.model\.": "model.",
+    r"^model\.language_model\.": "model.",
+    r"^language_model\.lm_head\.": "lm_head.",
+}
 
 
 def load_text(name: str, **options):
@@ -155,7 +158,7 @@ def load_text(name: str, **options):
 
     part = _language_part(name)
     model = AutoModelForCausalLM.from_pretrained(name, **part, **options)
-    if part:  # do not save the weights under the names they have in the whole model
+    if part:  # or `save_pretrained` would use the names of the whole model
         model._weight_conversions = [
             conversion
             for conversion in model._weight_conversions
@@ -166,19 +169,19 @@ def load_text(name: str, **options):
 
 def text_only(name: str) -> dict:
     """Return the keywords that make Unsloth's FastLanguageModel load only the language part of a
-    vision model. They are empty for a text model.
+    vision model: an empty dictionary for a text model.
 
     Without these keywords Unsloth returns a processor as the tokenizer, and a processor takes texts
-    for pictures. Unsloth's CPU backend does not know `text_only`; it passes its keywords on to
-    Transformers.
+    for pictures. Unsloth's CPU backend does not know `text_only`; there the keywords are those
+    that it passes on to Transformers.
     """
     part = _language_part(name)
     return {"text_only": True} if part and torch.cuda.is_available() else part
 
 
 def _language_part(name: str) -> dict:
-    """Return the keywords that make Transformers load only the language part of a vision model.
-    They are empty for a text model.
+    """Return the keywords that make Transformers load only the language part of a vision model: an
+    empty dictionary for a text model.
     """
     if "vision_config" not in config_of(name):
         return {}
@@ -186,9 +189,10 @@ def _language_part(name: str) -> dict:
 
     whole = AutoConfig.from_pretrained(name)
     text = whole.get_text_config()
+
+    # a checkpoint stored in 4 bits lists the layers kept in 16 bits; rename these, too
     stored = getattr(whole, "quantization_config", None)
     if stored:
-        # it lists the layers kept in 16 bits by their names in the whole model
         stored = dict(stored if isinstance(stored, dict) else stored.to_dict())
         stored["llm_int8_skip_modules"] = [
             re.sub(r"^(language_model\.model|model\.language_model)(?=\.|$)", "model", layer)
@@ -198,21 +202,12 @@ def _language_part(name: str) -> dict:
     return {"config": text, "key_mapping": _LANGUAGE_NAMES}
 
 
-# Prefixes of weight names in a vision model, and in its language part loaded alone:
-# _get_text_only_key_mapping of unsloth/models/_utils.py 2322.
-_LANGUAGE_NAMES = {
-    r"^language_model\.model\.": "model.",
-    r"^model\.language_model\.": "model.",
-    r"^language_model\.lm_head\.": "lm_head.",
-}
-
-
 def dtype_without_bf16(name: str) -> torch.dtype:
-    """Return the type a model computes in on a card without bfloat16: float16, or float32 if the
-    model's activations overflow float16.
+    """Return the floating-point type to compute in on a card without bfloat16: float16, or float32
+    if the model's activations overflow float16.
     """
-    overflows = family_of(config_of(name).get("model_type", "")).overflows
-    return torch.float32 if overflows else torch.float16
+    family = family_of(config_of(name).get("model_type", ""))
+    return torch.float32 if family.overflows else torch.float16
 
 
 def nf4(dtype: torch.dtype):
@@ -236,13 +231,13 @@ def nf4(dtype: torch.dtype):
 
 
 def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
-    """Return the model with fresh LoRA matrices, drawn with this seed, on the linear maps of its
-    layers.
+    """Return the model with a fresh LoRA adapter on the linear maps of its layers.
 
+    seed: of the adapter's random matrices.
     sees: the model reads pictures. The vision tower gets no adapter, because with vLLM Unsloth
-        refuses one there. PEFT alone also adapts the projector between tower and language part.
-        Unsloth selects modules by name, and neither `finetune_vision_layers` nor
-        `finetune_language_layers` covers the projector (Qwen3-VL, Gemma 3).
+        refuses one there. The projector between the tower and the language part gets one only
+        through PEFT: neither `finetune_vision_layers` nor `finetune_language_layers` of Unsloth
+        covers it (Qwen3-VL, Gemma 3).
     """
     seed_everything(seed)
 
@@ -257,8 +252,9 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
             "random_state": seed,
         }
         if not sees:
-            targets = lora_targets(model)
-            return FastLanguageModel.get_peft_model(model, target_modules=targets, **lora)
+            return FastLanguageModel.get_peft_model(
+                model, target_modules=lora_targets(model), **lora
+            )
         return FastVisionModel.get_peft_model(
             model,
             finetune_vision_layers=False,
@@ -272,10 +268,11 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     from peft import LoraConfig, get_peft_model
 
     targets = lora_targets(model)
-    if sees:
-        family = family_of(model.config.get_text_config().model_type)
-        layers = "|".join(family.targets or LORA_TARGETS)
-        targets = rf".*(language_model\..*\.({layers})|multi_modal_projector\..*linear\w*)"
+    if sees:  # the linear maps of the language part, and those of the projector
+        layers = family_of(model.config.get_text_config().model_type).targets or LORA_TARGETS
+        targets = (
+            rf".*(language_model\..*\.({'|'.join(layers)})|multi_modal_projector\..*linear\w*)"
+        )
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()
@@ -289,7 +286,7 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
 
 
 def claim_for_training(model):
-    """Return the model; raise RuntimeError if a trainer already used it.
+    """Return the model, and remember that a trainer has it. RuntimeError at the second call.
 
     A second training run would start from a trained policy and report it as untrained. TRL's own
     error only says that the adapter `ref` already exists; Unsloth's GPU trainer raises nothing.
@@ -306,11 +303,11 @@ def claim_for_training(model):
 
 def freeze_reference(model) -> None:
     """Make the current policy the reference of the KL: copy its adapter into a frozen adapter
-    `ref`, unless there is one.
+    `ref`, unless the model has a `ref` already.
 
     Call this between the trainer's constructor and `train()` if the adapter has been trained
-    before. (A fresh adapter needs no copy: it changes nothing, so the model without an adapter is
-    the same reference.) TRL's `GRPOTrainer` makes the copy itself. Unsloth's GPU trainer does not
+    before. A fresh adapter changes nothing, so the model without an adapter serves as its
+    reference. TRL's `GRPOTrainer` makes the copy itself. Unsloth's GPU trainer does not
     (unsloth/models/rl.py, "Skip add_adapter"), but uses an existing `ref`.
     """
     if "ref" in model.peft_config:
@@ -321,313 +318,3 @@ def freeze_reference(model) -> None:
     for name, weight in model.named_parameters():
         if ".default." in name:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
-
-
-# --- Sampling -------------------------------------------------------------------------------------
-
-
-def sample(
-    model,
-    tokenizer,
-    prompts: list[list[dict]],
-    *,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    samples: int = 1,
-    batch_size: int | None = None,
-    seed: int = 3407,
-    progress: bool = True,
-) -> list[list[str]]:
-    """Return `samples` completions for each chat prompt, in the order of the prompts.
-
-    temperature: 0 is greedy decoding, for which one sample per prompt is enough.
-    batch_size: completions sampled at a time; None: BATCH.
-
-    vLLM samples with the adapter's current weights. Whether the model thinks before it answers is
-    stored in the tokenizer (`templates.set_thinking`).
-
-    Sampling during a training run does not change the run: the model's training mode, gradient
-    checkpointing, cache setting and the random state are restored, and a vLLM engine gives its
-    memory back.
-    """
-    texts = [render(tokenizer, prompt) for prompt in prompts]
-    ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
-    # batch prompts of similar length, so that there is little padding
-    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
-    prompts_at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
-    completions: list[list[str]] = [[] for _ in texts]
-    with (
-        tqdm(total=len(texts), disable=not progress) as bar,
-        sampler(
-            model,
-            tokenizer,
-            max_new_tokens=max_new_tokens,
-            temperature=temperature,
-            samples=samples,
-            seed=seed,
-        ) as complete,
-    ):
-        for start in range(0, len(order), prompts_at_a_time):
-            batch = order[start : start + prompts_at_a_time]
-            groups = complete([ids[i] for i in batch])
-            for i, group in zip(batch, groups, strict=True):
-                completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
-            bar.update(len(batch))
-    return completions
-
-
-# Completions sampled at a time. vLLM queues those it has no memory for.
-BATCH = {"transformers": 256, "vllm": 1024}
-
-
-@contextmanager
-def sampler(
-    model,
-    tokenizer,
-    *,
-    max_new_tokens: int,
-    temperature: float = 1.0,
-    samples: int = 1,
-    seed: int | None = 3407,
-):
-    """Open a context whose value is a function `complete(prompts, room=())`.
-
-    The function takes prompts as lists of token ids. For each prompt it returns `samples`
-    completions, also as token ids, each including its end token. `room` limits the tokens of each
-    prompt's completions; without it the limit is `max_new_tokens`.
-
-    Calls within one context continue one stream of random numbers, so that all turns of an episode
-    are drawn from the same seed. seed: None uses torch's global random state, as TRL does.
-    """
-    if engine_of(model) == "vllm":
-        engine = _with_vllm(model, temperature, samples, seed)
-    else:
-        engine = _with_transformers(model, tokenizer, temperature, samples)
-    with nullcontext() if seed is None else torch.random.fork_rng(random_devices(model)):
-        if seed is not None:
-            torch.manual_seed(seed)
-        with engine as complete:
-            yield lambda prompts, room=(): complete(
-                prompts, room or [max_new_tokens] * len(prompts)
-            )
-
-
-@contextmanager
-def _with_transformers(model, tokenizer, temperature: float, samples: int):
-    """Open a context whose value is a function from prompts, and the room that each has left, to
-    their completions. It samples through Transformers' `generate`.
-    """
-    head = model.get_output_embeddings()
-    if model.device.type == "cpu" and not head._forward_pre_hooks:
-        # `generate` passes the head a slice: the last token of each prompt. For a 3-D input that is
-        # not contiguous, torch multiplies batch by batch, and in bf16 it copies the head's weights
-        # for each prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). The hook
-        # stays on the model, because TRL's own sampling needs it too.
-        head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
-
-    # the tokens that end a completion; the generation config may list several
-    ends = model.generation_config.eos_token_id
-    ends = tokenizer.eos_token_id if ends is None else ends
-    ends = {ends} if isinstance(ends, int) else set(ends or [])
-
-    def generate(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        inputs = _left_padded(model, tokenizer, prompts, samples)
-        output = model.generate(
-            **inputs,
-            max_new_tokens=max(1, *room),  # a tool's reply may have used up all the room
-            num_return_sequences=samples,
-            pad_token_id=tokenizer.pad_token_id,
-            **generation_options(temperature),
-        )
-        groups: list[list[list[int]]] = [[] for _ in prompts]
-        for number, tokens in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
-            # keep the end token and drop the padding after it
-            length = next((at + 1 for at, token in enumerate(tokens) if token in ends), len(tokens))
-            prompt = number // samples
-            groups[prompt].append(tokens[: min(length, room[prompt])])
-        return groups
-
-    at_a_time = sys.maxsize  # prompts; halved whenever the GPU runs out of memory
-
-    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        nonlocal at_a_time
-        groups: list[list[list[int]]] = []
-        while len(groups) < len(prompts):
-            part = slice(len(groups), len(groups) + at_a_time)
-            try:
-                groups += generate(prompts[part], room[part])
-            except torch.OutOfMemoryError:
-                if len(prompts[part]) == 1:
-                    raise
-                at_a_time = len(prompts[part]) // 2
-        return groups
-
-    with sampling_mode(model):
-        yield complete
-
-
-def _left_padded(model, tokenizer, prompts: list[list[int]], samples: int) -> dict:
-    """Return a batch of prompts as inputs of `generate`, padded on the left.
-
-    Prompts often begin with the same tokens: the system prompt and the worked examples. On a CPU
-    these are computed once and passed as a cache, if that saves more than PREFIX_PAYS.
-    """
-    # count the shared tokens; `generate` needs at least one token of each prompt beside the cache
-    shared = 0
-    for tokens in zip(*(ids[:-1] for ids in prompts), strict=False):
-        if len(set(tokens)) > 1:
-            break
-        shared += 1
-    saved = shared * (len(prompts) * samples - 1) * model.num_parameters()
-    if model.device.type != "cpu" or saved <= PREFIX_PAYS:
-        shared = 0
-
-    inputs = tokenizer.pad(
-        {"input_ids": [ids[shared:] for ids in prompts]},
-        padding_side="left",
-        return_tensors="pt",
-    ).to(model.device)
-    if shared:
-        tokens = torch.tensor([prompts[0][:shared]])
-        cache = model(tokens, use_cache=True, logits_to_keep=1).past_key_values
-        cache.batch_repeat_interleave(len(prompts) * samples)
-        tokens = tokens.repeat(len(prompts), 1)
-        mask = torch.ones_like(tokens)
-        inputs["input_ids"] = torch.cat([tokens, inputs["input_ids"]], dim=1)
-        inputs["attention_mask"] = torch.cat([mask, inputs["attention_mask"]], dim=1)
-        inputs["past_key_values"] = cache
-    return inputs
-
-
-# Multiplications, about a second on a CPU. The embedded models' prompts stay below: each is then
-# computed by itself.
-PREFIX_PAYS = 1e11
-
-
-@contextmanager
-def _with_vllm(model, temperature: float, samples: int, seed: int | None):
-    """Open the same context as `_with_transformers`, sampling through the model's vLLM engine with
-    the adapter's current weights.
-    """
-    from vllm import SamplingParams
-
-    context = context_of(model)
-    generator = None if seed is None else torch.Generator().manual_seed(seed)
-    adapter = None  # vLLM's request for the adapter, if there is one
-
-    def complete(prompts: list[list[int]], room: Sequence[int]) -> list[list[list[int]]]:
-        if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
-            raise ValueError(
-                f"a prompt of {max(map(len, prompts))} tokens and a completion of {max(room)} do "
-                f"not fit into the engine's context of {context}: raise max_seq_length in notebook "
-                "1, or sample with engine='transformers'."
-            )
-        parameters = [
-            SamplingParams(
-                n=samples,
-                temperature=temperature,
-                top_p=1.0,
-                top_k=-1,
-                max_tokens=max(1, left),
-                # vLLM gives sample i of a request the seed `seed + i`. The seeds of two requests
-                # are far apart, so that no two completions share random numbers.
-                seed=torch.randint(2**62, (), generator=generator).item(),
-            )
-            for left in room
-        ]
-        outputs = model.fast_generate(
-            # token ids: vLLM would add a second beginning-of-sequence token to a text
-            [{"prompt_token_ids": ids} for ids in prompts],
-            sampling_params=parameters,
-            lora_request=adapter,
-            use_tqdm=False,
-        )
-        return [
-            [list(completion.token_ids)[:left] for completion in output.outputs]
-            for output, left in zip(outputs, room, strict=True)
-        ]
-
-    with tempfile.TemporaryDirectory() as folder:
-        if getattr(model, "peft_config", None):
-            model.save_pretrained(folder, selected_adapters=["default"])
-            if hasattr(model, "load_lora"):  # only on adapters that Unsloth made
-                adapter = model.load_lora(folder)
-            else:
-                from unsloth_zoo.vllm_utils import load_lora
-
-                adapter = load_lora(model, folder)
-        try:
-            yield complete
-        finally:
-            if model.training:
-                release(model)  # the next optimiser step needs the memory
-
-
-def engine_of(model) -> str:
-    """Return what samples from this model: "vllm" if it has an engine, else "transformers"."""
-    return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
-
-
-def context_of(model) -> int | None:
-    """Return the most tokens that a prompt and its completion may have together: the limit of the
-    vLLM engine, or of the model; None if neither is known.
-    """
-    if engine_of(model) == "vllm":
-        return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
-    return getattr(model.config, "max_position_embeddings", None)
-
-
-def release(model=None) -> None:
-    """Free the GPU memory that sampling holds: the cache of the model's vLLM engine, if any, and
-    torch's unused blocks.
-
-    The engine shares the model's weights. They are freed once nothing refers to the model.
-    """
-    engine = getattr(model, "vllm_engine", None)
-    can_sleep = engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
-    if can_sleep and not engine.llm_engine.is_sleeping():  # vLLM warns if it sleeps already
-        engine.sleep(level=1)
-    gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
-
-
-def generation_options(temperature: float) -> dict:
-    """Return the sampling keywords of `generate`. All are explicit, because a model may ship other
-    values in its generation config, such as a top_k or a repetition penalty.
-    """
-    options = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
-    if temperature > 0:
-        options |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
-    return options
-
-
-@contextmanager
-def sampling_mode(model):
-    """Let a model sample in this context: no gradients, no dropout, and the key-value cache on. The
-    model's modes are restored at the end.
-    """
-    was_training = model.training
-    config = model.config.get_text_config()
-    had_cache = config.use_cache
-    with torch.no_grad():
-        try:
-            model.eval()
-            config.use_cache = True
-            yield
-        finally:
-            if was_training and hasattr(model, "for_training"):
-                # Unsloth's `generate` turns gradient checkpointing off, and turns it on again only
-                # if it was called in training mode.
-                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
-                model.for_training(use_gradient_checkpointing=checkpointing)
-            else:
-                model.train(was_training)
-            config.use_cache = had_cache
-
-
-def random_devices(model) -> list:
-    """Return the devices besides the CPU on which a model draws random numbers, for torch's
-    `fork_rng`.
-    """
-    return [model.device] if model.device.type == "cuda" else []

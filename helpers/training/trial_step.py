@@ -26,7 +26,7 @@ from transformers import PrinterCallback
 from helpers import presets
 from helpers.environment import Machine
 from helpers.presets import Preset
-from helpers.training import policy, processes
+from helpers.training import processes, sampling
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import guard_reward
 from helpers.training.run_settings import check_sampling_seconds
@@ -88,7 +88,7 @@ def trial_step(
     longest = pd.concat([longest] * math.ceil(count / len(longest)))[:count]
 
     # train, and time the sampling; failing rewards are reported by the training run, not here
-    sampling: list[float] = []
+    sampling_times: list[float] = []
     guarded = [guard_reward(function, lambda *batch: None) for function in reward_functions]
     on_gpu = model.device.type == "cuda"
     if on_gpu:
@@ -109,7 +109,7 @@ def trial_step(
             def timed(prompts):
                 begin = time.perf_counter()
                 returned = generate(prompts)
-                sampling.append(time.perf_counter() - begin)
+                sampling_times.append(time.perf_counter() - begin)
                 return returned
 
             trainer._generate = timed
@@ -127,9 +127,9 @@ def trial_step(
         ) from None
     finally:
         trainer = None  # frees its optimizer's memory
-        policy.release()
+        sampling.release()
     # steps that reuse completions are shorter; the longest is one that samples
-    return Trial(first, max(later), sampling[-1], peak)
+    return Trial(first, max(later), sampling_times[-1], peak)
 
 
 @contextmanager
@@ -226,13 +226,13 @@ def questions_within(
     # measure the tokens per second of one batch; a CPU gains nothing from more than 16 prompts
     prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
     count = sum(len(rows) * samples * times for rows, samples, times in tables.values())
-    size_of_batch = 16 if model.device.type == "cpu" else policy.BATCH[policy.engine_of(model)]
+    size_of_batch = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
     batch = list(islice(cycle(prompts), min(count, size_of_batch)))
     few = min(32, settings.max_completion_length)
-    options = {"max_new_tokens": few, "temperature": settings.temperature, "progress": False}
-    policy.sample(model, tokenizer, batch, **options)  # warm up: one-time work is not measured
+    options = {"max_new_tokens": few, "temperature": settings.temperature}
+    sampling.sample(model, tokenizer, batch, **options)  # warm up: one-time work is not measured
     begin = time.perf_counter()
-    policy.sample(model, tokenizer, batch, **options)
+    sampling.sample(model, tokenizer, batch, **options)
     rate = len(batch) * few / (time.perf_counter() - begin)
     rate = processes.gather(rate)[0]  # all processes must keep the same rows
 

@@ -7,7 +7,7 @@ from transformers import TrainerCallback
 from trl.data_utils import prepare_multimodal_messages
 
 from helpers.templates import render
-from helpers.training import policy
+from helpers.training import sampling
 
 
 def image_token_ban(processor, engine: str = "transformers") -> dict:
@@ -55,7 +55,7 @@ def sample(
     The model's training mode and the global random state are restored afterwards.
     """
     completions = []
-    with torch.random.fork_rng(policy.random_devices(model)), policy.sampling_mode(model):
+    with torch.random.fork_rng(sampling.random_devices(model)), sampling.sampling_mode(model):
         torch.manual_seed(seed)
         for start in range(0, len(prompts), batch_size):
             part = slice(start, start + batch_size)
@@ -70,7 +70,7 @@ def sample(
                 **inputs,
                 max_new_tokens=max_new_tokens,
                 pad_token_id=processor.tokenizer.pad_token_id,
-                **image_token_ban(processor) | policy.generation_options(temperature),
+                **image_token_ban(processor) | sampling.generation_options(temperature),
             )[:, inputs["input_ids"].shape[1] :]
             completions += processor.tokenizer.batch_decode(written, skip_special_tokens=True)
     return completions

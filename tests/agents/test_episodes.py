@@ -15,7 +15,7 @@ from trl import GRPOConfig, GRPOTrainer
 from helpers.agents import Guarded, Guessing, episodes
 from helpers.agents.trainer import finished
 from helpers.tags import transcript
-from helpers.training import policy
+from helpers.training import sampling
 
 pytestmark = [
     pytest.mark.usefixtures("one_thread"),
@@ -99,11 +99,16 @@ def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, en
             "context": trainer.model.config.max_position_embeddings,
         }
         chosen = [row_of[prompt[-1]["content"]] for prompt in prompts]
-        with policy.sampler(trainer.model, tokenizer, max_new_tokens=length, seed=None) as write:
+        sampler = sampling.TransformersSampler(trainer.model, tokenizer, 1.0, samples=1)
 
-            def complete(prompts, room):
-                return script(prompts) if script else [ids for (ids,) in write(prompts)]
+        def complete(prompts, room):
+            if script:
+                return script(prompts)
+            # as in TRL, every turn has the whole length as its limit
+            return [ids for (ids,) in sampler.complete(prompts, [length] * len(prompts))]
 
+        # not in `sampler`: the random numbers must be those of the trainer
+        with sampling.sampling_mode(trainer.model):
             played[:] = play(complete, tokenizer, environment, chosen, turns=turns, **limits)
         return {
             "prompt_ids": [one.prompt_ids for one in played],
@@ -344,7 +349,7 @@ def test_greedy_episodes_come_in_the_order_of_their_rows_however_many_are_played
 ):
     guard = Guarded(Guessing)
     expected = played(beginner, environments=Guarded(Guessing), temperature=0)
-    monkeypatch.setitem(policy.BATCH, "transformers", at_a_time)
+    monkeypatch.setitem(sampling.BATCH, "transformers", at_a_time)
     found = played(beginner, environments=guard, temperature=0)
     assert [(one.completion_ids, one.tool_mask) for one in found] == [
         (one.completion_ids, one.tool_mask) for one in expected

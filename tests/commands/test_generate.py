@@ -15,7 +15,7 @@ from helpers.commands import generate
 from helpers.data.tasks import example_turns
 from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
-from helpers.training import policy
+from helpers.training import sampling
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 POCKET = PRESETS["pocket"]
@@ -106,13 +106,13 @@ def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(
 
 def test_the_worked_examples_of_the_training_are_in_every_prompt(answer, run, monkeypatch):
     asked = []
-    sample = policy.sample
+    sample = sampling.sample
 
     def recording(model, tokenizer, prompts, **how):
         asked.extend(prompts)
         return sample(model, tokenizer, prompts, **how)
 
-    monkeypatch.setattr(policy, "sample", recording)
+    monkeypatch.setattr(sampling, "sample", recording)
     turns = example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])
     change(run, "data_report.json", lambda report: report.update(examples=turns))
     assert answer()[0] == 0

@@ -11,7 +11,7 @@ import stand_in
 import json
 from dataclasses import replace
 from helpers.presets import PRESETS
-from helpers.training import lessons, policy
+from helpers.training import lessons, policy, sampling
 
 settings = replace(PRESETS["pocket"], gradient_checkpointing=True, load_in_4bit=False)
 lessons.import_unsloth(settings)
@@ -28,7 +28,7 @@ def state():
 model.for_training(use_gradient_checkpointing=True)
 found = {"before": state()}
 prompt = [{"role": "user", "content": "1 + 2?"}]
-policy.sample(model, tokenizer, [prompt], max_new_tokens=4, progress=False)
+sampling.sample(model, tokenizer, [prompt], max_new_tokens=4)
 found["after"] = state()
 print("\\n" + json.dumps(found))
 """

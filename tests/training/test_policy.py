@@ -1,4 +1,6 @@
-"""Sampling from the pocket model: each prompt gets its own completions, and all state is restored."""
+"""policy.py and sampling.py with the pocket model: each prompt gets its own completions, all state is
+restored, and both back ends load the same policy.
+"""
 
 import random
 from contextlib import nullcontext
@@ -12,8 +14,8 @@ from transformers import AutoModelForCausalLM
 
 from helpers.presets import PRESETS
 from helpers.tags import THINK_ANSWER
-from helpers.training import policy
-from helpers.training.policy import sample
+from helpers.training import policy, sampling
+from helpers.training.sampling import sample
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -57,9 +59,7 @@ def adapter():
 
 
 def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[list[str]]:
-    return sample(
-        model, tokenizer, prompts, **({"max_new_tokens": 40, "progress": False} | options)
-    )
+    return sample(model, tokenizer, prompts, **({"max_new_tokens": 40} | options))
 
 
 @torch.inference_mode()
@@ -78,9 +78,9 @@ def alone(model, tokenizer, prompt: list[dict]) -> str:
 @pytest.mark.parametrize(
     ("kind", "batch_size", "pays"),
     [
-        ("model", 1, policy.PREFIX_PAYS),
+        ("model", 1, sampling.PREFIX_PAYS),
         ("model", 4, 0),
-        ("adapter", 4, policy.PREFIX_PAYS),
+        ("adapter", 4, sampling.PREFIX_PAYS),
         ("adapter", 128, 0),
     ],
 )
@@ -88,7 +88,7 @@ def test_greedy_batches_match_each_prompt_sampled_alone(
     request, tokenizer, monkeypatch, kind, batch_size, pays
 ):
     """Padding, batching and a shared prefix (pays=0) change no text."""
-    monkeypatch.setattr(policy, "PREFIX_PAYS", pays)
+    monkeypatch.setattr(sampling, "PREFIX_PAYS", pays)
     model = request.getfixturevalue(kind)
     expected = [[alone(model, tokenizer, prompt)] for prompt in PROMPTS]
     assert len({text for (text,) in expected}) > 3, "equal texts would hide a mix-up"
@@ -126,7 +126,7 @@ def test_the_seed_fixes_the_texts_and_temperature_varies_them(model, tokenizer):
 
 
 def test_a_shared_prefix_is_computed_once(model, tokenizer, monkeypatch):
-    monkeypatch.setattr(policy, "PREFIX_PAYS", 0)
+    monkeypatch.setattr(sampling, "PREFIX_PAYS", 0)
     shapes = []
     hook = model.register_forward_pre_hook(
         lambda _, args, options: shapes.append(options.get("input_ids", *args[:1]).shape),
@@ -194,8 +194,8 @@ def ids(tokenizer):
 
 def test_a_completion_ends_at_any_of_several_end_tokens(model, tokenizer, ids, monkeypatch):
     def greedy() -> list[list[int]]:
-        with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
-            return [tokens for (tokens,) in complete(ids)]
+        with sampling.sampler(model, tokenizer, temperature=0) as complete:
+            return [tokens for (tokens,) in complete(ids, [40] * 6)]
 
     whole = greedy()
     other = whole[0][3]
@@ -207,9 +207,9 @@ def test_a_completion_ends_at_any_of_several_end_tokens(model, tokenizer, ids, m
 
 
 def test_each_prompt_keeps_within_its_own_limit(model, tokenizer, ids):
-    with policy.sampler(model, tokenizer, max_new_tokens=40, temperature=0) as complete:
+    with sampling.sampler(model, tokenizer, temperature=0) as complete:
         longest = [tokens for (tokens,) in complete(ids, [200] * 6)]
-        assert complete(ids) == [[tokens[:40]] for tokens in longest]
+        assert complete(ids, [40] * 6) == [[tokens[:40]] for tokens in longest]
         room = [0, 1, 5, 12, 30, 200]
         expected = [[tokens[:left]] for tokens, left in zip(longest, room, strict=True)]
         assert complete(ids, room) == expected
@@ -255,7 +255,7 @@ def gradients(backend: str, sampled_before: bool) -> tuple[torch.Tensor, dict[st
     model, tokenizer = policy.load(settings)
     model = policy.add_adapter(model, settings, seed=0)
     if sampled_before:
-        sample(model, tokenizer, PROMPTS[:2], max_new_tokens=4, progress=False)
+        sample(model, tokenizer, PROMPTS[:2], max_new_tokens=4)
     model.train()
     text = tokenizer.apply_chat_template(PROMPTS[0], tokenize=False)
     logits = model(**tokenizer(text, return_tensors="pt")).logits.float()

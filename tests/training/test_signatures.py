@@ -19,7 +19,7 @@ from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS
 from helpers.environment import Machine
 from helpers.presets import PRESETS, SETTINGS, unspelt_keywords
-from helpers.training import policy, run_settings
+from helpers.training import policy, run_settings, sampling
 from helpers.training.families import FAMILIES
 
 CALLED = {
@@ -75,6 +75,10 @@ def policy_py(loader: str = "FastLanguageModel") -> str:
 
 def policy_py_that_sees() -> str:
     return policy_py("FastVisionModel")
+
+
+def sampling_py() -> str:
+    return Path(sampling.__file__).read_text(encoding="utf-8")
 
 
 def passed(source: str) -> dict[str, set[str]]:
@@ -137,7 +141,6 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
                 "FastLanguageModel.from_pretrained": {"gpu_memory_utilization", "text_only"},
                 "FastLanguageModel.get_peft_model": {"r", "target_modules"},
                 "FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"},
-                "load_lora": set(),
             },
         ),
         (
@@ -146,9 +149,9 @@ def signatures(python, tmp_path_factory) -> dict[str, list[str]]:
                 "FastVisionModel.from_pretrained": {"max_lora_rank", "max_seq_length"},
                 "FastLanguageModel.get_peft_model": {"r", "target_modules"},
                 "FastVisionModel.get_peft_model": {"r", "finetune_vision_layers"},
-                "load_lora": set(),
             },
         ),
+        (sampling_py, {"load_lora": set()}),
     ],
 )
 def test_the_gpu_classes_accept_every_keyword(signatures, source, among):

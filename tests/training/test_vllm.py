@@ -1,4 +1,4 @@
-"""`policy.sample` through the real vLLM on a CPU (tests/vllm_cpu.py): it gives the texts of
+"""`sampling.sample` through the real vLLM on a CPU (tests/vllm_cpu.py): it gives the texts of
 Transformers, and always with the policy's current weights.
 """
 
@@ -15,7 +15,7 @@ from transformers import AutoModelForCausalLM
 
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS
-from helpers.training import policy, vision
+from helpers.training import policy, sampling, vision
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm")]
 
@@ -54,8 +54,10 @@ def in_32_bits(model):
 
 
 def texts(model, tokenizer, prompts=PROMPTS, **options) -> list[str]:
-    options = {"max_new_tokens": 40, "temperature": 0.0, "progress": False} | options
-    return [text for group in policy.sample(model, tokenizer, prompts, **options) for text in group]
+    options = {"max_new_tokens": 40, "temperature": 0.0} | options
+    return [
+        text for group in sampling.sample(model, tokenizer, prompts, **options) for text in group
+    ]
 
 
 def share_of_equals(some: list[str], others: list[str]) -> float:

@@ -1,0 +1,343 @@
+"""Sample completions from a policy.
+
+    texts = sample(model, tokenizer, prompts, max_new_tokens=72, samples=8)
+
+    with sampler(model, tokenizer, samples=8) as complete:
+        groups = complete(prompt_ids, [72] * len(prompt_ids))
+
+`sample` takes chat prompts and returns texts. `sampler` opens a context in which token ids can be
+completed several times, such as once for each turn of an episode. Both sample through vLLM if
+Unsloth has started an engine for the model, and through Transformers' `generate` otherwise.
+"""
+
+import gc
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from helpers.templates import render
+
+Tokens = list[int]  # token ids
+
+# Completions sampled at a time. `generate` holds a whole batch in memory, and a batch that does not
+# fit is halved. vLLM queues the completions that it has no memory for.
+BATCH = {"transformers": 256, "vllm": 1024}
+
+
+def sample(
+    model,
+    tokenizer,
+    prompts: list[list[dict]],
+    *,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    samples: int = 1,
+    batch_size: int | None = None,
+    seed: int = 3407,
+) -> list[list[str]]:
+    """Return `samples` completions for each chat prompt, in the order of the prompts.
+
+    temperature: 0 is greedy decoding, for which one sample per prompt is enough.
+    batch_size: completions sampled at a time; None: BATCH.
+
+    vLLM samples with the adapter's current weights. Whether the model thinks before it answers is
+    stored in the tokenizer (`templates.set_thinking`).
+
+    Sampling during a training run does not change the run: the model's training mode, gradient
+    checkpointing, cache setting and the random state are restored, and a vLLM engine gives its
+    memory back.
+    """
+    texts = [render(tokenizer, prompt) for prompt in prompts]
+    ids = tokenizer(texts, add_special_tokens=False)["input_ids"] if texts else []
+    # batch prompts of similar length, so that there is little padding
+    order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
+    prompts_at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
+    completions: list[list[str]] = [[] for _ in texts]
+    with sampler(model, tokenizer, temperature=temperature, samples=samples, seed=seed) as complete:
+        for start in range(0, len(order), prompts_at_a_time):
+            batch = order[start : start + prompts_at_a_time]
+            groups = complete([ids[i] for i in batch], [max_new_tokens] * len(batch))
+            for i, group in zip(batch, groups, strict=True):
+                completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
+    return completions
+
+
+@contextmanager
+def sampler(model, tokenizer, *, temperature: float = 1.0, samples: int = 1, seed: int = 3407):
+    """Open a context whose value is a function `complete(prompts, room)`.
+
+    prompts: lists of token ids.
+    room: for each prompt, the most tokens of a completion.
+
+    The function returns a list of `samples` completions for each prompt. A completion is a list of
+    token ids, including the end token if there was room for one.
+
+    Calls within one context continue one stream of random numbers, so that all turns of an episode
+    are drawn from the same seed.
+    """
+    with torch.random.fork_rng(random_devices(model)):
+        torch.manual_seed(seed)
+        if engine_of(model) == "vllm":
+            # a generator of its own: vLLM, too, draws from the global random state (measured on a
+            # CPU, where the second batch got other seeds)
+            generator = torch.Generator().manual_seed(seed)
+            with _adapter_in_vllm(model) as adapter:
+                yield VllmSampler(model, adapter, temperature, samples, generator).complete
+        else:
+            with sampling_mode(model):
+                yield TransformersSampler(model, tokenizer, temperature, samples).complete
+
+
+def engine_of(model) -> str:
+    """Return what samples from this model: "vllm" if it has an engine, else "transformers"."""
+    return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
+
+
+def context_of(model) -> int | None:
+    """Return the most tokens that a prompt and its completion may have together: the limit of the
+    vLLM engine, or of the model; None if neither is known.
+    """
+    if engine_of(model) == "vllm":
+        return model.vllm_engine.llm_engine.vllm_config.model_config.max_model_len
+    return getattr(model.config, "max_position_embeddings", None)
+
+
+def random_devices(model) -> list:
+    """Return the devices besides the CPU on which a model draws random numbers, for torch's
+    `fork_rng`.
+    """
+    return [model.device] if model.device.type == "cuda" else []
+
+
+# --- Through Transformers -------------------------------------------------------------------------
+
+
+@dataclass
+class TransformersSampler:
+    """Sample through the `generate` of a model in `sampling_mode`."""
+
+    model: torch.nn.Module
+    tokenizer: object
+    temperature: float
+    samples: int
+    prompts_at_a_time: int = 10**9  # no limit at first; halved whenever the GPU runs out of memory
+
+    def complete(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
+        """Return the completions of each prompt (see `sampler`), in batches that fit in memory."""
+        groups: list[list[Tokens]] = []
+        while len(groups) < len(prompts):
+            part = slice(len(groups), len(groups) + self.prompts_at_a_time)
+            try:
+                groups += self._complete_batch(prompts[part], room[part])
+            except torch.OutOfMemoryError:
+                if len(prompts[part]) == 1:
+                    raise
+                self.prompts_at_a_time = len(prompts[part]) // 2
+        return groups
+
+    def _complete_batch(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
+        """Return the completions of each prompt, sampled in one call of `generate`."""
+        # `generate` passes the head a slice: the last token of each prompt. For a 3-D input that is
+        # not contiguous, torch multiplies batch by batch, and in bf16 it copies the head's weights
+        # for each prompt: 19 GB for 64 prompts and 152,000 tokens (pytorch issue 186148). The hook
+        # stays on the model, because TRL's own sampling needs it too.
+        head = self.model.get_output_embeddings()
+        if self.model.device.type == "cpu" and not head._forward_pre_hooks:
+            head.register_forward_pre_hook(lambda _, inputs: (inputs[0].contiguous(),))
+
+        # sample from all prompts at once
+        inputs = _left_padded(self.model, self.tokenizer, prompts, self.samples)
+        output = self.model.generate(
+            **inputs,
+            max_new_tokens=max(1, *room),  # a tool's reply may have used up all the room
+            num_return_sequences=self.samples,
+            pad_token_id=self.tokenizer.pad_token_id,
+            **generation_options(self.temperature),
+        )
+
+        # the tokens that end a completion; the generation config may list several
+        ends = self.model.generation_config.eos_token_id
+        ends = self.tokenizer.eos_token_id if ends is None else ends
+        ends = {ends} if isinstance(ends, int) else set(ends or [])
+
+        # cut each completion after its first end token, or where its room ends
+        groups: list[list[Tokens]] = [[] for _ in prompts]
+        for row, tokens in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
+            prompt = row // self.samples
+            lengths = [at + 1 for at, token in enumerate(tokens) if token in ends]
+            groups[prompt].append(tokens[: min([*lengths, room[prompt]])])
+        return groups
+
+
+# A shared prefix is computed once if that saves more than this many multiplications, about a second
+# on a CPU. The embedded models' prompts stay below: each is then computed by itself.
+PREFIX_PAYS = 1e11
+
+
+def _left_padded(model, tokenizer, prompts: list[Tokens], samples: int) -> dict:
+    """Return a batch of prompts as inputs of `generate`, padded on the left.
+
+    Prompts often begin with the same tokens: the system prompt and the worked examples. On a CPU
+    these are computed once and passed as a cache, if that saves enough.
+    """
+    # count the shared tokens; `generate` needs at least one token of each prompt beside the cache
+    shared = 0
+    for tokens in zip(*(ids[:-1] for ids in prompts), strict=False):
+        if len(set(tokens)) > 1:
+            break
+        shared += 1
+    saved = shared * (len(prompts) * samples - 1) * model.num_parameters()
+    if model.device.type != "cpu" or saved <= PREFIX_PAYS:
+        shared = 0
+
+    # pad the rest of each prompt
+    inputs = tokenizer.pad(
+        {"input_ids": [ids[shared:] for ids in prompts]},
+        padding_side="left",
+        return_tensors="pt",
+    ).to(model.device)
+
+    # compute the shared tokens once, and give each completion a copy of their keys and values
+    if shared:
+        prefix = torch.tensor([prompts[0][:shared]] * len(prompts))
+        cache = model(prefix[:1], use_cache=True, logits_to_keep=1).past_key_values
+        cache.batch_repeat_interleave(len(prompts) * samples)
+        inputs["input_ids"] = torch.cat([prefix, inputs["input_ids"]], dim=1)
+        inputs["attention_mask"] = torch.cat(
+            [torch.ones_like(prefix), inputs["attention_mask"]], dim=1
+        )
+        inputs["past_key_values"] = cache
+    return inputs
+
+
+def generation_options(temperature: float) -> dict:
+    """Return the sampling keywords of `generate`. All are explicit, because a model may ship other
+    values in its generation config, such as a top_k or a repetition penalty.
+    """
+    options = {"do_sample": temperature > 0, "repetition_penalty": 1.0}
+    if temperature > 0:
+        options |= {"temperature": temperature, "top_k": 0, "top_p": 1.0}
+    return options
+
+
+@contextmanager
+def sampling_mode(model):
+    """Let a model sample in this context: no gradients, no dropout, and the key-value cache on. The
+    model's modes are restored at the end.
+    """
+    was_training = model.training
+    config = model.config.get_text_config()
+    had_cache = config.use_cache
+    with torch.no_grad():
+        try:
+            model.eval()
+            config.use_cache = True
+            yield
+        finally:
+            if was_training and hasattr(model, "for_training"):
+                # Unsloth's `generate` turns gradient checkpointing off, and turns it on again only
+                # if it was called in training mode.
+                checkpointing = getattr(model, "_unsloth_gradient_checkpointing", None)
+                model.for_training(use_gradient_checkpointing=checkpointing)
+            else:
+                model.train(was_training)
+            config.use_cache = had_cache
+
+
+# --- Through vLLM ---------------------------------------------------------------------------------
+
+
+@dataclass
+class VllmSampler:
+    """Sample through the vLLM engine that Unsloth has started for a model.
+
+    adapter: vLLM's request for the adapter, from `_adapter_in_vllm`.
+    generator: draws the seed of each prompt's completions.
+    """
+
+    model: torch.nn.Module
+    adapter: object
+    temperature: float
+    samples: int
+    generator: torch.Generator
+
+    def complete(self, prompts: list[Tokens], room: list[int]) -> list[list[Tokens]]:
+        """Return the completions of each prompt (see `sampler`). ValueError if a prompt and its
+        room exceed the engine's context.
+        """
+        from vllm import SamplingParams
+
+        context = context_of(self.model)
+        if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
+            raise ValueError(
+                f"a prompt of {max(map(len, prompts))} tokens and a completion of {max(room)} do "
+                f"not fit into the engine's context of {context}: raise max_seq_length in notebook "
+                "1, or sample with engine='transformers'."
+            )
+        parameters = [
+            SamplingParams(
+                n=self.samples,
+                temperature=self.temperature,
+                top_p=1.0,
+                top_k=-1,
+                max_tokens=max(1, left),
+                # vLLM gives sample i of a request the seed `seed + i`. The seeds of two requests
+                # are far apart, so that no two completions share random numbers.
+                seed=torch.randint(2**62, (), generator=self.generator).item(),
+            )
+            for left in room
+        ]
+        outputs = self.model.fast_generate(
+            # token ids: vLLM would add a second beginning-of-sequence token to a text
+            [{"prompt_token_ids": ids} for ids in prompts],
+            sampling_params=parameters,
+            lora_request=self.adapter,
+            use_tqdm=False,
+        )
+        return [
+            [list(completion.token_ids)[:left] for completion in output.outputs]
+            for output, left in zip(outputs, room, strict=True)
+        ]
+
+
+@contextmanager
+def _adapter_in_vllm(model):
+    """Give the adapter's current weights to the model's vLLM engine, and open a context whose value
+    is vLLM's request for the adapter; None if the model has no adapter.
+
+    If the model is in training mode, the engine's memory is freed at the end of the context.
+    """
+    request = None
+    with tempfile.TemporaryDirectory() as folder:
+        if getattr(model, "peft_config", None):
+            model.save_pretrained(folder, selected_adapters=["default"])
+            if hasattr(model, "load_lora"):  # only on adapters that Unsloth made
+                request = model.load_lora(folder)
+            else:
+                from unsloth_zoo.vllm_utils import load_lora
+
+                request = load_lora(model, folder)
+        try:
+            yield request
+        finally:
+            if model.training:
+                release(model)  # the next optimiser step needs the memory
+
+
+def release(model=None) -> None:
+    """Free the GPU memory that sampling holds: the cache of the model's vLLM engine, if any, and
+    torch's unused blocks.
+
+    The engine shares the model's weights. They are freed once nothing refers to the model.
+    """
+    engine = getattr(model, "vllm_engine", None)
+    if (
+        engine is not None
+        and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
+        and not engine.llm_engine.is_sleeping()  # vLLM warns if it sleeps already
+    ):
+        engine.sleep(level=1)
+    gc.collect()
+    torch.cuda.empty_cache()  # does nothing without a GPU
