@@ -125,7 +125,7 @@ def are_programs(rows: list[dict]) -> bool:
         return False
 
 
-# --- Three ways to declare an attack --------------------------------------------------------------
+# --- Three ways to declare an attack by templates -------------------------------------------------
 
 # a text with the placeholders of `_filled`, or a function that returns such a text for a row
 Template = str | Callable[[dict], str]

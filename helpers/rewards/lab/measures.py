@@ -49,7 +49,7 @@ class Results:
     """What the steps of a lab returned; None for a step that was not run.
 
     cases, attacks, signal, speed: the result of the method of that name.
-    ceilings: by attack, the honest answer it was compared with.
+    ceilings: by attack, the name of the honest answer that it was compared with.
     lost: (right answer, wrong answer) for each row on which both earn the same.
     tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
         too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
@@ -107,7 +107,7 @@ class Lab:
         `total`.
 
         The rewards are called as TRL would call them at this step of the training run. Their
-        failures are added to `faults`. A reward that once took too long is not called again.
+        failures are added to `faults`.
 
         columns: lists with one entry per completion. (`step` is positional, so that a column may
             have that name.)
@@ -140,7 +140,7 @@ class Lab:
         return table
 
     def out_of_time(self) -> set[str]:
-        """Return the rewards that once took too long."""
+        """Return the names of the rewards that once took too long. They are not called again."""
         return {fault.reward for fault in self.faults if fault.cause == _OUT_OF_TIME}
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
@@ -209,8 +209,8 @@ class Lab:
         if the attack is the right answer in another form. `wins` is the share of rows on which the
         attack earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by`
         the reward that contributes most to it. A row is left out of the comparison if a reward
-        failed on one of the two completions, or if the attack happens to be right: trial.py begins
-        with a worked row of each kind.
+        failed on one of the two completions, or if the attack happens to be right. trial.py begins
+        with two worked rows: a win, and a row that is left out.
 
         If a reward reads the `trainer_state`, each row is attacked at a dozen steps spread over the
         training run.

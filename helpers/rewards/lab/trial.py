@@ -1,6 +1,7 @@
 """The trial of `Lab.attacks`: score honest answers and attacks on rows of data, and compare them.
 
-One row, and a reward that gives 1.0 if the right answer is anywhere in the answer block:
+A row on which an attack wins. The reward gives 1.0 if the right answer is anywhere in the answer
+block:
 
     row: {"question": "What is 40 + 2?", "answer": "42"}, with the wrong answer "43"
 
@@ -9,10 +10,10 @@ One row, and a reward that gives 1.0 if the right answer is anywhere in the answ
     honest and wrong                 43              0.0
     two answers in one block         42 or 43        1.0
 
-"two answers in one block" is compared with its ceiling, "honest and wrong". It earns 1.0 more, so
-it wins on this row.
+The ceiling of "two answers in one block" is "honest and wrong". The attack earns 1.0 more than its
+ceiling, so it wins on this row with a gain of 1.0.
 
-Another row is left out, because the attack happens to be right:
+A row that is left out for an attack, with the same reward:
 
     row: {"question": "Copy $9 + 1$.", "answer": "9 + 1"}, with the wrong answer "42"
 
@@ -20,8 +21,8 @@ Another row is left out, because the attack happens to be right:
     honest and wrong                 42              0.0
     an expression of the question    9 + 1           1.0
 
-On most rows an expression of the question is a wrong answer, and a reward should not pay for it.
-Here it is the answer, so the row counts neither for nor against the attack.
+The attack copies an expression from the question, which is a wrong answer on most rows. On this row
+it is the right answer, so the row counts neither for nor against the attack.
 """
 
 from dataclasses import dataclass, field
@@ -44,12 +45,14 @@ class Trial:
 
     Call `answer_honestly` first, then `score_family` for each family of attacks, then `compare`.
 
-    lab: the `Lab` with the rewards. length: the limit of a completion in words.
+    lab: the `Lab` with the rewards.
     rows: from `with_wrong_answers`. `answer_honestly` may replace their wrong answers.
+    length: the limit of a completion in words.
 
-    tables: by attack, a table with a line per `step` and `row` (the levels of its index), a column
-        of scores per reward, their weighted `total`, and `usable`: False if a reward failed on
-        the completion or if the row was left out. A row that was left out has no scores (nan).
+    tables: by attack, a table of scores with one line per step and row. The index has the levels
+        `step` and `row`. The columns are the rewards, their weighted `total`, and `usable`, which
+        is False if a reward failed on the completion or if the row was left out. A row that was
+        left out has no scores (nan).
     examples: by attack, the completion for the first row.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
@@ -86,8 +89,8 @@ class Trial:
             self.score_family(wrong)
 
     def score_family(self, family: list[Attack]) -> None:
-        """Score attacks with the same name. Of their scores, the table keeps the highest total for
-        each row and step.
+        """Score the attacks of one name. For each step and row, the table keeps the scores of the
+        attack with the highest total.
         """
         name = family[0].name
         written = [
@@ -104,7 +107,7 @@ class Trial:
         if name == PART:
             self.leave_out_other_names(written, tables)
 
-        # on each line, keep the attack that earns most
+        # for each step and row, keep the attack that earns most
         totals = np.array([table["total"].fillna(-np.inf) for table in tables])
         best = totals.argmax(axis=0)
         lines = [table[best == which] for which, table in enumerate(tables)]
@@ -122,8 +125,8 @@ class Trial:
         for name, ceiling in ceilings.items():
             margins = _margins(self.tables[name], self.tables[ceiling])
             if name == HONEST_WRONG:
-                # The mean over all steps decides, because a schedule may begin with a reward that
-                # is the same for right and wrong answers. A tie with the right answer is a win.
+                # A wrong answer wins if it earns as much as the right one. The mean over all steps
+                # decides, because a schedule may begin with equal rewards for both.
                 margins = margins.groupby(level="row").mean()
                 won = margins[margins["total"] > -_SAME]
                 self.lost = list(won.index)
@@ -137,7 +140,9 @@ class Trial:
         return compared.assign(example=self.examples)
 
     def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
-        """Return a table for each list of completions. A list has one completion per row."""
+        """Return a table of scores for each list of completions. A list has one completion per row,
+        and its table is like those in `tables`.
+        """
         tables = []
         for first in range(0, len(written), _LISTS_PER_BATCH):
             batch = written[first : first + _LISTS_PER_BATCH]
@@ -150,9 +155,11 @@ class Trial:
                 table = self.lab.scores(texts, step, **columns)
                 failed = {fault.position for fault in self.lab.faults[count_before:]}
                 if self.lab.out_of_time():
-                    failed = range(len(texts))  # every total lacks a reward that is not called
-                table["usable"] = [at not in failed for at in range(len(texts))]
+                    # such a reward is not called again, so its score is missing in every total
+                    failed = range(len(texts))
+                table["usable"] = [position not in failed for position in range(len(texts))]
                 by_step.append(table.set_axis(pd.MultiIndex.from_product(lines)))
+            # cut the batch into its lists
             whole = pd.concat(by_step, keys=self.steps, names=["step", "list", "row"])
             tables += [whole.xs(which, level="list") for which in lines[0]]
         return tables
@@ -181,13 +188,13 @@ class Trial:
                 _leave_out(table, number)
 
     def leave_out_tolerated_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Leave out the rows on which the rewards accept an attack's number by a tolerance or a
-        slope, as 0.7045 for 0.70456 with a tolerance of 0.01.
+        """Leave out the rows on which the rewards accept an attack's number because it is close to
+        the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
 
-        The sign of a tolerance or a slope: the number halfway to the right one earns as much as the
-        attack's number, or more.
+        Closeness pays if the number halfway to the right one earns at least as much as the attack's
+        number.
         """
-        # 1. for each row with numbers, write the number halfway
+        # 1. write a completion with the number halfway, for each row with numbers
         tags = self.lab.tags
         halfway = list(texts)
         answers = {}  # the attack's answer, by row number
@@ -201,7 +208,7 @@ class Trial:
         if not answers:
             return
 
-        # 2. compare the attack with the number halfway and with the right one, by their means over
+        # 2. compare what the attack, the number halfway and the right number earn, on average over
         # the steps
         (scores,) = self.scores([halfway])
         right = self.tables[HONEST_RIGHT]
@@ -255,14 +262,14 @@ def _halfway(answer: str, right: str) -> str | None:
     >>> _halfway("0.7", "0.8"), _halfway("40", "42"), _halfway("41", "42"), _halfway("x", "42")
     ('0.75', '41', None, None)
     """
-    first = parse_number(answer)
-    second = parse_number(right)
-    if not first or not second or max(abs(first.value), abs(second.value)) >= 1e15:
+    given = parse_number(answer)
+    gold = parse_number(right)
+    if not given or not gold or max(abs(given.value), abs(gold.value)) >= 1e15:
         return None
-    between = (first.value + second.value) / 2
-    if first.value.denominator == second.value.denominator == 1:
-        between = second.value + int(between - second.value)
-    if between == second.value and first.value != second.value:
+    between = (given.value + gold.value) / 2
+    if given.value.denominator == gold.value.denominator == 1:
+        between = gold.value + int(between - gold.value)
+    if between == gold.value and given.value != gold.value:
         return None
     return str(between) if between.denominator == 1 else f"{float(between):.12g}"
 
