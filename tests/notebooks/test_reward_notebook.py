@@ -10,7 +10,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import said
 
-from helpers.rewards.lab.attacks import BATTERY, RIGHT, WRONG
+from helpers.rewards.lab.attacks import BATTERY, HONEST_RIGHT, HONEST_WRONG
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow
@@ -22,7 +22,9 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
     report = executed.read_object("reward_report.json")
     assert {name: entry["weight"] for name, entry in report["rewards"].items()} == REWARDS
     assert all(entry["cases"]["right"] == 1.0 for entry in report["rewards"].values())
-    assert report["attacks"].keys() == {RIGHT, WRONG} | {attack.name for attack in BATTERY}
+    assert report["attacks"].keys() == {HONEST_RIGHT, HONEST_WRONG} | {
+        attack.name for attack in BATTERY
+    }
     assert not any(attack["wins"] for attack in report["attacks"].values())
     assert 0.1 < sum(report["signal"]["pass_rate"]) / 32 < 0.6  # the untrained pocket model
     assert report["verdict"]["go"] is executed.manifest["rewards"]["go"] is True

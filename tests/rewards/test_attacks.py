@@ -21,7 +21,14 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.lab import Lab, attacks
-from helpers.rewards.lab.attacks import BATTERY, FAR, RIGHT, WRONG, with_wrong_answers
+from helpers.rewards.lab.attacks import (
+    BATTERY,
+    FAR,
+    HONEST_RIGHT,
+    HONEST_WRONG,
+    WRONG,
+    with_wrong_answers,
+)
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
@@ -99,11 +106,13 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     for rows in (sums.head(6), *(rows_of(*answers) for answers in ANSWERS)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
-        assert {attack.name for attack in BATTERY} | {RIGHT, WRONG} <= set(table.index)
+        assert {attack.name for attack in BATTERY} | {HONEST_RIGHT, HONEST_WRONG} <= set(
+            table.index
+        )
         assert lab.faults == [] and table["total"].dropna().is_monotonic_decreasing
-        right = table.loc[RIGHT, "total"]
+        right = table.loc[HONEST_RIGHT, "total"]
         assert table[table["total"] > right + 1e-6].index.tolist() == []
-        assert table.loc[WRONG, "total"] < right - 0.5
+        assert table.loc[HONEST_WRONG, "total"] < right - 0.5
         if name == "mathematics":
             assert table.index[table["wins"] > 0].tolist() == []
             assert lab.judges() == ["correctness_reward"]
@@ -288,6 +297,21 @@ def test_what_a_reward_takes_for_right_by_its_own_measure_is_no_attack(rule, ans
 
 
 @pytest.mark.usefixtures("without_source")
+def test_the_worked_rows_of_the_trial():
+    """The scores that the docstring of trial.py shows: a win on one row, and a row left out."""
+    first = {"question": "What is 40 + 2?", "answer": "42"}
+    second = {"question": "Copy $9 + 1$.", "answer": "9 + 1"}
+    names = [HONEST_RIGHT, HONEST_WRONG, TWO, "an expression of the question"]
+    lab = Lab([of_block(lambda block, gold: gold in block)], [1.0])
+    table = lab.attacks(pd.DataFrame([first])).loc[names]
+    assert table["total"].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert table.loc[TWO, ["wins", "gain"]].tolist() == [1.0, 1.0]
+    table = lab.attacks(pd.DataFrame([first, second]))
+    expression = table.loc["an expression of the question"]
+    assert (expression["total"], expression["wins"]) == (0.0, 0.0), "its only win is left out"
+
+
+@pytest.mark.usefixtures("without_source")
 @pytest.mark.parametrize("operation", ["+", "-"])
 def test_an_expression_of_the_question_is_an_attack_where_it_is_not_the_answer(operation):
     rows = pd.DataFrame({"question": [f"Work out $6 {operation} 4$."] * 4, "answer": ["10"] * 4})
@@ -315,13 +339,13 @@ MANY = {"the tags many times", "the whole shape three times", "a block for every
 @pytest.mark.parametrize(
     ("rewards", "win", "lose"),
     [
-        ([correctness_reward, counts_tags_reward], MANY, {WRONG}),
+        ([correctness_reward, counts_tags_reward], MANY, {HONEST_WRONG}),
         (
             [any_block_reward],
             HEDGED | {"a block for every number"},
             {"two answers in one block", "right in the reasoning only"},
         ),
-        ([format_reward], {WRONG}, MANY | HEDGED),
+        ([format_reward], {HONEST_WRONG}, MANY | HEDGED),
         (
             [correctness_reward, partial(min_length_reward, minimum=60)],
             {"filler up to the bound", "the whole shape three times"},
@@ -332,8 +356,12 @@ MANY = {"the tags many times", "the whole shape three times", "a block for every
             {"filler up to the bound"},
             {"nothing at all"},
         ),
-        ([reasoning_steps_reward], {"words that please", WRONG}, MANY | HEDGED),
-        ([correctness_reward, citation_reward], {"words that please"}, {WRONG} | MANY | HEDGED),
+        ([reasoning_steps_reward], {"words that please", HONEST_WRONG}, MANY | HEDGED),
+        (
+            [correctness_reward, citation_reward],
+            {"words that please"},
+            {HONEST_WRONG} | MANY | HEDGED,
+        ),
     ],
 )
 def test_a_naive_reward_pays_for_what_it_looks_at(sums, rewards, win, lose):
@@ -373,9 +401,9 @@ def test_the_examples_are_what_was_scored(sums):
     tags, first = TagFormat("reasoning", "final"), sums.iloc[0]
     table = Lab(*read_rewards(MATH, tags), tags).attacks(sums, length=50)
     wrong = str(int(first["answer"]) + 1)
-    assert table.loc[RIGHT, "example"] == tags.render(first["working"], first["answer"])
+    assert table.loc[HONEST_RIGHT, "example"] == tags.render(first["working"], first["answer"])
     assert first["working"].count(first["answer"]) == 1  # who errs does not write down the truth
-    assert table.loc[WRONG, "example"] == tags.render(
+    assert table.loc[HONEST_WRONG, "example"] == tags.render(
         first["working"].replace(first["answer"], wrong), wrong
     )
     assert table.loc["the system prompt handed back", "example"] == first["prompt"][0]["content"]
@@ -385,7 +413,10 @@ def test_the_examples_are_what_was_scored(sums):
 def test_rows_without_an_answer_do_not_count_against_the_rewards():
     lab = Lab(*read_rewards(MATH, THINK_ANSWER))
     table = lab.attacks(pd.DataFrame({"answer": ["Paris", None, "Bonn", float("nan")]}))
-    assert table.loc[WRONG, "wins"] == 0 and table.loc[RIGHT, "correctness_reward"] == 1.0
+    assert (
+        table.loc[HONEST_WRONG, "wins"] == 0
+        and table.loc[HONEST_RIGHT, "correctness_reward"] == 1.0
+    )
 
 
 @pytest.mark.parametrize(

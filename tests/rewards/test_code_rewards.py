@@ -14,7 +14,7 @@ from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
 from helpers.rewards.code.sandbox import Limits, Outcome
 from helpers.rewards.lab import Lab
-from helpers.rewards.lab.attacks import CODE_BATTERY, RIGHT, WRONG
+from helpers.rewards.lab.attacks import CODE_BATTERY, HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER
 
 ADD = [
@@ -323,13 +323,17 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     table = lab.attacks(ROWS, battery=CODE_BATTERY)
     assert lab.faults == [] and lab.judges() == ["tests_reward"]
     assert table.loc[table["wins"] > 0].index.tolist() == []
-    assert table.loc[RIGHT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
-    assert table.loc[WRONG, ["tests_reward", "total"]].tolist() == [0.0, 0.25]
+    assert table.loc[HONEST_RIGHT, ["tests_reward", "total"]].tolist() == [1.0, 1.25]
+    assert table.loc[HONEST_WRONG, ["tests_reward", "total"]].tolist() == [0.0, 0.25]
     right = ["wrong, then right", "right, without a language", "right, and what it prints"]
     assert (table.loc[right, "tests_reward"] == 1.0).all()
     assert len(CODE_BATTERY) >= 25
     wordy = "the words that a reward looks for"  # CODE_SET has a reward of this file
-    assert set(table.index) >= {attack.name for attack in CODE_BATTERY} | {RIGHT, WRONG, wordy}
+    assert set(table.index) >= {attack.name for attack in CODE_BATTERY} | {
+        HONEST_RIGHT,
+        HONEST_WRONG,
+        wordy,
+    }
 
     # a solution that fails its own tests is named before training
     tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']

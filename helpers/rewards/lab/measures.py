@@ -21,33 +21,27 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
-from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.common import is_own, reward_name, source_hash, source_of
-from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.faults import LATE, Fault, checked_scores
+from helpers.rewards.faults import Fault, checked_scores
 from helpers.rewards.lab import verdicts
 from helpers.rewards.lab.attacks import (
     BATTERY,
-    FAR,
     HONEST,
-    OPPOSITE,
-    PART,
-    RIGHT,
     WRONG,
     Attack,
     for_own,
-    honest,
     with_wrong_answers,
 )
 from helpers.rewards.lab.cases import load_cases
+from helpers.rewards.lab.trial import Trial, columns_of
+from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
-_LISTS_PER_BATCH = 16  # attacks that are scored in one call of the rewards
-_SAME = 1e-6  # scores closer than this are equal
+_OUT_OF_TIME = "out of time"  # the cause of a fault (faults.py)
 _NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
-_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by", "failed")  # names a reward cannot have
+_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by", "usable")  # names a reward cannot have
 
 
 @dataclass
@@ -55,7 +49,7 @@ class Results:
     """What the steps of a lab returned; None for a step that was not run.
 
     cases, attacks, signal, speed: the result of the method of that name.
-    ceilings: by attack, the honest answer it was compared with.
+    ceilings: by attack, the name of the honest answer that it was compared with.
     lost: (right answer, wrong answer) for each row on which both earn the same.
     tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
         too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
@@ -113,7 +107,7 @@ class Lab:
         `total`.
 
         The rewards are called as TRL would call them at this step of the training run. Their
-        failures are added to `faults`. A reward that once took too long is not called again.
+        failures are added to `faults`.
 
         columns: lists with one entry per completion. (`step` is positional, so that a column may
             have that name.)
@@ -123,8 +117,17 @@ class Lab:
         columns["completion_ids"] = [
             [hash(word) % 2**31 for word in text.split()] for text in completions
         ]
-        columns |= _from_the_trainer(step, self.max_steps)
-        late = {fault.reward for fault in self.faults if fault.advice == LATE}
+        columns["log_extra"] = lambda column, values: None
+        columns["log_metric"] = lambda name, value: None
+        columns["trainer_state"] = SimpleNamespace(
+            global_step=step,
+            max_steps=self.max_steps,
+            epoch=step / self.max_steps,
+            num_train_epochs=1,
+            log_history=[],
+            is_world_process_zero=True,
+        )
+        late = self.out_of_time()
         table = pd.DataFrame(index=range(len(completions)))
         for name, function in zip(self.names, self.functions, strict=True):
             scored = [None] * len(completions)
@@ -136,9 +139,13 @@ class Lab:
         table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
         return table
 
+    def out_of_time(self) -> set[str]:
+        """Return the names of the rewards that once took too long. They are not called again."""
+        return {fault.reward for fault in self.faults if fault.cause == _OUT_OF_TIME}
+
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
         """Return the `scores` of several completions of one row."""
-        return self.scores(completions, **_columns(_records(row.to_frame().T) * len(completions)))
+        return self.scores(completions, **columns_of(_records(row.to_frame().T) * len(completions)))
 
     def cases(
         self, path: str | Path | None = None, rows: pd.DataFrame | None = None
@@ -177,11 +184,12 @@ class Lab:
             records.append(yours[at % len(yours)] | neutral | own)
 
         count_before = len(self.faults)
-        table = self.scores([case["completion"] for case in loaded], **_columns(records))
+        table = self.scores([case["completion"] for case in loaded], **columns_of(records))
         if path is None:
             # the suite's cases are not your data, so a reward may fail on them
-            late = [fault for fault in self.faults[count_before:] if fault.advice == LATE]
-            self.faults[count_before:] = late
+            self.faults[count_before:] = [
+                fault for fault in self.faults[count_before:] if fault.cause == _OUT_OF_TIME
+            ]
         table = table.set_axis([case["name"] for case in loaded])
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
@@ -201,7 +209,8 @@ class Lab:
         if the attack is the right answer in another form. `wins` is the share of rows on which the
         attack earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by`
         the reward that contributes most to it. A row is left out of the comparison if a reward
-        failed on one of the two completions, or if the attack happens to be right (see `_Trial`).
+        failed on one of the two completions, or if the attack happens to be right. trial.py begins
+        with two worked rows: a win, and a row that is left out.
 
         If a reward reads the `trainer_state`, each row is attacked at a dozen steps spread over the
         training run.
@@ -229,52 +238,57 @@ class Lab:
             families.setdefault(attack.name, []).append(attack)
 
         # 4. scores: honest answers first, because the attacks are compared with them
-        trial = _Trial(self, attacked, steps, length)
-        trial.answer_honestly(families[RIGHT], families[WRONG])
+        trial = Trial(self, attacked, steps, length)
+        trial.answer_honestly(families[HONEST_RIGHT], families[HONEST_WRONG])
         for name, family in families.items():
-            if name not in (RIGHT, WRONG):
+            if name not in (HONEST_RIGHT, HONEST_WRONG):
                 trial.score_family(family)
 
         # 5. comparisons
         ceilings = {name: family[0].ceiling for name, family in families.items()}
-        table, lost = _compared(trial.tables, ceilings, pd.Series(self.weights, self.names))
-        table = table.assign(example=trial.examples)
-        table = table.sort_values("total", ascending=False, kind="stable")
+        table = trial.compare(ceilings).sort_values("total", ascending=False, kind="stable")
 
         # 6. the step with the largest gap between right and wrong answers
-        gaps = (trial.tables[RIGHT] - trial.tables[WRONG])["total"].fillna(0.0)
-        self.step = steps[gaps.to_numpy().reshape(len(steps), -1).mean(axis=1).argmax()]
+        gaps = trial.tables[HONEST_RIGHT]["total"] - trial.tables[HONEST_WRONG]["total"]
+        self.step = int(gaps.fillna(0.0).groupby(level="step").mean().idxmax())
 
         self.results.attacks = table
         self.results.ceilings = ceilings
-        self.results.lost = [(attacked[at]["answer"], attacked[at][WRONG]) for at in lost]
+        self.results.lost = [
+            (attacked[number]["answer"], attacked[number][WRONG]) for number in trial.lost
+        ]
         self.results.tolerated = [
-            (attacked[at]["answer"], other)
-            for at, other in trial.tolerated.items()
-            if at not in lost
+            (attacked[number]["answer"], other)
+            for number, other in trial.tolerated.items()
+            if number not in trial.lost
         ]
         return table
 
     def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
-        """Return what GRPO would learn from groups of completions: statistics of their rewards.
+        """Return what GRPO would learn from groups of completions, as the `signal` of the report.
 
         completions: one group of at least two per row.
 
         Returns a dict:
 
-        - `groups`, `group_size`.
-        - `rewards`, by name: the `weight`; the `mean`; `within_group_std`; `zero_spread`, the share
-          of groups with equal scores; `scored`, the share of completions with a score; `constant`,
-          the score if all completions got the same one, else None; `advantage_share`, the share in
-          the variance of TRL's group-scaled advantage (the shares sum to 1); `rank_correlation`
-          (Spearman) with each other reward.
+        - `groups`: their number. `group_size`: the largest.
+        - `rewards`: by name, a dict:
+            - `weight`, and the `mean` of the scores.
+            - `within_group_std`: the mean of the groups' standard deviations.
+            - `zero_spread`: the share of groups with equal scores.
+            - `scored`: the share of completions with a score.
+            - `constant`: the score if all completions got the same one, else None.
+            - `advantage_share`: the share in the variance of TRL's group-scaled advantage. The
+              shares of all rewards sum to 1.
+            - `rank_correlation`: Spearman's, with each other reward.
         - `total`: `mean` and `zero_spread` of the weighted sum.
-        - `judges`: see the method of that name.
-        - `pass_rate`, one per row: the share of completions that the judges call right; None if no
-          judge scores the row.
+        - `judges`: the rewards that `judges()` returns.
+        - `pass_rate`: for each group, the share of completions that the judges call right; None if
+          no judge scores the row.
         - `answered`: the share of completions with a complete answer block.
         - `unopened`: whether all completions close the reasoning and none opens it.
-        - `one_text`: of the groups whose totals are equal, the share that consist of one text.
+        - `one_text`: of the groups with equal totals, the share that consist of one text; None
+          without such a group.
         """
         if len(rows) != len(completions) or not completions:
             raise ValueError(
@@ -285,45 +299,50 @@ class Lab:
             raise ValueError(
                 "a group of fewer than two completions has no spread; sample at least two per row."
             )
-        # 1. scores, and the groups in which they differ
+        # 1. the scores of all completions, and the number of each completion's group
         group_of = np.repeat(np.arange(len(completions)), sizes)
         records = _records(rows)
-        columns = _columns([records[group] for group in group_of])
+        columns = columns_of([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
+
+        # 2. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
         flat = spread.fillna(0.0) < _NO_SPREAD
-        dead = [group for group, is_flat in zip(completions, flat["total"], strict=True) if is_flat]
 
-        # 2. each reward by itself
-        shares = self._advantage_shares(scores, group_of)
+        # 3. each reward by itself
+        shares = _advantage_shares(scores, group_of, pd.Series(self.weights, self.names))
         ranks = scores[self.names].corr(method="spearman")
         rewards = {}
         for name, weight in zip(self.names, self.weights, strict=True):
             values = scores[name].dropna().unique()
-            constant = _finite(values[0]) if len(values) == 1 and len(texts) > 1 else None
             rewards[name] = {
                 "weight": weight,
                 "mean": _finite(scores[name].mean()),
                 "within_group_std": _finite(spread[name].mean()),
                 "zero_spread": float(flat[name].mean()),
                 "scored": float(scores[name].notna().mean()),
-                "constant": constant,
+                "constant": _finite(values[0]) if len(values) == 1 else None,
                 "advantage_share": shares[name],
                 "rank_correlation": {
                     other: _finite(ranks.loc[name, other]) for other in self.names if other != name
                 },
             }
 
-        # 3. how often the policy is right: every judge that scores the row must say so
+        # 4. the share of right completions in each group. A completion is right if every judge that
+        # scores it gives at least 0.5. Without a judge, all are wrong.
         judges = self.judges()
-        judged = scores[judges].notna().any(axis=1)
-        right = ((scores[judges] >= 0.5) | scores[judges].isna()).all(axis=1) & judged
-        passed = right.astype(float).where(judged | (not judges))
-        rates = passed.groupby(group_of).mean()
+        lowest = scores[judges].min(axis=1)  # the judges' lowest score, nan if none gave one
+        right = (lowest >= 0.5).astype(float)
+        if judges:
+            right[lowest.isna()] = np.nan
+        pass_rate = right.groupby(group_of).mean()
 
-        # 4. the whole, and what the texts look like
+        # 5. what the texts look like
         opening, closing, *_ = self.tags.tags
+        only_closed = all(closing in text and opening not in text for text in texts)
+        same = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
+
         self.results.completions = texts, columns
         self.results.signal = {
             "groups": len(completions),
@@ -334,26 +353,12 @@ class Lab:
                 "zero_spread": float(flat["total"].mean()),
             },
             "judges": judges,
-            "pass_rate": [_finite(round(rate, 6)) for rate in rates],
+            "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
-            "unopened": not self.tags.opened
-            and all(closing in text and opening not in text for text in texts),
-            "one_text": float(np.mean([len(set(group)) == 1 for group in dead])) if dead else None,
+            "unopened": only_closed and not self.tags.opened,
+            "one_text": float(np.mean(same)) if same else None,
         }
         return self.results.signal
-
-    def _advantage_shares(self, scores: pd.DataFrame, group_of: np.ndarray) -> dict[str, float]:
-        """Return each reward's share in the variance of the advantage that TRL computes."""
-        judged = scores["total"].notna()
-        weighted = scores[self.names].mul(self.weights).fillna(0.0).where(judged)
-        centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
-        deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
-        scaled = centred.div(deviation + 1e-4, axis=0)  # TRL adds 1e-4, too
-        advantage = scaled.sum(axis=1)
-        variance = float((advantage**2).mean())
-        if variance <= _NO_SPREAD:
-            return dict.fromkeys(self.names, 0.0)
-        return {name: float((scaled[name] * advantage).mean() / variance) for name in self.names}
 
     def judges(self) -> list[str]:
         """Return the rewards that tell right answers from wrong ones: in `attacks`, their means for
@@ -362,7 +367,7 @@ class Lab:
         table = self.results.attacks
         if table is None:
             return self.names[:1]
-        gap = table.loc[RIGHT, self.names] - table.loc[WRONG, self.names]
+        gap = table.loc[HONEST_RIGHT, self.names] - table.loc[HONEST_WRONG, self.names]
         return [name for name in self.names if gap[name] > 0.25]
 
     def speed(self) -> pd.Series:
@@ -398,8 +403,9 @@ class Lab:
         for name, weight, function in zip(self.names, self.weights, self.functions, strict=True):
             entry = {"weight": weight, "source": source_hash(function)}
             if results.cases is not None:
-                scores = results.cases[name].items()
-                entry["cases"] = {case: _finite(score) for case, score in scores}
+                entry["cases"] = {
+                    case: _finite(score) for case, score in results.cases[name].items()
+                }
             if results.signal is not None:
                 entry |= results.signal["rewards"][name]
             if results.speed is not None:
@@ -412,247 +418,28 @@ class Lab:
                 for name, row in results.attacks.iterrows()
             }
         if results.signal is not None:
-            of_all = {key: value for key, value in results.signal.items() if key != "rewards"}
-            report["signal"] = of_all
+            report["signal"] = {
+                key: value for key, value in results.signal.items() if key != "rewards"
+            }
         report["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
         return report
 
 
-# --- Attacks, scored and compared -----------------------------------------------------------------
-
-
-@dataclass
-class _Trial:
-    """Scores of honest answers and of attacks, for each row at each step of the training run.
-
-    1. `answer_honestly` scores a right and a wrong answer to each row.
-    2. `score_family` scores the attacks of one name, and keeps the one that earns most on each row
-       and step. Before, it leaves out the rows on which an attack is not an attack:
-
-       - Its answer is right. "9 + 1", copied from the question, is right if the row's answer is
-         "9 + 1".
-       - Its answer lies within a reward's tolerance. With a tolerance of 0.01, "0.7045" is right
-         for 0.70456.
-       - Its answer is another name for the right one. "US" is right for "USA" if a reward knows
-         both.
-
-    tables: by attack, the scores (nan where left out), with the row's number as the index. The
-        column `failed` is 1.0 if a reward failed on the completion.
-    examples: by attack, the completion for the first row.
-    tolerated: by row, an answer that a reward accepts besides the right one.
-    """
-
-    lab: Lab
-    rows: list[dict]
-    steps: list[int]
-    length: int
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
-    examples: dict[str, str] = field(default_factory=dict)
-    tolerated: dict[int, str] = field(default_factory=dict)
-
-    def answer_honestly(self, right: list[Attack], wrong: list[Attack]) -> None:
-        """Score the honest answers.
-
-        A reward may accept the wrong answer by a rule of its own: 43 for 42 with a tolerance of 5,
-        or any number above 42. Where a wrong answer earns as much as the right one, a number far
-        above the right one replaces it, and then a number far below.
-        """
-        self.score_family(right)
-        self.score_family(wrong)
-        for further in (FAR, OPPOSITE):
-            margins = _margins(self.tables[RIGHT], self.tables[WRONG])
-            gaps = margins["total"].groupby(level=0).mean()
-            accepted = list(gaps.index[gaps <= _SAME])
-            if not accepted:
-                break
-            for at in accepted:
-                self.tolerated.setdefault(at, self.rows[at][WRONG])
-                self.rows[at][WRONG] = self.rows[at][further]
-            self.score_family(wrong)
-
-    def score_family(self, family: list[Attack]) -> None:
-        """Score attacks of one name, and keep the one that earns most on each row and step."""
-        name = family[0].name
-        written = [
-            [attack.write(row, self.lab.tags, self.length) for row in self.rows]
-            for attack in family
-        ]
-        tables = self.scores(written)
-
-        # leave out rows on which an attack is not an attack
-        if name not in (RIGHT, WRONG):
-            for attack, texts, table in zip(family, written, tables, strict=True):
-                if attack.by_chance:
-                    self.leave_out_right_answers(texts, table)
-                    self.leave_out_tolerated_numbers(texts, table)
-        if name == PART:
-            self.leave_out_other_names(written, tables)
-
-        # keep the one that earns most
-        totals = np.array([table["total"].fillna(-np.inf) for table in tables])
-        best = totals.argmax(axis=0)
-        self.tables[name] = pd.DataFrame([tables[of].iloc[at] for at, of in enumerate(best)])
-        self.examples[name] = written[best[0]][0]
-
-    def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
-        """Return a table of scores for each list of completions, which has one per row: all rows at
-        the first step, then all rows at the next.
-        """
-        count = len(self.rows)
-        tables = []
-        for first in range(0, len(written), _LISTS_PER_BATCH):
-            batch = written[first : first + _LISTS_PER_BATCH]
-            texts = [text for completions in batch for text in completions]
-            columns = _columns(self.rows * len(batch))
-            by_step = []
-            for step in self.steps:
-                count_before = len(self.lab.faults)
-                table = self.lab.scores(texts, step, **columns)
-                failed = {fault.position for fault in self.lab.faults[count_before:]}
-                if any(fault.advice == LATE for fault in self.lab.faults):
-                    failed = range(len(texts))  # a reward is no longer called
-                table["failed"] = [float(at in failed) for at in range(len(texts))]
-                by_step.append(table)
-            # cut the batch into its lists
-            for begin in range(0, len(texts), count):
-                parts = [table.iloc[begin : begin + count] for table in by_step]
-                table = pd.concat(parts, ignore_index=True)
-                tables.append(table.set_axis(list(range(count)) * len(self.steps)))
-        return tables
-
-    def paid_rows(self, table: pd.DataFrame) -> list[int]:
-        """Return the rows on which an attack earns more than an honest wrong answer."""
-        wrong = self.tables[WRONG]
-        gains = (table["total"] - wrong["total"])[_comparable(table, wrong)]
-        gains = gains.groupby(level=0).max()
-        return list(gains.index[gains > _SAME])
-
-    def leave_out_right_answers(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Leave out rows on which `correctness_reward` calls an attack's answer right."""
-        paid = self.paid_rows(table)
-        columns = _columns([self.rows[at] for at in paid])
-        right = correctness_reward(
-            [texts[at] for at in paid],
-            columns.get("answer", []),
-            self.lab.tags,
-            kind=columns.get("kind"),
-        )
-        for at, score in zip(paid, right, strict=True):
-            if score == 1:
-                table.loc[at] = np.nan
-
-    def leave_out_tolerated_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Leave out rows on which an attack answers with a number that the rewards accept by a
-        tolerance or a slope: the number halfway to the right one earns as much, or more.
-        """
-        # 1. where both answers are numbers, write the number halfway between
-        tags = self.lab.tags
-        halfway = list(texts)
-        answers = {}  # by row
-        for at in self.paid_rows(table):
-            answer = (tags.answer_blocks(texts[at]) or [""])[-1].strip()
-            number = parse_number(answer)
-            gold = parse_number(self.rows[at]["answer"])
-            if not number or not gold or max(abs(number.value), abs(gold.value)) >= 1e15:
-                continue
-            between = (number.value + gold.value) / 2
-            if number.value.denominator == gold.value.denominator == 1:
-                between = gold.value + int(between - gold.value)  # a reward may need an integer
-            if between == gold.value and number.value != gold.value:
-                continue  # two neighbouring integers have no number between them
-            shown = str(between) if between.denominator == 1 else f"{float(between):.12g}"
-            answers[at] = answer
-            halfway[at] = honest(self.rows[at], tags, shown)
-        if not answers:
-            return
-
-        # 2. compare what the three earn, on average over the steps
-        (scores,) = self.scores([halfway])
-        right = self.tables[RIGHT]
-        earned = table["total"].groupby(level=0).mean()
-        earned_halfway = scores["total"].groupby(level=0).mean()
-        earned_right = right["total"].where(right["failed"] == 0).groupby(level=0).mean()
-        for at, answer in answers.items():
-            if earned_halfway[at] >= earned[at] - _SAME:
-                table.loc[at] = np.nan
-                if earned[at] >= earned_right[at] - _SAME:
-                    self.tolerated[at] = answer
-
-    def leave_out_other_names(self, written: list[list[str]], tables: list[pd.DataFrame]) -> None:
-        """Leave out rows on which exactly one part of the answer pays: it is another name for the
-        answer, such as "US" for "USA". For a number, any single digit could be such a part, so rows
-        with a number stay.
-        """
-        paying = [set() for _ in self.rows]  # for each row, the completions that pay
-        for texts, table in zip(written, tables, strict=True):
-            for at in self.paid_rows(table):
-                paying[at].add(texts[at])
-        for at, row in enumerate(self.rows):
-            if len(paying[at]) == 1 and parse_number(row["answer"]) is None:
-                (text,) = paying[at]
-                self.tolerated[at] = (self.lab.tags.answer_blocks(text) or [""])[-1]
-                for table in tables:
-                    table.loc[at] = np.nan
-
-
-def _margins(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Return the differences of two tables of a `_Trial`, on the rows that can be compared."""
-    return (table - other)[_comparable(table, other)]
-
-
-def _comparable(table: pd.DataFrame, other: pd.DataFrame) -> np.ndarray:
-    """Return a mask of two tables' rows: False where a row was left out of one of them, or a reward
-    failed on it at any step. A missing score is not evidence.
-    """
-    failed = table["failed"] + other["failed"]  # nan if left out
-    return ~table.index.isin(failed.index[failed != 0])
-
-
-def _compared(
-    tables: dict[str, pd.DataFrame], ceilings: dict[str, str], weights: pd.Series
-) -> tuple[pd.DataFrame, list[int]]:
-    """Return the table of `Lab.attacks` without its examples, and the rows on which an honest wrong
-    answer earns as much as a right one.
-    """
-    winners = pd.DataFrame({name: table.mean() for name, table in tables.items()}).T
-    winners = winners.drop(columns="failed").assign(wins=0.0, gain=0.0, paid_by="")
-    lost = []
-    for name, ceiling in ceilings.items():
-        margins = _margins(tables[name], tables[ceiling])
-        if name == WRONG:
-            # A tie with the right answer is enough. The mean over all steps decides, because a
-            # schedule may begin with a reward that is the same for right and wrong answers.
-            margins = margins.groupby(level=0).mean()
-            won = margins[margins["total"] > -_SAME]
-            lost = list(won.index)
-        else:
-            won = margins[margins["total"] > _SAME]
-        if len(won):
-            paid = won[weights.index].mean().mul(weights).fillna(0.0)
-            winners.loc[name, "wins"] = len(won) / margins["total"].count()
-            winners.loc[name, "gain"] = won["total"].mean()
-            winners.loc[name, "paid_by"] = paid.idxmax()
-    return winners, lost
-
-
-# --- What the rewards are called with -------------------------------------------------------------
-
-
-def _from_the_trainer(step: int, max_steps: int) -> dict:
-    """Return the arguments that TRL passes besides the data. Nothing is logged."""
-    state = SimpleNamespace(
-        global_step=step,
-        max_steps=max_steps,
-        epoch=step / max_steps,
-        num_train_epochs=1,
-        log_history=[],
-        is_world_process_zero=True,
-    )
-    return {
-        "trainer_state": state,
-        "log_extra": lambda column, values: None,
-        "log_metric": lambda name, value: None,
-    }
+def _advantage_shares(
+    scores: pd.DataFrame, group_of: np.ndarray, weights: pd.Series
+) -> dict[str, float]:
+    """Return each reward's share in the variance of the advantage that TRL computes."""
+    names = list(weights.index)
+    judged = scores["total"].notna()
+    weighted = scores[names].mul(weights).fillna(0.0).where(judged)
+    centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
+    deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
+    scaled = centred.div(deviation + 1e-4, axis=0)  # TRL adds 1e-4, too
+    advantage = scaled.sum(axis=1)
+    variance = float((advantage**2).mean())
+    if variance <= _NO_SPREAD:
+        return dict.fromkeys(names, 0.0)
+    return {name: float((scaled[name] * advantage).mean() / variance) for name in names}
 
 
 def _records(rows: pd.DataFrame) -> list[dict]:
@@ -661,24 +448,6 @@ def _records(rows: pd.DataFrame) -> list[dict]:
     """
     as_lists = rows.map(lambda value: value.tolist() if isinstance(value, np.ndarray) else value)
     return as_lists.to_dict("records")
-
-
-def _columns(records: list[dict]) -> dict[str, list]:
-    """Return the columns of records as TRL passes them; `prompt` is called `prompts`."""
-    names = dict.fromkeys(name for record in records for name in record)
-    columns = {
-        name: [record.get(name) for record in records] for name in names if name not in _NOT_PASSED
-    }
-    if "prompt" in names:
-        columns["prompts"] = [record.get("prompt") for record in records]
-    return columns
-
-
-# columns of the laboratory's own, and columns that TRL fills itself
-_NOT_PASSED = {
-    *("prompt", "prompts", "completion", "completions", "completion_ids"),
-    *(WRONG, FAR, OPPOSITE),
-}
 
 
 def _finite(value: float) -> float | None:

@@ -15,8 +15,8 @@ from helpers.runs import Run
 
 STEPS = ("cases", "attacks", "signal", "speed")  # methods of `Lab`
 # the honest answers that attacks are compared with
-RIGHT = "honest and right"
-WRONG = "honest and wrong"
+HONEST_RIGHT = "honest and right"
+HONEST_WRONG = "honest and wrong"
 
 _TOLERANCE = 1e-3  # a score this close to the expected one is equal to it
 _FEW_DRIVE = 0.10  # if the judges drive a smaller share of the advantage, being right hardly counts
@@ -120,11 +120,11 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
     causes = [fault.advice or fault.cause for fault in faults]
     for cause, count in Counter(causes).most_common(_MOST_CAUSES):
         first = faults[causes.index(cause)]
-        stop = f"{first} ({count} of {len(faults)} faults). {first.advice}"
-        verdict.stops.append(stop.strip())
+        verdict.stops.append(f"{first} ({count} of {len(faults)} faults). {first.advice}".strip())
     if scores and _is_own(lab, name) and not all(fault.advice for fault in faults):
-        advice = "A reward scores whatever text comes: give 0.0 to what it cannot read."
-        verdict.stops[-1] += f" {advice}"
+        verdict.stops[-1] += (
+            " A reward scores whatever text comes: give 0.0 to what it cannot read."
+        )
 
 
 def _judge_attacks(lab, verdict: Verdict) -> None:
@@ -132,8 +132,8 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     a note on another answer that a reward accepts.
     """
     table = lab.results.attacks
-    right = table.loc[RIGHT]
-    wrong = table.loc[WRONG]
+    right = table.loc[HONEST_RIGHT]
+    wrong = table.loc[HONEST_WRONG]
 
     # 1. wrong answers that earn as much as right ones
     if wrong["wins"] > 0:
@@ -158,7 +158,7 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
         )
 
     # 2. the other attacks
-    winners = table[(table["wins"] > 0) & (table.index != WRONG)]
+    winners = table[(table["wins"] > 0) & (table.index != HONEST_WRONG)]
     for name, row in winners.head(3).iterrows():
         ceiling = lab.results.ceilings[name].replace(" and ", " ")
         advice = "At any weight it pays for this: make it ask for more, or leave it out."
@@ -196,15 +196,18 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
     if flat > _MANY_FLAT:
-        advice = "Take questions it sometimes gets right, a larger group, or a reward with a slope."
+        advice = (
+            " Take questions it sometimes gets right, a larger group, or a reward with a slope."
+        )
         if rates and not _NEVER < passing < _ALWAYS:
             advice = ""  # the next section has more specific advice
         elif signal["one_text"] > 0.5:
-            advice = "In most of them all completions are one text: raise the temperature."
+            advice = " In most of them all completions are one text: raise the temperature."
         elif passing > 0.5:
-            advice = "Take questions it has not mastered."
-        stop = f"{flat:.0%} of the groups score the same throughout and teach nothing. {advice}"
-        verdict.stops.append(stop.strip())
+            advice = " Take questions it has not mastered."
+        verdict.stops.append(
+            f"{flat:.0%} of the groups score the same throughout and teach nothing.{advice}"
+        )
 
     # 2. a policy that is never right, or always right
     if not judges:
