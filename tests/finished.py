@@ -9,7 +9,7 @@ import pandas as pd
 from helpers.presets import PRESETS
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.lab import Lab
+from helpers.rewards.lab.measures import Lab
 from helpers.rewards.structure import format_reward
 from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER

@@ -9,7 +9,7 @@ from finished import change, finished_run
 
 from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.lab import Lab
+from helpers.rewards.lab.measures import Lab
 from helpers.rewards.lab.verdicts import style_cases
 from helpers.runs import Run
 

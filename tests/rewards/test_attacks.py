@@ -20,7 +20,7 @@ from examples.more_rewards import (
 from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import answer_of, correctness_reward
-from helpers.rewards.lab import Lab, attacks
+from helpers.rewards.lab import attacks
 from helpers.rewards.lab.attacks import (
     BATTERY,
     FAR,
@@ -29,6 +29,7 @@ from helpers.rewards.lab.attacks import (
     WRONG,
     with_wrong_answers,
 )
+from helpers.rewards.lab.measures import Lab
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import format_reward
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text

@@ -13,8 +13,8 @@ from examples.more_rewards import code_format_reward
 from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
 from helpers.rewards.code.sandbox import Limits, Outcome
-from helpers.rewards.lab import Lab
 from helpers.rewards.lab.attacks import CODE_BATTERY, HONEST_RIGHT, HONEST_WRONG
+from helpers.rewards.lab.measures import Lab
 from helpers.tags import THINK_ANSWER
 
 ADD = [

@@ -20,7 +20,8 @@ from examples.more_rewards import (
 )
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.lab import Lab, stored_groups
+from helpers.rewards.lab.cases import stored_groups
+from helpers.rewards.lab.measures import Lab
 from helpers.rewards.lab.verdicts import STEPS, against_report, differences, style_cases
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import (
