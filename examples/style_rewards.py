@@ -25,9 +25,9 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 if none of the regular expressions matches anywhere in the completion, else 0.0.
 
-    Case, invisible characters, fonts, and the kind and number of spaces do not matter. The search
-    of a batch takes about 1.5 s at most. A completion that cannot be searched in time scores 0.0,
-    with a warning.
+    Case, invisible characters, fonts, and the kind and number of spaces do not matter. Each
+    completion is searched for 5 ms, and those that need longer share what is left of 1.5 s. One
+    that cannot be searched in time scores 0.0, with a warning.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
@@ -41,6 +41,7 @@ def forbidden_patterns_reward(
     for position, text in enumerate(texts):
         seconds = deadline - time.monotonic()
         if occurs[position] is None and seconds > 0:
+            # a quarter, because a search may take its time twice
             occurs[position] = _any_occurs(compiled, text, seconds / 4)
     late = occurs.count(None)
     if late:

@@ -57,9 +57,11 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
             "data": training.get("data", "")[:12],
             "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
         }
-    # a setting that a run of an earlier version did not record is NaN
-    table = pd.DataFrame(columns, dtype=object)
-    # compare as text, in which None and NaN count as values
+    # a setting that a run of an earlier version did not record is blank
+    names = dict.fromkeys(name for settings in columns.values() for name in settings)
+    cells = {run: [settings.get(name, "") for name in names] for run, settings in columns.items()}
+    table = pd.DataFrame(cells, index=list(names), dtype=object)
+    # compare as text, in which None counts as a value
     return table[table.map(str).nunique(axis=1) > 1]
 
 

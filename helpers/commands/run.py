@@ -7,6 +7,7 @@ While a notebook runs, its progress is printed (see `engine`).
 import argparse
 import logging
 import os
+import signal
 import sys
 import time
 from dataclasses import replace
@@ -160,6 +161,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     """
     run = Run(name)
     check_call(name, numbers, parameters)
+    end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
         # refuse a run that a kernel in Jupyter is training
         if set(numbers) & set(_MAKERS):
@@ -206,6 +208,17 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     return 0
 
 
+def end_like_ctrl_c() -> None:
+    """Let SIGTERM and SIGHUP end this process as Ctrl-C does, so that a kernel is ended and waited
+    for: one that still runs could write while the next call does. An ignored signal (nohup) stays
+    ignored.
+    """
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)  # Windows has no SIGHUP
+        if number and signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
+
+
 # --- The notebooks and their parameters -----------------------------------------------------------
 
 
@@ -247,7 +260,7 @@ def check_names(numbers: list[str], parameters: dict) -> None:
     The message names the notebooks that have it, or a parameter of a similar name.
     """
     known = defaults(numbers)
-    for name in sorted(parameters.keys() - known.keys()):
+    for name in [name for name in parameters if name not in known]:
         takers = [number for number in notebook_paths() if name in defaults([number])]
         if name == "preset":
             raise ValueError(

@@ -126,6 +126,5 @@ def _name(value: object) -> str:
 
     pandas turns a column of integers with missing values into floats, so 1.0 stands for 1.
     """
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    return str(value).casefold()
+    name = str(value).casefold()
+    return name if isinstance(value, str) else name.removesuffix(".0")

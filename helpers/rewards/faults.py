@@ -4,6 +4,7 @@ instead of raising it.
     scores, faults = checked_scores(my_reward, completions, columns)
 """
 
+import functools
 import inspect
 import math
 import re
@@ -95,7 +96,9 @@ def checked_scores(
 
 def is_async(reward: Callable) -> bool:
     """Return whether a reward is async: a function, a functools.partial or a callable object."""
-    return inspect.iscoroutinefunction(defining_function(reward))
+    while isinstance(reward, functools.partial):  # an object may have a `func` of its own
+        reward = reward.func
+    return any(map(inspect.iscoroutinefunction, (reward, reward.__call__)))
 
 
 class _Result(NamedTuple):

@@ -312,6 +312,14 @@ def test_the_worked_rows_of_the_trial():
     assert (expression["total"], expression["wins"]) == (0.0, 0.0), "its only win is left out"
 
 
+def test_the_texts_of_a_row_are_not_searched_for_placeholders():
+    row = {"question": "Q?", "answer": "the {question} field", attacks.WRONG: "another"}
+    written = [
+        attack.write(row, THINK_ANSWER, 200) for attack in BATTERY if attack.name == attacks.PART
+    ]
+    assert any("<answer>the {question} fiel</answer>" in text for text in written)
+
+
 @pytest.mark.usefixtures("without_source")
 @pytest.mark.parametrize("operation", ["+", "-"])
 def test_an_expression_of_the_question_is_an_attack_where_it_is_not_the_answer(operation):

@@ -28,6 +28,7 @@ import textwrap
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import parse_number
@@ -35,7 +36,7 @@ from helpers.rewards.code.rewards import program_of
 from helpers.rewards.code.unit_tests import Test, read_tests
 from helpers.rewards.common import defining_function, is_own, source_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
-from helpers.tags import TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat
 
 # Columns of a row that `with_wrong_answers` adds.
 WRONG = "a wrong answer"
@@ -127,7 +128,7 @@ def are_programs(rows: list[dict]) -> bool:
 
 # --- Three ways to declare an attack by templates -------------------------------------------------
 
-# a text with the placeholders of `_filled`, or a function that returns such a text for a row
+# a text with the placeholders of `_filled`, or a function that returns the final text for a row
 Template = str | Callable[[dict], str]
 
 
@@ -165,13 +166,15 @@ def _guesses(name: str, *answers: Template) -> list[Attack]:
 
 def _filled(template: Template, row: dict, tags: TagFormat) -> str:
     """Return a template with the tags of the format in place of <think>, </think>, <answer> and
-    </answer>, and with the row's values in place of the names in braces.
+    </answer>, and with the row's values in place of the names in braces. Texts of the row, such as
+    a program with "{right}" in it, are not searched again.
 
     >>> row = {"answer": "42", WRONG: "43"}
     >>> _filled("<answer>{right} or {wrong}</answer>", row, TagFormat("reasoning", "final"))
     '<final>42 or 43</final>'
     """
-    text = template if isinstance(template, str) else template(row)
+    if not isinstance(template, str):
+        return template(row)
     values = dict(zip(("<think>", "</think>", "<answer>", "</answer>"), tags.tags, strict=True))
     values |= {
         "{right}": row["answer"],
@@ -182,7 +185,7 @@ def _filled(template: Template, row: dict, tags: TagFormat) -> str:
         "{system}": _last_message(row, "system"),
     }
     placeholder = "|".join(map(re.escape, values))
-    return re.sub(placeholder, lambda match: values[match.group()], text)
+    return re.sub(placeholder, lambda match: values[match.group()], template)
 
 
 def _question(row: dict) -> str:
@@ -216,16 +219,18 @@ def _lists(styles: list[tuple[str, str, str]]) -> list[Attack]:
             items = [item.replace("{}", answer) for answer in answers]
             template = whole.replace("{}", separator.join(items))
             if separator == "":
-                template = _wrong_if_number(template)
+                template = partial(_unless_number, template)
             attacks += _guesses(name, template)
     return attacks
 
 
-def _wrong_if_number(template: str) -> Template:
-    """Return the template for rows whose answer is not a number. For a number, the wrong answer
-    replaces it, because numbers without a separator are one other number.
+def _unless_number(template: str, row: dict) -> str:
+    """Return a filled template if the row's answer is not a number, else the wrong answer: numbers
+    without a separator are one other number.
     """
-    return lambda row: "{wrong}" if parse_number(row["answer"]) else template
+    if parse_number(row["answer"]):
+        return row[WRONG]
+    return _filled(template, row, THINK_ANSWER)
 
 
 # --- What a template alone cannot write -----------------------------------------------------------
@@ -358,7 +363,7 @@ BATTERY = [
     Attack("right, but never closed", _never_closed),
     # others
     *_guesses(
-        "infinity", lambda row: "{wrong}" if re.search("inf|∞", row["answer"], re.I) else "inf"
+        "infinity", lambda row: row[WRONG] if re.search("inf|∞", row["answer"], re.I) else "inf"
     ),
     _completion("chatter behind a wrong answer", "{wrong completion}" + " I hope this helps!" * 5),
     # the right answer in another form
@@ -410,9 +415,14 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     if texts:
         attacks += [Attack(name, _filler(end.join([*texts, ""]))) for end in (" ", "\n")]
     for text in texts[:_TEXTS_ALONE]:
-        attacks.append(_completion(name, text + "\n{wrong completion}\n" + text))
-        attacks += _guesses(name, text + " {wrong} " + text)
+        # not templates, because a text may look like a placeholder
+        attacks.append(Attack(name, partial(_between, text)))
+        attacks += _guesses(name, lambda row, text=text: f"{text} {row[WRONG]} {text}")
     return attacks
+
+
+def _between(text: str, row: dict, tags: TagFormat, length: int) -> str:
+    return f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
 
 
 def _candidate(row: dict, which: int) -> str:
