@@ -179,10 +179,10 @@ def guard_reward(reward: Callable | str, record: Callable) -> Callable | str:
     """
     if isinstance(reward, nn.Module) or not callable(reward):
         return reward
-    return _GuardedAsync(reward, record) if is_async(reward) else _Guarded(reward, record)
+    return _SafeAsyncReward(reward, record) if is_async(reward) else _SafeReward(reward, record)
 
 
-class _Guarded:
+class _SafeReward:
     """A reward that does not raise. It can be pickled if the original can."""
 
     def __init__(self, reward: Callable, record: Callable):
@@ -197,7 +197,7 @@ class _Guarded:
         return scores
 
 
-class _GuardedAsync(_Guarded):
+class _SafeAsyncReward(_SafeReward):
     """An async reward that does not raise. TRL awaits all async rewards at once."""
 
     async def __call__(self, completions: list, **columns) -> list[float | None]:
