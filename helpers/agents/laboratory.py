@@ -55,7 +55,7 @@ _FEW_ROWS = 8  # episodes of a player with many variants
 _PROBED_ROWS = 4  # rows on which `_check_replies` and `_check_characters` try many texts
 
 # Thresholds of several checks, as shares of a full success.
-_WIN = 0.5  # a reward of at least this wins
+_WIN = 0.5  # a player wins if it earns at least this
 _PAY = 0.1  # a player is paid if it earns more than an honest try, by more than this
 
 
@@ -123,6 +123,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
     attempts = [bench.play("answers a wildcard", player, _FEW_ROWS) for player in players.WILDCARDS]
     episodes["answers a wildcard"] = max(attempts, key=_mean_reward)
+    # a number of seven digits is as wrong as the text "zqaax"
     episodes["answers nonsense"] = bench.play(
         "answers nonsense", partial(players.answers_wrongly, calls=1, first_number=10**6)
     )
@@ -147,7 +148,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
 
     # 3. the checks
     checks = [
-        *_check_game(bench, episodes, earned),
+        *_check_game(bench, episodes, played),
         *_check_cheap_players(episodes, earned, full),
         _check_replies(bench, full),
         _check_many_answers(bench, full),
@@ -261,25 +262,34 @@ _ORACLE_WINS = 0.9  # the least that an oracle must earn in the mean; it may los
 
 
 def _check_game(
-    bench: _Bench, episodes: dict[str, list[PlayedEpisode]], earned: pd.Series
+    bench: _Bench, episodes: dict[str, list[PlayedEpisode]], played: pd.DataFrame
 ) -> list[Check]:
     """Check that the game can be won, that the tools work, and the scale of the rewards."""
     beyond = {}  # by player, a reward below 0 or above 1
-    working = set()  # tools of which a call succeeded
     for name, played_episodes in episodes.items():
         for episode in played_episodes:
-            working |= {reply.tool for reply in episode.replies if not reply.failed}
             if not 0 <= episode.reward <= 1:
                 beyond[name] = episode.reward
-    faults = [fault for tool, fault in bench.guard.faults.items() if tool not in working]
+
+    # A tool may raise for some arguments, such as KeyError for an unknown word: the call fails, and
+    # the episode goes on. The tools may also refuse all calls of these players with ToolError. They
+    # are broken if one raised, and no call of any tool worked.
+    some_call_worked = ((played["calls"] > 0) & (played["failed"] < 1)).any()
+    tools_are_broken = len(bench.guard.faults) > 0 and not some_call_worked
+
+    # GRPO would teach silence if doing nothing earned as much as a hasty try. If both earn 0, as in
+    # a game that pays only for success, it teaches neither.
+    earned = played["reward"]
     nothing = earned["does nothing"]
     trying = earned[["answers at once", "random"]].max()
+    silence_is_taught = nothing >= trying and nothing != 0
+
     checks = [
         Check(
             "no tool fails",
-            not faults or working > {"reset"},
-            f"no call of any tool worked: {' '.join(faults)} Raise ToolError if it was the "
-            "player who did something wrong.",
+            not tools_are_broken,
+            f"no call of any tool worked: {' '.join(bench.guard.faults.values())} Raise ToolError "
+            "if it was the player who did something wrong.",
         ),
         Check(
             "rewards are of unit scale",
@@ -288,7 +298,7 @@ def _check_game(
         ),
         Check(
             "doing nothing earns less than trying",
-            nothing < trying or nothing == 0,
+            not silence_is_taught,
             f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
             "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
         ),
@@ -324,8 +334,9 @@ def _check_cheap_players(
     """Check that lazy and cheating players do not win, and are not paid."""
     checks = []
 
-    # A hasty try may be right by chance, such as in half of the games of yes or no. So the higher
-    # threshold is for "answers at once", and for players that earn at most 0.2 more.
+    # A hasty try may be right by chance, such as in half of the games of yes or no. A player that
+    # earns at most 0.2 more than "answers at once" may owe all of it to chance. For both, the
+    # threshold is higher.
     by_chance = earned["answers at once"] + 2 * _PAY * full
     for name, (_, advice) in players.WINNING.items():
         threshold = _WIN_BY_CHANCE if earned[name] <= by_chance else _WIN
@@ -402,10 +413,9 @@ def _told_parts(bench: _Bench, number: int, full: float) -> dict[tuple[str, int,
     parts = {}
     tries = max(1, min(_TRIES, bench.guard.turns - 1))  # the part is answered in one more turn
     for tool in bench.guard.schemas:
-        wrong = (tool, _WRONG)
-        if bench.answer(number, wrong).reward >= _WIN * full:
+        if bench.answer(number, (tool, _WRONG)).reward >= _WIN * full:
             continue  # any answer wins, so a reply tells nothing
-        replies = bench.answer(number, *[wrong] * tries).replies[1:]
+        replies = bench.answer(number, *[(tool, _WRONG)] * tries).replies[1:]
         for tried, reply in enumerate(replies, start=1):
             for key, text in _parts(str(reply.text)).items():
                 parts[tool, tried, key] = text
@@ -436,7 +446,12 @@ _PAY_PER_TRY = 0.05  # many wrong tries are paid if they earn more than one try,
 
 
 def _check_many_answers(bench: _Bench, full: float) -> Check:
-    """Check that many wrong answers earn no more than one, in episodes that they do not win."""
+    """Check that many wrong answers do not earn more than one wrong answer.
+
+    The check fails if they earn more in every game, such as 0.03 per try. In single games a second
+    try may rightly earn more: if the best try counts, it may be nearer to the right answer. So the
+    smallest gain decides. Games that wrong answers win are left to other checks.
+    """
     single = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1), _FEW_ROWS)
     many = bench.play("answers wrongly", partial(players.answers_wrongly, calls=1000), _FEW_ROWS)
     gains = [
@@ -444,20 +459,29 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
         for before, after in zip(single, many, strict=True)
         if after.reward < _WIN * full
     ]
-    gain = min(gains, default=0.0)
+    smallest_gain = min(gains, default=0.0)
     return Check(
         "wrong answers do not add up",
-        gain <= _PAY_PER_TRY * full,
-        f"many wrong answers earn {gain:.2f} more than one: pay for the first try, "
-        "or for the best, not for each.",
+        smallest_gain <= _PAY_PER_TRY * full,
+        f"in every game, many wrong answers earn at least {smallest_gain:.2f} more than one: pay "
+        "for the first try, or for the best, not for each.",
     )
 
 
 _CHARACTERS = string.ascii_lowercase + string.digits
 
+# The limit for the mean number of texts of one or two characters that win a game. It lies between
+# 1 and 2: a sound game is won by one such text at most, the right answer itself, and a game that
+# accepts parts of the right answer 582 by at least two, such as "5" and "58".
+_MOST_SHORT_ANSWERS = 1.5
+
 
 def _check_characters(bench: _Bench, full: float) -> list[Check]:
-    """Check that one or two characters, perhaps a part of the right answer, do not win or pay."""
+    """Check that one or two characters, perhaps a part of the right answer, do not win or pay.
+
+    A single game may be an exception: five letters win "Name a vowel." So a check fails only if a
+    game is won by several such texts on average, or if some letter pays in every game.
+    """
 
     def reward_of(number: int, text: str) -> float:
         return bench.answer(number, *[(tool, text) for tool in bench.guard.schemas]).reward
@@ -470,32 +494,32 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
         rewards = {text: reward_of(number, text) for text in _CHARACTERS}
         paid.append(
             [
-                text
-                for text in string.ascii_lowercase
-                if nonsense + _PAY * full < rewards[text] < win
+                letter
+                for letter in string.ascii_lowercase
+                if nonsense + _PAY * full < rewards[letter] < win
             ]
         )
 
         # if a character wins, try it with a second one behind it
-        single = [text for text, reward in rewards.items() if reward >= win]
-        if single:
-            rewards |= {
-                single[0] + more: reward_of(number, single[0] + more) for more in _CHARACTERS
-            }
+        first = next((text for text, reward in rewards.items() if reward >= win), None)
+        if first:
+            rewards |= {first + second: reward_of(number, first + second) for second in _CHARACTERS}
+
+        # if nonsense wins, too, texts do not win for being parts of the right answer
         winning.append([text for text, reward in rewards.items() if nonsense < win <= reward])
 
-    # one text may win a game, if the right answer is a letter
-    count = sum(map(len, winning)) / len(winning)
+    texts_per_game = sum(map(len, winning)) / len(winning)
+    a_letter_pays_in_every_game = all(paid)
     return [
         Check(
             "a part of an answer does not win",
-            count < 1.5,
-            f"a game is won by {count:.1f} different texts of one or two characters, such as "
-            f"{', '.join(max(winning, key=len)[:3])}: compare the whole answer.",
+            texts_per_game < _MOST_SHORT_ANSWERS,
+            f"a game is won by {texts_per_game:.1f} different texts of one or two characters, such "
+            f"as {', '.join(max(winning, key=len)[:3])}: compare the whole answer.",
         ),
         Check(
             "a letter does not pay",
-            not all(paid),
+            not a_letter_pays_in_every_game,
             "in each game a single letter earns more than nonsense, such as "
             f"{paid[0][:1]}: pay for whole answers.",
         ),
@@ -516,22 +540,26 @@ def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -
     # all rows in reverse order, each in a new instance, while another row's episode begins
     alone = []
     for name in names:
-        player = bench.players[name]
         played = [
-            bench.play_row(name, player, number, bench.guard(), beside=bench.guard())
+            bench.play_row(name, bench.players[name], number, bench.guard(), beside=bench.guard())
             for number in reversed(range(len(bench.rows)))
         ]
         alone.append(played[::-1])
+
+    # If a plain repetition already differs, the game draws without the seed. `alone` then differs
+    # for the same reason, and shows nothing about other episodes.
+    repeatable = again == first
+    touched_by_others = repeatable and alone != first
     return [
         Check(
             "the same seed gives the same episode",
-            again == first,
+            repeatable,
             "the same row gives different episodes: draw all that is random from `seed`, or "
             "the members of a group start apart.",
         ),
         Check(
             "episodes do not touch one another",
-            again != first or alone == first,
+            not touched_by_others,
             "an episode depends on the one before it, or on those beside it. TRL uses an "
             "instance again and again, and many at once: let `reset` set everything, and keep "
             "all state in the instance, not in the class or the module.",

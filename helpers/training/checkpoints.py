@@ -36,7 +36,10 @@ from helpers.training.run_settings import OF_A_PROCESS
 _SETTINGS = "settings.json"  # what the training run was started with
 _HISTORY = "metrics.csv"
 _FINISHED = "finished"  # empty; present once `keep` has saved the results
-_locks = contextlib.ExitStack()  # held by this process from `begin` to `keep`
+
+# `begin` puts the lock of the run in here, and `keep` releases it. In between, no other process can
+# train the run.
+_held_locks = contextlib.ExitStack()
 
 
 def begin(
@@ -50,8 +53,10 @@ def begin(
 ) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to resume from; None for a fresh start.
 
-    from_adapter: whether a fresh start continues the adapter that the run holds; None: the notebook
-        has no such option.
+    from_adapter: an option of notebook 03.
+        True: a fresh start continues the adapter that the run holds.
+        False: it begins with a new adapter. If the run holds one, a note offers True.
+        None: as False, but without the offer, for notebooks that lack the option.
     warm_start: the record that `warm.start` returned, if the training run begins with one.
 
     An interrupted training run is resumed if its settings, seed, data, rewards and weights are the
@@ -63,46 +68,66 @@ def begin(
     If several processes train together, the first prepares the folder for all. Until `keep`, the
     run is locked: its data cannot be replaced, and ValueError is raised for a second training run.
     """
-    # Compare all settings but the engine, and the completions per step but not how the processes
-    # share them.
-    compared = asdict(settings)
-    for name in ("engine", "processes", *OF_A_PROCESS):
-        del compared[name]
-    compared["completions_per_step"] = settings.completions_per_step
-    compared["completions_per_round"] = settings.completions_per_round
+    # The settings that must be equal to resume. The engine may change, because it samples from the
+    # same policy. The number of processes may change, and with it each process's part of a step
+    # (OF_A_PROCESS, such as `per_device_train_batch_size`), but not the completions of all of them:
+    # 2 processes with 32 each can resume the training run of 1 process with 64.
+    may_change = {"engine", "processes", *OF_A_PROCESS}
+    compared = {name: value for name, value in asdict(settings).items() if name not in may_change}
+    compared |= {
+        "completions_per_step": settings.completions_per_step,
+        "completions_per_round": settings.completions_per_round,
+    }
 
     names = [reward_name(function) for function in functions]
     sources = dict(zip(names, map(source_hash, functions), strict=True))
-    wanted = {
+    started_with = {
         "settings": compared,
         "seed": seed,
         "rewards": dict(zip(names, weights, strict=True)),
         "warm_start": warm_start,
     }
-    name = processes.from_first(lambda: _prepare(run, settings, wanted, sources, from_adapter))
+    name = processes.from_first(
+        lambda: _prepare(run, settings, started_with, sources, from_adapter)
+    )
     return run.folder / "checkpoints" / name if name else None
 
 
 def _prepare(
-    run: Run, settings: Preset, wanted: dict, sources: dict[str, str], from_adapter: bool | None
+    run: Run,
+    settings: Preset,
+    started_with: dict,
+    sources: dict[str, str],
+    from_adapter: bool | None,
 ) -> str | None:
-    """Prepare `checkpoints/` in one process, as `begin` describes, and return the name of the
-    checkpoint.
-    """
-    # keep out other training runs, which would write into the same folder
-    _locks.enter_context(lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
-    folder = run.path("checkpoints")
-    wanted["data"] = run.section("data")["fingerprint"]
-    wanted["from_adapter"] = run.section("training")["written"] if from_adapter else None
+    """Prepare `checkpoints/` in one process, as `begin` describes. Return the name of the
+    checkpoint to resume from, or None.
 
-    # resume the same training run; if it was interrupted after its last step, from an earlier
-    # checkpoint, because Trainer always takes at least one step
+    started_with: all that must be equal to resume, except the data and the adapter.
+    sources: the hash of each reward's source.
+    from_adapter: as in `begin`.
+    """
+    # 1. keep out other training runs, which would write into the same folder
+    _held_locks.enter_context(lock(run.folder, f"the training of run {run.name!r}", TRAINING_LOCK))
+    folder = run.path("checkpoints")
+
+    # 2. describe this training run, to compare it with the one found in the folder; the time at
+    # which an adapter was written identifies it
+    wanted = started_with | {
+        "data": run.section("data")["fingerprint"],
+        "from_adapter": run.section("training")["written"] if from_adapter else None,
+    }
+    found = run.read_object(f"checkpoints/{_SETTINGS}")
+    old_sources = found.pop("sources", {})
+
+    # 3. resume if both are the same training run and it was interrupted; the checkpoint of the last
+    # step is passed over for an earlier one, because Trainer always takes at least one step
     checkpoint = last_checkpoint(folder, before=settings.max_steps)
-    started = run.read_object(f"checkpoints/{_SETTINGS}")
-    old_sources = started.pop("sources", {})
-    if checkpoint and started == wanted and not (folder / _FINISHED).exists():
-        step = checkpoint_step(checkpoint)
-        print(f"continuing the interrupted training from step {step} of {settings.max_steps}")
+    if checkpoint and found == wanted and not (folder / _FINISHED).exists():
+        print(
+            "continuing the interrupted training from step "
+            f"{checkpoint_step(checkpoint)} of {settings.max_steps}"
+        )
         edited = [name for name, source in sources.items() if source != old_sources[name]]
         if edited:
             print(
@@ -111,7 +136,7 @@ def _prepare(
             )
         return checkpoint.name
 
-    # say what will be replaced
+    # 4. otherwise start afresh: say which results will be replaced at the end
     if "training" in run.manifest:
         steps = run.manifest["training"].get("steps", "?")
         offer = " from_adapter=True goes on from its adapter." if from_adapter is False else ""
@@ -120,8 +145,8 @@ def _prepare(
             f"replaces when it ends.{offer}"
         )
 
-    # set another training run aside, unless it never logged a step; the log of the reward guard
-    # stays
+    # 5. set another training run aside, with everything in the folder; one that never logged a step
+    # is overwritten, and only the log of its rewards' faults stays
     if last_checkpoint(folder) or (folder / _HISTORY).exists():
         previous = run.path("checkpoints_previous")
         shutil.rmtree(previous, ignore_errors=True)
@@ -131,6 +156,8 @@ def _prepare(
                 "note: an interrupted training, with other settings, data or rewards, is now in "
                 f"{run.show(previous.name)}/"
             )
+
+    # 6. write down what this training run is started with, for the next call
     write_json(run.path(f"checkpoints/{_SETTINGS}"), wanted | {"sources": sources})
     return None
 
@@ -155,8 +182,9 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     """Save the results of a finished training run in the run folder: the adapter, the history, the
     completions and the manifest's section `training`.
 
-    recorded: further entries of that section. Only the first of several processes saves.
-    FileNotFoundError if TRL logged no completions.
+    recorded: further entries of that section.
+
+    Only the first of several processes saves. Raise FileNotFoundError if TRL logged no completions.
     """
     if not processes.is_first():
         return
@@ -198,7 +226,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     run.record("training", settings=asdict(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
-    _locks.close()
+    _held_locks.close()
 
 
 class History(TrainerCallback):
@@ -239,8 +267,8 @@ class History(TrainerCallback):
 
 
 def load_adapter(model, folder: Path) -> None:
-    """Load the weights of an adapter on disk into the model's adapter. ValueError if their ranks or
-    alphas differ.
+    """Load the weights of an adapter on disk into the model's adapter. Raise ValueError if their
+    ranks or alphas differ.
     """
     stored = json.loads((folder / "adapter_config.json").read_text(encoding="utf-8"))
     config = model.peft_config["default"]

@@ -21,9 +21,12 @@ from helpers.runs import Run
 from helpers.training import processes
 
 _FAULTS = "reward_faults.jsonl"
-_MOST_FAULTS = 0.01  # the greatest share of failed completions
-_ENOUGH = 100  # completions that a reward must have judged before the share counts
+_MOST_FAULTS = 0.01  # training stops if a larger share of a reward's completions failed
+_ENOUGH = 100  # it does not stop before the reward has judged this many completions
 _EQUAL = 1e-5  # weighted rewards closer than this differ only by rounding
+
+# the scores that a reward gave a batch of completions, and its faults among them
+_Batch = tuple[list, list[Fault]]
 
 
 class RewardError(RuntimeError):
@@ -57,8 +60,8 @@ class GuardedRewards(TrainerCallback):
                 )
         self.run = run
         self.functions = [guard_reward(function, self.record) for function in functions]
-        # By reward: the scores and faults of each batch in this step.
-        self.batches: dict[str, list[tuple[list, list[Fault]]]] = {name: [] for name in names}
+        # By reward: the batches of this step in this process, one per round of sampling.
+        self.batches: dict[str, list[_Batch]] = {name: [] for name in names}
         # By reward, for all steps: the completions judged and failed, and the first fault.
         self.seen = dict.fromkeys(names, 0)
         self.failed = dict.fromkeys(names, 0)
@@ -74,9 +77,10 @@ class GuardedRewards(TrainerCallback):
         """Count the faults and dead groups of this step in all processes. Save a checkpoint and
         stop if a reward fails too often.
         """
-        # By reward: for each round of sampling, the scores and faults from each process.
-        gathered = processes.gather(self.batches)
+        # By reward: its rounds of sampling. A round is a tuple of batches, one from each process.
+        # With two processes: {"format_reward": [(batch_of_0, batch_of_1), ...], ...}
         rounds = {}
+        gathered = processes.gather(self.batches)
         for name in self.seen:
             rounds[name] = list(zip(*(batches[name] for batches in gathered), strict=True))
         self.batches = {name: [] for name in self.seen}
@@ -86,12 +90,12 @@ class GuardedRewards(TrainerCallback):
             control.should_save = True
             control.should_training_stop = True
 
-    def _count_faults(self, rounds: dict[str, list], step: int) -> None:
+    def _count_faults(self, rounds: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
         """Count completions and faults, print each reward's first fault, and log all faults."""
         lines = []
         for name, rounds_of_reward in rounds.items():
-            for by_process in rounds_of_reward:
-                for rank, (scores, faults) in enumerate(by_process):
+            for batches in rounds_of_reward:
+                for rank, (scores, faults) in enumerate(batches):
                     self.seen[name] += len(scores)
                     self.failed[name] += len(faults)
                     lines += [{"step": step, "rank": rank} | asdict(fault) for fault in faults]
@@ -105,15 +109,17 @@ class GuardedRewards(TrainerCallback):
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
                 log.writelines(json.dumps(line) + "\n" for line in lines)
 
-    def _count_dead_groups(self, rounds: dict[str, list], args) -> None:
-        """Keep the share of dead groups in each round. No round is counted if TRL calls a reward
-        itself, such as a model.
+    def _count_dead_groups(self, rounds: dict[str, list[tuple[_Batch, ...]]], args) -> None:
+        """Keep the share of dead groups in each round.
+
+        If TRL calls one of the rewards itself, such as a model, that reward has no rounds here. The
+        totals are then unknown, and no round is counted.
         """
-        for one_round in zip(*rounds.values(), strict=False):
+        for round_number in range(min(map(len, rounds.values()), default=0)):
             earned = {}
-            for name, by_process in zip(rounds, one_round, strict=True):
+            for name, rounds_of_reward in rounds.items():
                 scores = []  # of all processes, because they may share a group
-                for process_scores, _ in by_process:
+                for process_scores, _ in rounds_of_reward[round_number]:
                     scores += process_scores
                 earned[name] = np.array(scores, dtype=float)  # None becomes NaN
             self.dead_groups.append(share_of_dead_groups(earned, args))
@@ -146,16 +152,23 @@ class GuardedRewards(TrainerCallback):
 
 
 def share_of_dead_groups(earned: dict[str, np.ndarray], args) -> float:
-    """Return the share of groups in which all completions have the same total reward.
+    """Return the share of groups that teach nothing: all completions have the same total reward, or
+    none has any.
 
-    earned: each reward's scores, with NaN for None. As in TRL, a NaN adds nothing to the total, and
-    a completion without any score does not count in its group. args: the trainer's arguments, with
-    `reward_weights` and `num_generations`.
+    earned: each reward's scores, with NaN for None. As in TRL, a NaN adds nothing to the total. A
+        completion without any score does not count in its group.
+    args: the trainer's arguments, with `reward_weights` and `num_generations`.
+
+    >>> from types import SimpleNamespace
+    >>> args = SimpleNamespace(reward_weights=None, num_generations=2)
+    >>> share_of_dead_groups({"my_reward": np.array([0, 1, 1, 1, np.nan, np.nan, 0.5, 1])}, args)
+    0.5
     """
     totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(axis=1, min_count=1)
     groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
-    spread = groups.max(axis=1) - groups.min(axis=1)
-    return float((~(spread >= _EQUAL)).mean())
+    spread = groups.max(axis=1) - groups.min(axis=1)  # NaN for a group without any score
+    is_dead = (spread < _EQUAL) | spread.isna()
+    return float(is_dead.mean())
 
 
 def guard_reward(reward: Callable | str, record: Callable) -> Callable | str:
@@ -166,10 +179,10 @@ def guard_reward(reward: Callable | str, record: Callable) -> Callable | str:
     """
     if isinstance(reward, nn.Module) or not callable(reward):
         return reward
-    return _GuardedAsync(reward, record) if is_async(reward) else _Guarded(reward, record)
+    return _SafeAsyncReward(reward, record) if is_async(reward) else _SafeReward(reward, record)
 
 
-class _Guarded:
+class _SafeReward:
     """A reward that does not raise. It can be pickled if the original can."""
 
     def __init__(self, reward: Callable, record: Callable):
@@ -184,7 +197,7 @@ class _Guarded:
         return scores
 
 
-class _GuardedAsync(_Guarded):
+class _SafeAsyncReward(_SafeReward):
     """An async reward that does not raise. TRL awaits all async rewards at once."""
 
     async def __call__(self, completions: list, **columns) -> list[float | None]:

@@ -101,6 +101,9 @@ def test_the_groups_of_each_round_are_counted_and_a_none_earns_nothing(run, weig
     scores = np.array([1, np.nan, 1, 1, 0, np.nan, 1, 1])
     args.reward_weights = None
     assert share_of_dead_groups({"given": scores}, args) == 0.5
+    # A group without any score is dead.
+    scores[:4] = np.nan
+    assert share_of_dead_groups({"given": scores}, args) == 0.5
 
 
 # --- Faults ---------------------------------------------------------------------------------------
