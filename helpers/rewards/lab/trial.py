@@ -50,8 +50,8 @@ class AttackTrial:
     `run` does everything. Afterwards, the fields below `length` hold what it found.
 
     lab: the rewards to attack, and their weights.
-    rows: from `with_wrong_answers`. A row whose wrong answer is accepted by a reward is replaced by
-        the same row with a worse wrong answer.
+    rows: from `with_wrong_answers`. If a reward accepts the wrong answer of a row, `run` replaces
+        the row in this list by a copy with another wrong answer.
     steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
 
@@ -86,7 +86,7 @@ class AttackTrial:
         return self._compare_with_ceilings(families)
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
-        """Score the honest answers, and find a wrong answer for each row that is not accepted.
+        """Score the honest answers, and replace wrong answers that a reward accepts.
 
         A reward may accept a wrong answer by a rule of its own: 43 for 42 with a tolerance of 5, or
         any number above 42. If a row's wrong answer earns as much as the right one, `row[FAR]`
