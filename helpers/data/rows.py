@@ -34,22 +34,23 @@ class Row:
     """A row of a source.
 
     number: its position in the source, counted from 1.
-    columns: `question`, `answer`, `image` if there is a picture, and the source's own columns; for
-        `split_rows`, also `prompt`.
+    values: by name of the column. The names are `question`, `answer`, `image` if there is a
+        picture, and those of the source's own columns. For `split_rows`, there is also `prompt`.
     split: "train" or "holdout" if the source has its own split, else None.
     pixels: the SHA-256 of its picture's pixels, None without a picture.
     """
 
     number: int
-    columns: dict
+    values: dict
     split: str | None
     pixels: bytes | None = None
 
     def __str__(self) -> str:
-        image = self.columns.get("image")
+        image = self.values.get("image")
         picture = f" ({image})" if isinstance(image, str) else ""
-        question, answer = self.columns["question"], self.columns["answer"]
-        return f"row {self.number}{picture}: {question!r} -> {answer!r}"
+        return (
+            f"row {self.number}{picture}: {self.values['question']!r} -> {self.values['answer']!r}"
+        )
 
 
 @dataclass
@@ -171,24 +172,25 @@ def usable_rows(
     """
     asked_in_examples = {_normal_form(question) for question in example_questions}
     rows = []
-    for number, columns in enumerate(source_rows, 1):
+    for number, source_row in enumerate(source_rows, 1):
         account.read = number
-        if isinstance(columns, Broken):
-            account.drop(columns, columns.where)
+        if isinstance(source_row, Broken):
+            account.drop(source_row, source_row.where)
             continue
-        row = Row(number, columns, columns.pop("split", None))
+        row = Row(number, source_row, source_row.pop("split", None))
+        values = row.values
         if kind:
-            columns["kind"] = kind
+            values["kind"] = kind
         try:
-            columns |= _question_and_answer(columns, kind, verbatim, account)
-            if _normal_form(columns["question"]) in asked_in_examples:
+            values |= _question_and_answer(values, kind, verbatim, account)
+            if _normal_form(values["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
                     "Bring more questions, or choose other examples.",
                 )
-            if "image" in columns:
-                columns["image"], row.pixels, was_scaled_down = prepare_picture(
-                    columns["image"], folder, max_pixels
+            if "image" in values:
+                values["image"], row.pixels, was_scaled_down = prepare_picture(
+                    values["image"], folder, max_pixels
                 )
                 if was_scaled_down:
                     account.formats["a picture made smaller (max_pixels)"] += 1
@@ -199,7 +201,7 @@ def usable_rows(
 
 
 def _question_and_answer(
-    columns: dict, declared_kind: str | None, verbatim: bool, account: Account
+    values: dict, declared_kind: str | None, verbatim: bool, account: Account
 ) -> dict:
     """Return the `question` and the `answer` of a row as texts, and record the formats found.
 
@@ -208,11 +210,11 @@ def _question_and_answer(
 
     Dropped if the row has no usable question or answer.
     """
-    kind = columns.get("kind")
-    question, question_format = question_in(columns["question"])
-    answer, answer_format = answer_in(columns["answer"], "text" if verbatim else kind)
+    kind = values.get("kind")
+    question, question_format = question_in(values["question"])
+    answer, answer_format = answer_in(values["answer"], "text" if verbatim else kind)
     formats = [question_format, answer_format]
-    options = options_in(columns.get("options"))
+    options = options_in(values.get("options"))
     if options and isinstance(question, str):
         question, answer, options_format = with_options(question, options, answer)
         formats.append(options_format)
@@ -281,11 +283,11 @@ def _distinct(rows: list[Row], account: Account) -> list[Row]:
     """
     by_question: dict[tuple, list[Row]] = {}
     for row in rows:
-        key = (_normal_form(row.columns["question"]), row.pixels)
+        key = (_normal_form(row.values["question"]), row.pixels)
         by_question.setdefault(key, []).append(row)
     kept = []
     for group in by_question.values():
-        if len({row.columns["answer"] for row in group}) == 1:
+        if len({row.values["answer"] for row in group}) == 1:
             kept.append(group.pop(0))
             cause = Dropped(
                 "duplicate question", "Bring more questions that differ, or ask for fewer."
@@ -309,7 +311,7 @@ def split_rows(
     account: Account,
     *,
     count_tokens: Callable[[list[dict]], int] | None,
-    check_lengths: Callable[[dict, int], None],
+    check_lengths: Callable[[Row, int], None],
     train_size: int | None,
     holdout_size: int | None,
     seed: int,
@@ -320,12 +322,12 @@ def split_rows(
     question or the picture, and the first ones are held out. A hash rather than a shuffle: the same
     rows give the same split in any order.
 
-    rows: their columns include `prompt`.
+    rows: their values include a `prompt`.
     count_tokens: counts the tokens of a prompt, which the account records; None drops no row for
         its length. Text rows are measured only until both sides are full. All rows with pictures
         are measured, because step 3 drops some of them.
-    check_lengths: raises Dropped for a row that is too long, given its columns and the tokens of
-        its prompt.
+    check_lengths: raises Dropped for a row that is too long, given the row and the tokens of its
+        prompt.
     """
 
     def seeded_hash(data: bytes) -> bytes:
@@ -334,7 +336,7 @@ def split_rows(
     def position(row: Row) -> tuple[bytes, bytes]:
         # first by picture, so that all questions about a picture follow one another
         picture = seeded_hash(row.pixels) if row.pixels and not row.split else b""
-        content = row.columns["question"].encode() + row.columns.get("image", b"")
+        content = row.values["question"].encode() + row.values.get("image", b"")
         return picture, seeded_hash(content)
 
     # 1. Keep the rows that are not too long, and no more than are needed. A source without a split
@@ -349,9 +351,9 @@ def split_rows(
             continue
         try:
             if count_tokens is not None:
-                prompt_tokens = count_tokens(row.columns["prompt"])
+                prompt_tokens = count_tokens(row.values["prompt"])
                 account.prompt_lengths.append(prompt_tokens)
-                check_lengths(row.columns, prompt_tokens)
+                check_lengths(row, prompt_tokens)
         except Dropped as cause:
             account.drop(cause, row)
         else:

@@ -2,6 +2,10 @@
 
 `read_source` yields rows such as {"question": "What is 1 + 1?", "answer": "2"}, and a `Broken` for
 a row that could not be read. It does not check the values; `rows.py` does that.
+
+A user's own names of columns are in the setting `columns`, such as {"question": "problem"}.
+`check_columns` makes a mapping of it, with a list of names for each field: {"question":
+["problem"], "answer": ["answer"]}. `mapped_rows` renames the columns of each row by this mapping.
 """
 
 import itertools
@@ -34,9 +38,9 @@ def read_source(
     holdout_size: int,
     seed: int,
 ) -> Iterator[dict | Broken]:
-    """Return the rows of a source. See `tasks.load_task` for the arguments.
+    """Return the rows of a source, each a dict. See `tasks.load_task` for the arguments.
 
-    Each row has `question` and `answer`, and the source's other columns. It has `image` and
+    A row has `question` and `answer`, and the source's other columns. It has `image` and
     `options` if the source has them, and `split` ("train" or "holdout") if the source is split.
     The sizes and the seed matter only to generated sources; any other source is read whole.
 
@@ -165,10 +169,10 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     used = [split for split in wanted if split in splits] or list(splits)[:1]
     for split in used:
         rows = splits[split]
-        for column in mapping.get("image", []):
-            if isinstance(rows.features.get(column), datasets.Image):
+        for image_column in mapping.get("image", []):
+            if isinstance(rows.features.get(image_column), datasets.Image):
                 # undecoded, so that a broken picture costs only its own row
-                rows = rows.cast_column(column, datasets.Image(decode=False))
+                rows = rows.cast_column(image_column, datasets.Image(decode=False))
         for row in mapped_rows(iter(rows), mapping, source):
             if keeps_split and isinstance(row, dict):
                 row["split"] = "holdout" if split == "test" else "train"
@@ -177,23 +181,24 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
 
 # --- Columns --------------------------------------------------------------------------------------
 
-_COLUMNS = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
+_MAPPING = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
 
 
 def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
-    """Return the source columns to read for each field.
+    """Return the mapping: for each field, the names of the source columns to read.
 
     `question` and `answer` default to the columns of those names; `image` and `options` are read
-    only if `columns` maps them, or if `mapped_rows` recognises the options.
+    only if `columns` names them, or if `mapped_rows` recognises the options.
 
-    columns: for each field, a column, or a path into one (`reward_model.ground_truth`). A question
-        and options may also have a list of columns. papermill passes the mapping as JSON text.
+    columns: for each field, the name of a column, or a path into a column
+        (`reward_model.ground_truth`). A question and options may also have a list of names.
+        papermill passes the setting as JSON text.
 
     >>> check_columns({"question": ["context", "question"]})
     {'question': ['context', 'question'], 'answer': ['answer']}
     """
     try:
-        declared = _COLUMNS.validate_python(
+        declared = _MAPPING.validate_python(
             parse_literal({} if columns is None else columns), strict=True
         )
     except ValidationError:
@@ -215,21 +220,20 @@ def mapped_rows(
     column except a picture is also kept under its own name. Names in `_RESERVED` get the prefix
     `source_`.
 
-    mapping: from `check_columns`. It is completed from the first row.
+    mapping: from `check_columns`. The first row completes it.
 
     ValueError if a column is not there.
     """
-    is_first = True
+    complete = None  # the mapping, completed from the first row
     for row in rows:
         if isinstance(row, Broken):
             yield row
             continue
-        if is_first:
-            mapping = _complete_mapping(mapping, row, source)
-            is_first = False
+        if complete is None:
+            complete = _complete_mapping(mapping, row, source)
         mapped = {}
-        for field, columns in mapping.items():
-            values = [_value_at(row, column) for column in columns]
+        for field, names in complete.items():
+            values = [_value_at(row, name) for name in names]
             if len(values) == 1:
                 mapped[field] = values[0]
             elif field == "question":
@@ -238,11 +242,11 @@ def mapped_rows(
                 mapped[field] = "\n\n".join(text for text in texts if text)
             else:
                 mapped[field] = values
-        for column, value in row.items():
+        for name, value in row.items():
             # not a picture, nor a column `question` that is the question
-            if column not in mapping.get("image", []) and mapping.get(column) != [column]:
-                is_taken = column in _RESERVED or column in mapped
-                mapped[f"source_{column}" if is_taken else column] = value
+            if name not in complete.get("image", []) and complete.get(name) != [name]:
+                is_taken = name in _RESERVED or name in mapped
+                mapped[f"source_{name}" if is_taken else name] = value
         yield mapped
 
 
@@ -267,10 +271,10 @@ def _complete_mapping(
     ValueError if a column is not there; the message proposes columns that are.
     """
     # a name is found in any case and with spaces around it: " Question" for question
-    by_folded_name = {str(column).strip().casefold(): column for column in row}
+    by_folded_name = {str(name).strip().casefold(): name for name in row}
     mapping = {
-        field: [c if c in row else by_folded_name.get(c.casefold(), c) for c in columns]
-        for field, columns in mapping.items()
+        field: [n if n in row else by_folded_name.get(n.casefold(), n) for n in names]
+        for field, names in mapping.items()
     }
 
     # Alpaca and Dolly split a question into two columns
@@ -279,28 +283,28 @@ def _complete_mapping(
             mapping["question"] = pair
 
     # options in one column; a text with a single option is about something else
-    for column in ("options", "choices"):
-        if column in row and len(options_in(row[column])) != 1:
-            mapping.setdefault("options", [column])
+    for name in ("options", "choices"):
+        if name in row and len(options_in(row[name])) != 1:
+            mapping.setdefault("options", [name])
 
     # options in columns A, B, C or option_a, option_b, if the answer is one of the letters or blank
     pattern = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
-    letters = sorted(column for column in row if re.fullmatch(pattern, str(column)))
+    letter_names = sorted(name for name in row if re.fullmatch(pattern, str(name)))
     answer = str(_value_at(row, mapping.get("answer", ["answer"])[0])).strip().upper()
-    if len(letters) > 1 and answer in ("NONE", *LETTERS[: len(letters)]):
-        mapping.setdefault("options", letters)
+    if len(letter_names) > 1 and answer in ("NONE", *LETTERS[: len(letter_names)]):
+        mapping.setdefault("options", letter_names)
 
     # every column must be there; for a path into a column, its first part
     absent = [
-        column
-        for column in itertools.chain(*mapping.values())
-        if column not in row and column.split(".")[0] not in row
+        name
+        for name in itertools.chain(*mapping.values())
+        if name not in row and name.split(".")[0] not in row
     ]
     if absent:
         proposal = {}
-        for field, columns in mapping.items():
-            candidates = [*columns, *_COMMON_COLUMNS.get(field, [])]
-            found = [c for c in candidates if c in row or _value_at(row, c) is not None]
+        for field, names in mapping.items():
+            candidates = [*names, *_COMMON_NAMES.get(field, [])]
+            found = [n for n in candidates if n in row or _value_at(row, n) is not None]
             proposal[field] = found[0] if found else "…"
         raise ValueError(
             f"{source}: no column {', '.join(map(repr, absent))}. It has: "
@@ -310,8 +314,8 @@ def _complete_mapping(
     return mapping
 
 
-# Columns that often hold a question or an answer, proposed in an error message.
-_COMMON_COLUMNS = {
+# Names of columns that often hold a question or an answer, proposed in an error message.
+_COMMON_NAMES = {
     "question": ["problem", "prompt", "instruction", "messages", "conversations", "query", "input"],
     "answer": [
         "solution",
@@ -332,10 +336,10 @@ def _value_at(row: dict, path: str) -> object:
     if path in row:
         return row[path]
     value = row
-    for name in path.split("."):
+    for part in path.split("."):
         value = parse_literal(value)  # a cell of a CSV file may hold JSON
         try:
-            value = value[int(name) if isinstance(value, list) else name]
+            value = value[int(part) if isinstance(value, list) else part]
         except (KeyError, IndexError, ValueError, TypeError):
             return None
     return value

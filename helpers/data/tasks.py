@@ -20,7 +20,7 @@ import pandas as pd
 from helpers import templates
 from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
 from helpers.data.files import Dropped, file_rows, hub_failure, shorten
-from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_rows
+from helpers.data.rows import HELD_OUT, Account, Row, counted, split_rows, usable_rows
 from helpers.data.sources import check_model, read_source
 from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
@@ -80,9 +80,9 @@ def load_task(
     train_size: rows to train on; None uses all rows, up to 100,000 (1,000 if they are generated).
     holdout_size: rows to hold out. None holds out 256 rows, and at most a quarter of the usable
         rows unless the source has its own split.
-    columns: the columns to read as `question` and `answer`, for example {"question": "problem",
-        "answer": "solution"}; see `sources.check_columns`. `image` names a column of pictures:
-        paths relative to the file or folder, or the bytes of files that Pillow opens.
+    columns: a mapping of fields to the source's names for them, for example {"question":
+        "problem", "answer": "solution"}; see `sources.check_columns`. The field `image` is a column
+        of pictures: paths relative to the file or folder, or the bytes of files that Pillow opens.
     system_prompt: replaces the system prompt of `tags`; an empty string leaves it out.
     examples: worked examples, shown in every prompt before the question; see `example_turns`.
         Rows that ask the question of an example are dropped.
@@ -104,14 +104,14 @@ def load_task(
         for user, assistant in zip(turns[::2], turns[1::2], strict=True)
     ]
 
-    def check_lengths(columns: dict, prompt_tokens: int) -> None:
+    def check_lengths(row: Row, prompt_tokens: int) -> None:
         """Raise Dropped if a row's prompt or answer exceeds its limit."""
         if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
             raise Dropped(
                 f"prompt over {max_prompt_tokens} tokens",
                 "Raise max_prompt_length, or shorten the questions.",
             )
-        shortest = tags.render("", columns["answer"])  # a completion without reasoning
+        shortest = tags.render("", row.values["answer"])  # a completion without reasoning
         if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
             raise Dropped(
                 f"answer over {max_completion_tokens} tokens",
@@ -138,7 +138,7 @@ def load_task(
 
     # 2. Add the prompts.
     for row in rows:
-        row.columns["prompt"] = chat_prompt(system, row.columns["question"], turns)
+        row.values["prompt"] = chat_prompt(system, row.values["question"], turns)
 
     # 3. Split the rows, and drop those that are too long.
     train, holdout = split_rows(
@@ -153,8 +153,8 @@ def load_task(
     account.check_sizes(source, train, holdout, train_size, holdout_size)
 
     # 4. Make one table of both sides, so that they have the same columns.
-    records = [row.columns for row in train + holdout]
-    table, columns_dropped = _table(records)
+    table_rows = [row.values for row in train + holdout]
+    table, columns_dropped = _table(table_rows)
 
     # 5. Write the report. The optional entries are left out if they are empty.
     report = account.report(train, holdout) | {
@@ -162,8 +162,8 @@ def load_task(
         "seed": seed,
         "tags": tags.spec,
         "system_prompt": system,
-        "fingerprint": fingerprint(example_rows + records),
-        "notes": _notes(account, records, example_rows, tags),
+        "fingerprint": fingerprint(example_rows + table_rows),
+        "notes": _notes(account, table_rows, example_rows, tags),
     }
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
@@ -201,15 +201,16 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
 def _notes(
     account: Account, rows: list[dict], example_rows: list[dict], tags: TagFormat
 ) -> list[str]:
-    """Return the notes of the report: how rows were read, and which answers or examples look wrong.
+    """Return the notes of the report. Each step below looks for one thing that a user should know.
 
     rows, example_rows: each with `question` and `answer`.
     """
     notes = []
+    # 1. the formats in which questions and answers were found
     if account.formats:
         notes.append(f"found in the data: {counted(account.formats)}")
 
-    # a few answers without the mark that the others have
+    # 2. answers without a mark, such as ####, if more answers have one
     marked = sum(count for name, count in account.formats.items() if name in MARK_NAMES)
     if 0 < len(account.unmarked) < marked:
         longest = max(account.unmarked, key=len)
@@ -218,15 +219,14 @@ def _notes(
             f"{len(account.unmarked):,}, such as {shorten(longest)!r}. They are taken whole."
         )
 
-    # whole solutions as answers
-    answers = [row["answer"] for row in rows]
-    if 2 * sum(len(answer.split()) > 30 for answer in answers) > len(rows):
+    # 3. whole solutions as answers: more than half of the answers are long
+    if 2 * sum(len(row["answer"].split()) > 30 for row in rows) > len(rows):
         notes.append(
             "most answers have more than 30 words, which no completion repeats: mark the "
             r"result in each of them, by #### or \boxed{}, or name another column."
         )
 
-    # calculations as answers: 17 + 34 = 51
+    # 4. calculations as answers, such as 17 + 34 = 51
     answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
     side = r"[\d\s.,()+*/×÷·−-]+"
     calculations = [answer for answer in answers if re.fullmatch(f"{side}={side}", answer)]
@@ -236,7 +236,8 @@ def _notes(
             f"{len(calculations):,}. Its result alone is then wrong: give the number."
         )
 
-    # examples in another format; they have the first tag even if a chat template opens it
+    # 5. worked examples in another format. An example must contain the first tag, even if the chat
+    # template of the model writes this tag in front of a completion.
     whole = replace(tags, opened=False)
     others = sum(not whole.matches(example["answer"]) for example in example_rows)
     if others:
@@ -347,7 +348,8 @@ def example_turns(examples: list[dict] | str | None) -> list[dict]:
                 'not blank: {"question": "…", "completion": "…"}. This one is not: row '
                 f"{number}: {shorten(row)}"
             )
-        question, completion = texts
-        turns.append({"role": "user", "content": question.strip()})
-        turns.append({"role": "assistant", "content": completion.strip()})
+        turns += [
+            {"role": "user", "content": row["question"].strip()},
+            {"role": "assistant", "content": row["completion"].strip()},
+        ]
     return turns

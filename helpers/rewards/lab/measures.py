@@ -33,7 +33,7 @@ from helpers.rewards.lab.attacks import (
     with_wrong_answers,
 )
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.lab.trial import Trial, columns_of
+from helpers.rewards.lab.trial import AttackTrial, columns_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -237,28 +237,21 @@ class Lab:
         for attack in [*HONEST, *battery, *for_own(self.functions, attacked, self.tags)]:
             families.setdefault(attack.name, []).append(attack)
 
-        # 4. scores: honest answers first, because the attacks are compared with them
-        trial = Trial(self, attacked, steps, length)
-        trial.answer_honestly(families[HONEST_RIGHT], families[HONEST_WRONG])
-        for name, family in families.items():
-            if name not in (HONEST_RIGHT, HONEST_WRONG):
-                trial.score_family(family)
+        # 4. scores, and comparisons with the honest answers
+        trial = AttackTrial(self, attacked, steps, length)
+        table = trial.run(families).sort_values("total", ascending=False, kind="stable")
 
-        # 5. comparisons
-        ceilings = {name: family[0].ceiling for name, family in families.items()}
-        table = trial.compare(ceilings).sort_values("total", ascending=False, kind="stable")
-
-        # 6. the step with the largest gap between right and wrong answers
+        # 5. the step with the largest gap between right and wrong answers
         gaps = trial.tables[HONEST_RIGHT]["total"] - trial.tables[HONEST_WRONG]["total"]
         self.step = int(gaps.fillna(0.0).groupby(level="step").mean().idxmax())
 
         self.results.attacks = table
-        self.results.ceilings = ceilings
+        self.results.ceilings = {name: family[0].ceiling for name, family in families.items()}
         self.results.lost = [
-            (attacked[number]["answer"], attacked[number][WRONG]) for number in trial.lost
+            (trial.rows[number]["answer"], trial.rows[number][WRONG]) for number in trial.lost
         ]
         self.results.tolerated = [
-            (attacked[number]["answer"], other)
+            (trial.rows[number]["answer"], other)
             for number, other in trial.tolerated.items()
             if number not in trial.lost
         ]

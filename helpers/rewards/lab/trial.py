@@ -26,6 +26,7 @@ it is the right answer, so the row counts neither for nor against the attack.
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -35,30 +36,35 @@ from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 
-_LISTS_PER_BATCH = 16  # attacks that are scored in one call of the rewards
+if TYPE_CHECKING:
+    from helpers.rewards.lab.measures import Lab  # measures.py imports this module
+
+_ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
 
 
 @dataclass
-class Trial:
-    """Honest answers and attacks, scored on each row at each step of the training run.
+class AttackTrial:
+    """Honest answers and attacks, scored on each row of data at each step of the training run.
 
-    Call `answer_honestly` first, then `score_family` for each family of attacks, then `compare`.
+    `run` does everything. Afterwards, the fields below `length` hold what it found.
 
-    lab: the `Lab` with the rewards.
-    rows: from `with_wrong_answers`. `answer_honestly` may replace their wrong answers.
+    lab: the rewards to attack, and their weights.
+    rows: from `with_wrong_answers`. If a reward accepts the wrong answer of a row, `run` replaces
+        the row in this list by a copy with another wrong answer.
+    steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
 
-    tables: by attack, a table of scores with one line per step and row. The index has the levels
-        `step` and `row`. The columns are the rewards, their weighted `total`, and `usable`, which
-        is False if a reward failed on the completion or if the row was left out. A row that was
-        left out has no scores (nan).
+    tables: by attack, a table of scores with one entry per step and row of data. The index has the
+        levels `step` and `row`. The columns are the rewards, their weighted `total`, and `usable`,
+        which is False if a reward failed on the completion or if the row was left out. A row that
+        was left out has no scores (nan).
     examples: by attack, the completion for the first row.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     """
 
-    lab: object
+    lab: "Lab"
     rows: list[dict]
     steps: list[int]
     length: int
@@ -67,63 +73,102 @@ class Trial:
     tolerated: dict[int, str] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
 
-    def answer_honestly(self, right: list[Attack], wrong: list[Attack]) -> None:
-        """Score the honest answers.
+    def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
+        """Score all attacks, and return the table of `Lab.attacks`.
+
+        families: the attacks of each name, with the two honest answers among them.
+        """
+        # the honest answers come first, because the attacks are compared with them
+        self._score_honest_answers(families[HONEST_RIGHT], families[HONEST_WRONG])
+        for name, family in families.items():
+            if name not in (HONEST_RIGHT, HONEST_WRONG):
+                self._score_family(family)
+        return self._compare_with_ceilings(families)
+
+    def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
+        """Score the honest answers, and replace wrong answers that a reward accepts.
 
         A reward may accept a wrong answer by a rule of its own: 43 for 42 with a tolerance of 5, or
         any number above 42. If a row's wrong answer earns as much as the right one, `row[FAR]`
-        replaces it, and if that earns as much, too, `row[OPPOSITE]`.
+        replaces it. If `row[FAR]` earns as much, too, `row[OPPOSITE]` replaces it.
         """
-        self.score_family(right)
-        self.score_family(wrong)
-        for further in (FAR, OPPOSITE):
+        self._score_family(right)
+        self._score_family(wrong)
+        for worse in (FAR, OPPOSITE):
             margins = _margins(self.tables[HONEST_RIGHT], self.tables[HONEST_WRONG])
-            margin = margins["total"].groupby(level="row").mean()
-            accepted = list(margin.index[margin <= _SAME])
-            if not accepted:
+            margin_by_row = margins["total"].groupby(level="row").mean()
+            accepted = margin_by_row.index[margin_by_row <= _SAME]
+            if accepted.empty:
                 break
             for number in accepted:
                 row = self.rows[number]
                 self.tolerated.setdefault(number, row[WRONG])
-                row[WRONG] = row[further]
-            self.score_family(wrong)
+                self.rows[number] = row | {WRONG: row[worse]}
+            self._score_family(wrong)
 
-    def score_family(self, family: list[Attack]) -> None:
-        """Score the attacks of one name. For each step and row, the table keeps the scores of the
+    def _score_family(self, family: list[Attack]) -> None:
+        """Score the attacks of one name. For each step and row, `tables` keeps the scores of the
         attack with the highest total.
         """
         name = family[0].name
-        written = [
+        completions = [
             [attack.write(row, self.lab.tags, self.length) for row in self.rows]
             for attack in family
         ]
-        tables = self.scores(written)
+        tables = self._scores(completions)
 
         # leave out the rows on which an attack's answer is right
-        for attack, texts, table in zip(family, written, tables, strict=True):
+        for attack, texts, table in zip(family, completions, tables, strict=True):
             if attack.by_chance:
-                self.leave_out_right_answers(texts, table)
-                self.leave_out_tolerated_numbers(texts, table)
+                self._leave_out_right_answers(texts, table)
+                self._leave_out_tolerated_numbers(texts, table)
         if name == PART:
-            self.leave_out_other_names(written, tables)
+            self._leave_out_other_names(completions, tables)
 
-        # for each step and row, keep the attack that earns most
+        # for each step and row, keep the entry of the attack that earns most
         totals = np.array([table["total"].fillna(-np.inf) for table in tables])
-        best = totals.argmax(axis=0)
-        lines = [table[best == which] for which, table in enumerate(tables)]
-        self.tables[name] = pd.concat(lines).sort_index()
-        self.examples[name] = written[best[0]][0]
+        best = totals.argmax(axis=0)  # for each entry, the position of this attack in the family
+        kept = [table[best == position] for position, table in enumerate(tables)]
+        self.tables[name] = pd.concat(kept).sort_index()
+        self.examples[name] = completions[best[0]][0]
 
-    def compare(self, ceilings: dict[str, str]) -> pd.DataFrame:
-        """Return the table of `Lab.attacks`, and set `lost`.
+    def _scores(self, completions: list[list[str]]) -> list[pd.DataFrame]:
+        """Return a table of scores for each attack, like those in `tables`.
 
-        ceilings: by attack, the name of the honest answer that it is compared with.
+        completions: for each attack, one completion per row.
         """
-        weights = pd.Series(self.lab.weights, self.lab.names)
+        tables = []
+        for first in range(0, len(completions), _ATTACKS_PER_CALL):
+            # 1. score the completions of up to 16 attacks together, at each step
+            attacks = completions[first : first + _ATTACKS_PER_CALL]
+            texts = [text for texts_of_attack in attacks for text in texts_of_attack]
+            columns = columns_of(self.rows * len(attacks))
+            by_step = {}
+            for step in self.steps:
+                count_before = len(self.lab.faults)
+                scores = self.lab.scores(texts, step, **columns)
+                failed = {fault.position for fault in self.lab.faults[count_before:]}
+                scores["usable"] = ~scores.index.isin(failed)
+                if self.lab.out_of_time():
+                    # the reward that took too long is not called again, so every total lacks it
+                    scores["usable"] = False
+                by_step[step] = scores
+
+            # 2. cut them into one table per attack
+            for start in range(0, len(texts), len(self.rows)):
+                of_attack = {
+                    step: scores[start : start + len(self.rows)].reset_index(drop=True)
+                    for step, scores in by_step.items()
+                }
+                tables.append(pd.concat(of_attack, names=["step", "row"]))
+        return tables
+
+    def _compare_with_ceilings(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
+        """Return the table of `Lab.attacks`, and set `lost`."""
         means = pd.DataFrame({name: table.mean() for name, table in self.tables.items()}).T
         compared = means.drop(columns="usable").assign(wins=0.0, gain=0.0, paid_by="")
-        for name, ceiling in ceilings.items():
-            margins = _margins(self.tables[name], self.tables[ceiling])
+        for name, family in families.items():
+            margins = _margins(self.tables[name], self.tables[family[0].ceiling])
             if name == HONEST_WRONG:
                 # A wrong answer wins if it earns as much as the right one. The mean over all steps
                 # decides, because a schedule may begin with equal rewards for both.
@@ -133,49 +178,27 @@ class Trial:
             else:
                 won = margins[margins["total"] > _SAME]
             if len(won):
-                paid = won[weights.index].mean().mul(weights).fillna(0.0)
                 compared.loc[name, "wins"] = len(won) / margins["total"].count()
                 compared.loc[name, "gain"] = won["total"].mean()
-                compared.loc[name, "paid_by"] = paid.idxmax()
+                # Each reward adds its margin times its weight to the gain. A reward that scored
+                # none of these completions has no mean (nan) and adds nothing.
+                contributions = won[self.lab.names].mean() * self.lab.weights
+                compared.loc[name, "paid_by"] = contributions.fillna(0.0).idxmax()
         return compared.assign(example=self.examples)
 
-    def scores(self, written: list[list[str]]) -> list[pd.DataFrame]:
-        """Return a table of scores for each list of completions. A list has one completion per row,
-        and its table is like those in `tables`.
+    # --- Rows that are left out: the attack's answer is right, or accepted as right ---
+
+    def _paid_rows(self, table: pd.DataFrame) -> list[int]:
+        """Return the numbers of the rows on which an attack earns more than an honest wrong answer
+        at one step or more.
         """
-        tables = []
-        for first in range(0, len(written), _LISTS_PER_BATCH):
-            batch = written[first : first + _LISTS_PER_BATCH]
-            texts = [text for completions in batch for text in completions]
-            columns = columns_of(self.rows * len(batch))
-            lines = [range(len(batch)), range(len(self.rows))]
-            by_step = []
-            for step in self.steps:
-                count_before = len(self.lab.faults)
-                table = self.lab.scores(texts, step, **columns)
-                failed = {fault.position for fault in self.lab.faults[count_before:]}
-                if self.lab.out_of_time():
-                    # such a reward is not called again, so its score is missing in every total
-                    failed = range(len(texts))
-                table["usable"] = [position not in failed for position in range(len(texts))]
-                by_step.append(table.set_axis(pd.MultiIndex.from_product(lines)))
-            # cut the batch into its lists
-            whole = pd.concat(by_step, keys=self.steps, names=["step", "list", "row"])
-            tables += [whole.xs(which, level="list") for which in lines[0]]
-        return tables
+        margins = _margins(table, self.tables[HONEST_WRONG])
+        largest = margins["total"].groupby(level="row").max()
+        return list(largest.index[largest > _SAME])
 
-    # --- Rows on which an attack is not an attack ---
-
-    def paid_rows(self, table: pd.DataFrame) -> list[int]:
-        """Return the numbers of the rows on which an attack earns more than an honest wrong
-        answer.
-        """
-        gains = _margins(table, self.tables[HONEST_WRONG])["total"].groupby(level="row").max()
-        return list(gains.index[gains > _SAME])
-
-    def leave_out_right_answers(self, texts: list[str], table: pd.DataFrame) -> None:
+    def _leave_out_right_answers(self, texts: list[str], table: pd.DataFrame) -> None:
         """Leave out the rows on which `correctness_reward` calls an attack's answer right."""
-        paid = self.paid_rows(table)
+        paid = self._paid_rows(table)
         columns = columns_of([self.rows[number] for number in paid])
         right = correctness_reward(
             [texts[number] for number in paid],
@@ -187,7 +210,7 @@ class Trial:
             if score == 1:
                 _leave_out(table, number)
 
-    def leave_out_tolerated_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
+    def _leave_out_tolerated_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
         """Leave out the rows on which the rewards accept an attack's number because it is close to
         the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
 
@@ -198,7 +221,7 @@ class Trial:
         tags = self.lab.tags
         halfway = list(texts)
         answers = {}  # the attack's answer, by row number
-        for number in self.paid_rows(table):
+        for number in self._paid_rows(table):
             row = self.rows[number]
             answer = (tags.answer_blocks(texts[number]) or [""])[-1].strip()
             between = _halfway(answer, row["answer"])
@@ -208,28 +231,33 @@ class Trial:
         if not answers:
             return
 
-        # 2. compare what the attack, the number halfway and the right number earn, on average over
-        # the steps
-        (scores,) = self.scores([halfway])
-        right = self.tables[HONEST_RIGHT]
+        # 2. what the attack, the number halfway and the right number earn, on average over the
+        # steps; completions of the right number on which a reward failed do not count
+        (halfway_table,) = self._scores([halfway])
+        right_table = self.tables[HONEST_RIGHT]
+        right_totals = right_table["total"].where(right_table["usable"])
         earned = table["total"].groupby(level="row").mean()
-        earned_halfway = scores["total"].groupby(level="row").mean()
-        earned_right = right["total"].where(right["usable"]).groupby(level="row").mean()
+        earned_halfway = halfway_table["total"].groupby(level="row").mean()
+        earned_right = right_totals.groupby(level="row").mean()
+
+        # 3. leave out the rows on which closeness pays
         for number, answer in answers.items():
             if earned_halfway[number] >= earned[number] - _SAME:
                 _leave_out(table, number)
                 if earned[number] >= earned_right[number] - _SAME:
                     self.tolerated[number] = answer
 
-    def leave_out_other_names(self, written: list[list[str]], tables: list[pd.DataFrame]) -> None:
-        """Leave out the rows on which exactly one part of the answer pays: it is another name for
-        the answer, as "US" is for "USA".
+    def _leave_out_other_names(
+        self, completions: list[list[str]], tables: list[pd.DataFrame]
+    ) -> None:
+        """Leave out the rows on which exactly one part of the answer pays: this part is another
+        name for the answer, as "US" is for "USA".
 
         A row whose answer is a number stays, because any of its digits could be that part.
         """
         paying = [set() for _ in self.rows]  # for each row, the completions that pay
-        for texts, table in zip(written, tables, strict=True):
-            for number in self.paid_rows(table):
+        for texts, table in zip(completions, tables, strict=True):
+            for number in self._paid_rows(table):
                 paying[number].add(texts[number])
         for number, row in enumerate(self.rows):
             if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
@@ -241,17 +269,17 @@ class Trial:
 
 def _margins(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
     """Return the scores of one table minus the scores of another. A row is compared only if its
-    lines are usable in both tables at all steps, because a missing score is not evidence.
+    entries are usable in both tables at all steps, because a missing score is not evidence.
     """
     usable = (table["usable"] & other["usable"]).groupby(level="row").transform("all")
     return table[usable].drop(columns="usable") - other[usable].drop(columns="usable")
 
 
 def _leave_out(table: pd.DataFrame, number: int) -> None:
-    """Remove the scores of a row at all steps."""
-    lines = table.index.get_level_values("row") == number
-    table.loc[lines, table.columns != "usable"] = np.nan
-    table.loc[lines, "usable"] = False
+    """Remove the scores of one row from the table, at all steps."""
+    of_row = table.index.get_level_values("row") == number
+    table.loc[of_row, table.columns != "usable"] = np.nan
+    table.loc[of_row, "usable"] = False
 
 
 def _halfway(answer: str, right: str) -> str | None:
@@ -274,14 +302,12 @@ def _halfway(answer: str, right: str) -> str | None:
     return str(between) if between.denominator == 1 else f"{float(between):.12g}"
 
 
-def columns_of(records: list[dict]) -> dict[str, list]:
-    """Return the columns of records as TRL passes them to a reward. It calls `prompt` `prompts`."""
-    names = dict.fromkeys(name for record in records for name in record)
-    columns = {
-        name: [record.get(name) for record in records] for name in names if name not in _NOT_PASSED
-    }
+def columns_of(rows: list[dict]) -> dict[str, list]:
+    """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names if name not in _NOT_PASSED}
     if "prompt" in names:
-        columns["prompts"] = [record.get("prompt") for record in records]
+        columns["prompts"] = [row.get("prompt") for row in rows]
     return columns
 
 
