@@ -22,7 +22,7 @@ import pandas as pd
 
 from helpers.rewards import LIBRARY
 from helpers.rewards.common import is_own, reward_name, source_hash, source_of
-from helpers.rewards.faults import Fault, checked_scores
+from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.rewards.lab import verdicts
 from helpers.rewards.lab.attacks import (
     BATTERY,
@@ -39,7 +39,6 @@ from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
-_OUT_OF_TIME = "out of time"  # the cause of a fault (faults.py)
 _NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
 _TABLE_COLUMNS = ("total", "wins", "gain", "paid_by", "usable")  # names a reward cannot have
 
@@ -141,7 +140,7 @@ class Lab:
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""
-        return {fault.reward for fault in self.faults if fault.cause == _OUT_OF_TIME}
+        return {fault.reward for fault in self.faults if fault.cause == OUT_OF_TIME}
 
     def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
         """Return the `scores` of several completions of one row."""
@@ -188,7 +187,7 @@ class Lab:
         if path is None:
             # the suite's cases are not your data, so a reward may fail on them
             self.faults[count_before:] = [
-                fault for fault in self.faults[count_before:] if fault.cause == _OUT_OF_TIME
+                fault for fault in self.faults[count_before:] if fault.cause == OUT_OF_TIME
             ]
         table = table.set_axis([case["name"] for case in loaded])
         for reward in self.names:
@@ -439,8 +438,13 @@ def _records(rows: pd.DataFrame) -> list[dict]:
     """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
     is a list again.
     """
-    as_lists = rows.map(lambda value: value.tolist() if isinstance(value, np.ndarray) else value)
-    return as_lists.to_dict("records")
+    return [
+        {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in row.items()
+        }
+        for row in rows.to_dict("records")
+    ]
 
 
 def _finite(value: float) -> float | None:
