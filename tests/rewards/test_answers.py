@@ -204,12 +204,23 @@ def test_a_long_text_is_compared_as_it_is(kind):
 
 # --- The examples in the docstrings of the kinds --------------------------------------------------
 
+
+def examples_of(page: str) -> list[tuple[str, str, str]]:
+    return re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", page)
+
+
+# The examples of mathematics are in the docstring of its module and of its functions.
 CHOICE, _, EXACT = labels.__doc__.partition("\nExact: ")
-PAGES = (numbers.__doc__, mathematics.__doc__, CHOICE, EXACT, texts.__doc__)
+MATHEMATICS = [mathematics.__doc__] + [
+    value.__doc__
+    for value in vars(mathematics).values()
+    if getattr(value, "__module__", None) == mathematics.__name__
+]
+PAGES = (numbers.__doc__, "\n".join(MATHEMATICS), CHOICE, EXACT, texts.__doc__)
 EXAMPLES = [
     (kind, *example)
     for kind, page in zip(kinds.KINDS, PAGES, strict=True)
-    for example in re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", page)
+    for example in examples_of(page)
 ]
 
 
@@ -222,6 +233,24 @@ def test_every_kind_has_examples_of_both():
     assert {(kind, sign) for kind, _, sign, _ in EXAMPLES} == {
         (kind, sign) for kind in kinds.KINDS for sign in "=≠"
     }
+
+
+@pytest.mark.parametrize(
+    "refuses",
+    [
+        mathematics.differ_in_steps,
+        mathematics.leaves_computation,
+        mathematics.differ_in_variables,
+        mathematics.differ_in_brackets,
+        mathematics.differ_in_inequalities,
+    ],
+)
+def test_a_decision_of_mathematics_refuses_its_own_examples(refuses):
+    examples = examples_of(refuses.__doc__)
+    assert "≠" in {sign for _, sign, _ in examples}
+    for given, sign, gold in examples:
+        values = mathematics.without_names(mathematics.to_latex(given), mathematics.to_latex(gold))
+        assert refuses(*values) is (sign == "≠"), (given, gold)
 
 
 def test_a_vote_is_the_same_whatever_was_answered_before():

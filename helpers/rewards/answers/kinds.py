@@ -2,8 +2,8 @@
 
 The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
 exact or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
-mathematics if it clearly is an expression, otherwise text. The module of each kind begins with
-examples of right and wrong answers.
+mathematics if it clearly is an expression, otherwise text. The module of each kind has examples of
+right and wrong answers in its docstrings.
 
     comparisons = [compare_answers(given, gold), ...]   # settles most answers at once
     verdicts = are_right(comparisons)                   # math-verify judges the others in one batch
@@ -67,15 +67,31 @@ def compare_answers(
     return refuse_handed_back(comparison, given, gold, question)
 
 
+# A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
+_LEAD = re.compile(
+    r"""
+    ^(?:
+    \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
+    (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
+    | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# A question whose solutions have no order: `Find all real values of x`, `What are the roots?`
+_SOLUTIONS = re.compile(
+    r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
+)
+
+
 def are_right(comparisons: list[Comparison]) -> list[bool]:
     """Return the verdict of each comparison. math-verify judges the open ones, in one batch."""
     pairs = []
     for comparison in comparisons:
         if comparison.pair:
             pairs += [comparison.pair, *comparison.unless]
-    if not pairs:
-        return [comparison.right for comparison in comparisons]
-    equal = dict(zip(pairs, workers.scores_in_time("equal", pairs), strict=True))
+    scores = workers.scores_in_time("equal", pairs) if pairs else []
+    equal = dict(zip(pairs, scores, strict=True))
     verdicts = []
     for right, pair, unless in comparisons:
         if right is None:
@@ -91,22 +107,24 @@ def are_right(comparisons: list[Comparison]) -> list[bool]:
 def kind_of(gold: str) -> str:
     """Return the kind of an undeclared row's answer: number, mathematics or text.
 
+    The first of these rules that applies decides.
+
     >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
     ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
     >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
     {'text'}
     """
-    # 1. A number: `1,000`, `$5`, `90°`, `1/3`, `5\text{ km}`. `x = 7` is an equation.
+    # 1. A number: `1,000`, `$5`, `90°`, `1/3`. `x = 7` is an equation.
     number = parse_number(gold)
     if number is not None and "=" not in gold:
-        # But `5 km` is text, because the words may count.
-        if number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold:
-            return "text"
-        # `50/50` is text, because a fraction that is a whole number would be written as one.
-        if number.places is None and number.value.denominator == 1:
-            return "text"
+        # `5 km` is text, because the words may count. The unit of `5\text{ km}` does not.
+        has_words = number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold
+        # `50/50` is a score: the number would be written as `1`. Only fractions and repeating
+        # decimals have no `places`.
+        is_score = number.places is None and number.value.denominator == 1
         # `02134` is a postcode.
-        return "text" if re.match(r"0\d{4}", gold) else "number"
+        is_postcode = re.match(r"0\d{4}", gold)
+        return "text" if has_words or is_score or is_postcode else "number"
 
     # 2. Code is text: `get_name`.
     text = plain_text(gold)
@@ -123,19 +141,41 @@ def kind_of(gold: str) -> str:
         return "mathematics"
 
     # 5. A list, a tuple or an interval of numbers: `3, -3`, `2 and 5`, `[0,1)`.
-    names = mathematics.variables(spelt)
+    variables = mathematics.variables(spelt)
     is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
-    if is_list and not names and mathematics.is_literal(spelt):
+    if is_list and not variables and mathematics.is_literal(spelt):
         return "mathematics"
 
-    # 6. An operation on a small letter, or a sum or product with a digit: `n-1`, `3 + N`. Without
-    # them, `10-5` may be a score, and `AC/DC` is a name.
-    small_letter = any(name.islower() for name in names)
-    if _OPERATION.search(text) and (small_letter or _SUM_OR_PRODUCT.search(text)):
+    # 6. An operation on a small letter, `n-1`, or a sum or product with a digit, `3 + N`. Other
+    # operations may be a score, `10-5`, or a name, `AC/DC`.
+    has_small_letter = any(letter.islower() for letter in variables)
+    if _OPERATION.search(text) and (has_small_letter or _SUM_OR_PRODUCT.search(text)):
         return "mathematics"
 
     # 7. Anything else: `Paris`.
     return "text"
+
+
+# Code: `x == 1`, `a->b`, `std::sort`, `a && b`, `</p>`, `os.path`, `get_name`.
+_CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
+# A sign that only mathematics has.
+_MATHS_SIGN = re.compile(
+    r"""
+    \\[a-zA-Z]{2,}                            # \frac{x}{2}
+    | [_^]\{                                  # a_{n}
+    | \d_\d                                   # 52_8
+    | [=<>≤≥≠^√π∞∪∩±∈]                        # y = 3
+    | \$\S(?:[^$]*\S)?\$                      # $AB$
+    | \bsqrt\b | \bpi\b                       # sqrt(2)
+    | [\d)]!                                  # 5!
+    | (?i:^no[ ](?:real[ ])?solutions?\W*$)   # No real solution.
+    """,
+    re.VERBOSE,
+)
+# An operation between two terms: `n-1`.
+_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
+# A plus sign or an asterisk beside a digit: `2*N`, `N + 1`.
+_SUM_OR_PRODUCT = re.compile(r"\d\s*[+*]|[+*]\s*\d")
 
 
 def vote_of(given: str) -> str:
@@ -160,42 +200,3 @@ def check_kind(kind: str) -> str:
             "one, an answer is a number, mathematics or text."
         )
     return kind
-
-
-# --- Patterns -------------------------------------------------------------------------------------
-
-# A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
-_LEAD = re.compile(
-    r"""
-    ^(?:
-    \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
-    (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
-    | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
-    )
-    """,
-    re.IGNORECASE | re.VERBOSE,
-)
-# A question whose solutions have no order: `Find all real values of x`, `What are the roots?`
-_SOLUTIONS = re.compile(
-    r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
-)
-# Code: `x == 1`, `a->b`, `std::sort`, `a && b`, `</p>`, `os.path`, `get_name`.
-_CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
-# A sign that only mathematics has.
-_MATHS_SIGN = re.compile(
-    r"""
-    \\[a-zA-Z]{2,}                            # \frac{x}{2}
-    | [_^]\{                                  # a_{n}
-    | \d_\d                                   # 52_8
-    | [=<>≤≥≠^√π∞∪∩±∈]                        # y = 3
-    | \$\S(?:[^$]*\S)?\$                      # $AB$
-    | \bsqrt\b | \bpi\b                       # sqrt(2)
-    | [\d)]!                                  # 5!
-    | (?i:^no[ ](?:real[ ])?solutions?\W*$)   # No real solution.
-    """,
-    re.VERBOSE,
-)
-# An operation between two terms: `n-1`.
-_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
-# A plus sign or an asterisk beside a digit: `2*N`, `N + 1`.
-_SUM_OR_PRODUCT = re.compile(r"\d\s*[+*]|[+*]\s*\d")

@@ -1,50 +1,17 @@
 r"""Mathematics: whether two expressions, equations, intervals, sets or lists are equal.
 
 math-verify computes whether two expressions are equal. `compare_expressions` runs before it: it
-settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept.
-These are math-verify's mistakes, by the step of `compare_expressions` that prevents them:
+settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept. Each
+of these decisions is a function, which states the reason and has examples of right (`=`) and wrong
+(`≠`) answers, the given answer first. These are the examples that math-verify decides:
 
-- Step 1: it multiplies whatever is side by side, so it accepts `4 2x` for `8x`, and it reads a word
-  as a product of letters. A computation such as `9^{9^9}` may take it minutes.
-- Step 2: it reads a chain of steps as an answer: `x = 1 = 3` for `x = 3`.
-- Step 3: it ignores primes and bases, and the order of factors: `f(x)` for `f'(x)`, `42` for
-  `42_{5}`, `BA^{-1}` for `A^{-1}B`.
-- Step 4: it carries out the computation that the policy was asked for: `40+2` for `42`,
-  `(1, 1+1)` for `(1, 2)`.
-- Step 5: it ignores case, the brackets of a pair, and whether `and` or `or` joins inequalities:
-  `P+1` for `p+1`, `\{1,2\}` for `(1,2)`, `x < 1 and x > 3` for `x < 1 or x > 3`. It finds all true
-  inequalities equal: `3 < 4` for `1 < 2`.
-- Step 6: it reduces fractions that the row leaves unreduced: `1/2, 3/4` for `2/4, 3/4`.
-- Step 7: it reads a list as a set: `3, 2, 1` for `1, 2, 3`.
-
-Right (`=`) and wrong (`≠`), the given answer first:
-
-- Equal expressions, in LaTeX or as typed:
-  `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `2√3` = `2\sqrt{3}`,
-  `x**2` = `x²`, `0.5` = `\frac12`, `\sqrt{8}/2` = `sqrt(2)`, `1+2\mathrm{i}` = `1+2i`
-- A name before a value may be left out, and an equation may be turned around:
-  `3` = `y=3`, `x = \sqrt{2}` = `\sqrt{2}`, `(3,2)` = `(p,q)=(3,2)`, `7:32` = `S_{MBCN}:S=7:32`,
-  `5 \geq x` = `x \leq 5`, `x = \boxed{3}` = `3`
-- A list has no order if the row's answer has braces, `and`, `or`, `±` or names, if its members are
-  tuples, or if the kind is `set`:
-  `\{2, 1\}` = `\{1,2\}`, `x = 3 or x = 2` = `x=2, x=3`, `\{1,2,3\}` = `$1$ and $2$ and $3$`,
-  `(2,1),(1,2)` = `(1,2),(2,1)`, `-3, 3` = `\pm 3`
-- Tuples, intervals and inequalities:
-  `(1,4.5)` = `(1,\frac{9}{2})`, `(0,1) ∪ (1,2)` = `(0,1)\cup(1,2)`, `(3, ∞)` = `x > 3`,
-  `\mathbb{R}` = `(-\infty,\infty)`
-- Another variable, another relation, or a computation that is not carried out is wrong:
-  `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `x > 1` ≠ `x \geq 1`, `x = 5+5+1 = 11` ≠ `x = 11`,
-  `2x = 6` ≠ `x = 3`, `x = \ln(e^{40})` ≠ `x = 40`, `(1, 1+1)` ≠ `(1, 2)`, `40+2` ≠ `42`
-- Other brackets, another number of members, or another order are wrong:
-  `(1,2)` ≠ `\{1,2\}`, `(2,1)` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`,
-  `\{1\}` ≠ `\{1,2\}`, `2, 3` ≠ `2`, `3, 2, 1` ≠ `1, 2, 3`
-- Primes, vectors, bases and other notation that math-verify ignores must be spelt as in the row:
-  `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`,
-  `x \not= \sqrt{2}` ≠ `x = \sqrt{2}`, `42_{5}` ≠ `42`
-- Answers that math-verify would misread, or equate only after rounding:
-  `3 < 4` ≠ `1 < 2`, `3` ≠ `3R^2`, `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `5 km` ≠ `5 m`,
-  `4 2x` ≠ `8x`, `\boxed{1}\boxed{2}` ≠ `12`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`,
-  `$1$ $x<1$` ≠ `x<1`, `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
+- Equal expressions are right, in LaTeX or as typed:
+  `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `\sqrt{8}/2` = `sqrt(2)`,
+  `3` ≠ `3R^2`, `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
+- An equation or an inequality may be turned around, but not weakened:
+  `5 \geq x` = `x \leq 5`, `x > 1` ≠ `x \geq 1`
+- Lists, tuples and sets need equal members:
+  `(1,4.5)` = `(1,\frac{9}{2})`, `(2,1)` ≠ `(1,2)`, `\{1\}` ≠ `\{1,2\}`
 """
 
 import math
@@ -58,6 +25,13 @@ from helpers.rewards.answers.texts import depths, plain_text
 
 _LONGEST = 300  # characters
 _DEEPEST = 25  # nested brackets; deeper text is an attempt to hang the parser, not an answer
+# Functions that may be typed without a backslash: `sin x`.
+_FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
+
+# A unit at the end: `5\text{ m}^2`.
+_TRAILING_UNIT = re.compile(
+    rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
+)
 
 
 @lru_cache(maxsize=1 << 14)
@@ -71,96 +45,138 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     >>> compare_expressions("x + 1", "1+x").pair
     ('1+x', 'x + 1')
     """
-    # 1. Settle plain numbers and equal spellings. Refuse text that is not an expression, and
-    # computations that may take minutes, unless the row's answer has one, too.
+    # 1. Settle plain numbers.
     given = plain_text(given).removesuffix(".")
     gold = plain_text(gold).removesuffix(".")
-    if parse_number(given) and parse_number(gold) and "=" not in given + gold:
+    if is_number(given) and is_number(gold):
         return Comparison(same_number(given, gold))
+
+    # 2. Settle equal spellings, and refuse text that math-verify must not read.
     given = to_latex(given if r"\text" in gold else _TRAILING_UNIT.sub("", given))
     gold = to_latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Comparison(True)
-    if not is_readable(given) or (_HUGE.search(given) and not _HUGE.search(gold)):
+    if not is_readable(given) or (is_costly(given) and not is_costly(gold)):
         return Comparison(False)
-    # A list with names, `x = 3, y = 2`, has no order. Step 2 removes names, so look for them now.
-    in_any_order = in_any_order or bool(_UNORDERED.search(gold) or _AND_OR.search(gold))
 
-    # 2. Remove the names before values: `x = 3` becomes `3`. Refuse a chain, `x = 1 = 3`.
-    values = without_names(given, gold)
-    if values is None:
+    # 3. Remove the names before values: `x = 3` becomes `3`. Names also say that a list has no
+    # order, so look for them first. Refuse a chain of steps.
+    in_any_order = in_any_order or has_no_order(gold)
+    given, gold = without_names(given, gold)
+    if differ_in_steps(given, gold):
         return Comparison(False)
-    given, gold = values
+    if without_spaces(given) == without_spaces(gold):
+        return Comparison(True)
 
-    # 3. An answer with notation that math-verify ignores must be spelt as in the row. The sides of
-    # an equation may be exchanged.
-    if (
-        has_ignored_notation(given)
-        or has_ignored_notation(gold)
-        or without_spaces(given) == without_spaces(gold)
-    ):
-        sides = without_spaces(given).split("=")
-        return Comparison(without_spaces(gold) in ("=".join(sides), "=".join(reversed(sides))))
+    # 4. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
+    # be exchanged.
+    if has_ignored_notation(given) or has_ignored_notation(gold):
+        turned_around = "=".join(reversed(given.split("=")))
+        return Comparison(without_spaces(turned_around) == without_spaces(gold))
 
-    # 4. If the row's answer leaves nothing to compute, refuse an answer that does: `40+2`.
-    if "=" not in gold and parse_number(gold):
+    # 5. If the row's answer is a number, only a number can be right.
+    if is_number(gold):
         return Comparison(same_number(given, gold))
-    if is_literal(gold) and not is_literal(given):
+
+    # 6. Refuse differences that math-verify does not see.
+    if (
+        leaves_computation(given, gold)
+        or differ_in_variables(given, gold)
+        or differ_in_brackets(given, gold)
+        or differ_in_inequalities(given, gold)
+        or has_unreduced_fraction(gold)
+    ):
         return Comparison(False)
 
-    # 5. Variables, in the same case, and brackets must agree. But `x > 3` may be given for the
-    # interval `(3, ∞)`, and then its one variable may have any name.
-    given_is_inequality = bool(_RELATION.search(given))
-    gold_is_inequality = bool(_RELATION.search(gold))
-    foreign = variables(given) - variables(gold) - {"e", "i"}
-    if given_is_inequality != gold_is_inequality:
-        interval = gold if given_is_inequality else given
-        has_one_variable = given_is_inequality and len(variables(given)) == 1
-        if not tuple_brackets(interval) or (foreign and not has_one_variable):
-            return Comparison(False)
-    else:
-        # `1 < 2`, which math-verify finds equal to `3 < 4`, because both are true.
-        is_vacuous = given_is_inequality and not variables(gold)
-        # `x < 1 and x > 3`, beside `x < 1 or x > 3`.
-        joints_differ = given_is_inequality and _AND_OR.findall(given) != _AND_OR.findall(gold)
-        if foreign or is_vacuous or joints_differ or tuple_brackets(given) != tuple_brackets(gold):
-            return Comparison(False)
-
-    # 6. A list of the row with unreduced fractions, `2/4, 3/4`, asks for exactly this spelling.
-    fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold) if "," in gold else []
-    if any(math.gcd(int(above), int(below)) > 1 for above, below in fractions):
-        return Comparison(False)
-
-    # 7. Put a list whose order counts in parentheses, because math-verify compares tuples member by
-    # member, but lists as sets.
-    members = split_list(gold)
-    ordered = len(members) > 1 and not members[0].startswith(("(", "["))
-    if ordered and not in_any_order and r"\pm" not in given:
-        given = f"({', '.join(split_list(given))})"
-        gold = f"({', '.join(members)})"
+    # 7. Leave the rest to math-verify.
+    if not in_any_order:
+        given, gold = as_tuples(given, gold)
     return Comparison(None, (gold, given))
 
 
-def without_names(given: str, gold: str) -> tuple[str, str] | None:
-    """Return both answers without the names before their values; None if they cannot be equal.
+# --- The decisions, in the order of compare_expressions -------------------------------------------
 
-    Names are removed if only one answer has them, or if both have the same one. Otherwise both are
-    equations, which need equally many sides: an answer is not a chain of steps.
 
-    >>> without_names("x = 3", "3")
-    ('3', '3')
-    >>> without_names("x = 1 = 3", "x = 3") is None
-    True
+def is_number(text: str) -> bool:
+    r"""Return whether a text is a number without a name.
+
+    Numbers are compared exactly, with their units. If the row's answer is a number, only a number
+    can be right, because math-verify would do the computation that the policy was asked for.
+
+    `0.5` = `\frac12`, `5 km` ≠ `5 m`, `40+2` ≠ `42`, `2, 3` ≠ `2`, `x = \ln(e^{40})` ≠ `x = 40`
     """
-    if "=" not in given + gold:
-        return given, gold
+    return "=" not in text and parse_number(text) is not None
+
+
+def is_readable(text: str) -> bool:
+    r"""Return whether math-verify should read a text: short, with balanced brackets, without prose.
+
+    math-verify multiplies whatever is side by side: two numbers, two answers, and the letters of
+    a word.
+
+    `4 2x` ≠ `8x`, `\boxed{1}\boxed{2}` ≠ `12`, `$1$ $x<1$` ≠ `x<1`
+
+    >>> [is_readable(text) for text in ("x^2 + 1", "the sum", "{" * 300, "4 2")]
+    [True, False, False, False]
+    """
+    if not text or len(text) > _LONGEST:
+        return False
+    levels = depths(text)
+    if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
+        return False
+    words = _COMMAND.sub("@", _AND_OR.sub(",", text))
+    # A word of three small letters, a blank `__`, or the # that to_latex puts between two answers.
+    has_prose = re.search(r"[a-z]{3,}|__|#", words)
+    # Two numbers side by side, `4 2`, or a letter before a digit, `x2`.
+    has_two_numbers = re.search(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d", words)
+    return not has_prose and not has_two_numbers
+
+
+def is_costly(text: str) -> bool:
+    r"""Return whether math-verify may compute for minutes: a tower of powers, a large exponent, a
+    factorial, a sum. Such an answer is refused, unless the row's answer is costly as well.
+
+    >>> is_costly("9^{9^9}"), is_costly("2^{999}"), is_costly(r"\sum_{k=1}^{3} k"), is_costly("9^9")
+    (True, True, True, False)
+    """
+    return bool(
+        re.search(
+            r"\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?\d\d\d|\d\d!|!\s*!"
+            r"|\\(?:sum|prod|int|lim)|binom.*\d\d",
+            text,
+        )
+    )
+
+
+def has_no_order(gold: str) -> bool:
+    r"""Return whether the members of the row's list have no order, because it has braces, `and`,
+    `or`, `\pm` or names.
+
+    `\{2, 1\}` = `\{1,2\}`, `\{1,2,3\}` = `$1$ and $2$ and $3$`, `-3, 3` = `\pm 3`,
+    `x = 3 or x = 2` = `x=2, x=3`
+    """
+    return bool(re.search(r"\\\{|^\s*\{|\\pm|=", gold) or _AND_OR.search(gold))
+
+
+def without_names(given: str, gold: str) -> tuple[str, str]:
+    r"""Return both answers without the names before their values.
+
+    A name may be left out, so names are removed if only one answer has them, or if both have the
+    same one. Two different names stay, and so does an equation such as `x^2 = 3`.
+
+    `3` = `y=3`, `x = \sqrt{2}` = `\sqrt{2}`, `(3,2)` = `(p,q)=(3,2)`, `7:32` = `S_{MBCN}:S=7:32`,
+    `x = \boxed{3}` = `3`
+
+    >>> without_names("x = 3", "3"), without_names("x = 3", "y = 3")
+    (('3', '3'), ('x = 3', 'y = 3'))
+    """
     given_items = [split_name(item) for item in split_list(given)]
     gold_items = [split_name(item) for item in split_list(gold)]
     given_names = {name for name, _ in given_items} - {""}
     gold_names = {name for name, _ in gold_items} - {""}
     names = given_names | gold_names
-    if None in names or (given_names and gold_names and len(names) > 1):
-        return (given, gold) if given.count("=") == gold.count("=") else None
+    if not names or None in names or (given_names and gold_names and len(names) > 1):
+        return given, gold
     # The values of several names form a tuple, in the order of the names.
     template = "({})" if len(names) > 1 else "{}"
     return (
@@ -169,20 +185,140 @@ def without_names(given: str, gold: str) -> tuple[str, str] | None:
     )
 
 
-def split_name(item: str) -> tuple[str | None, str]:
-    """Split `x = 3` into its name and its value. The name of an equation is None, that of a value
-    alone is "".
+def differ_in_steps(given: str, gold: str) -> bool:
+    r"""Return whether one answer has more equals signs than the other: it is a chain of steps.
 
-    >>> split_name("x = 3"), split_name("x^2 = 3"), split_name("3")
-    (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
+    math-verify would accept a chain as an answer.
+
+    `x = 1 = 3` ≠ `x = 3`, `x = 5+5+1 = 11` ≠ `x = 11`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
     """
-    name, equals, value = item.partition("=")
-    if not equals:
-        return "", item
-    variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
-    if "=" in value or not variable or not _NAME.fullmatch(name.strip()):
-        return None, item
-    return without_spaces(name), value.strip()
+    return given.count("=") != gold.count("=")
+
+
+# The commands that math-verify understands. It drops all others, or reads them as variables.
+_KNOWN_COMMAND = re.compile(
+    rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
+    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{_FUNCTIONS}|sinh|cosh|tanh"
+    r"|(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
+    r"|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))(?![a-zA-Z])"
+)
+
+
+def has_ignored_notation(text: str) -> bool:
+    r"""Return whether a text has notation that math-verify ignores or misreads: primes,
+    derivatives, vectors, bases, unknown commands, or a product of capitals, which may be matrices.
+
+    Such an answer must be spelt as in the row:
+    `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`,
+    `x \not= \sqrt{2}` ≠ `x = \sqrt{2}`, `42_{5}` ≠ `42`, `42` ≠ `42_{5}`
+
+    >>> has_ignored_notation("f'(x)"), has_ignored_notation(r"A^{-1} \cdot B")
+    (True, True)
+    >>> has_ignored_notation("x(x+1)")
+    False
+    """
+    capitals = [letter for letter in variables(text) if letter.isupper()]
+    unknown = re.search(r"\\[a-zA-Z]", _KNOWN_COMMAND.sub("@", text))
+    # `f'`, `\frac{dx}{dy}`, `dx/dy`, `a[1]`, `a % b`, `n!!`, `52_8`
+    ignored = re.search(
+        r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_",
+        _COMMAND.sub("@", _AND_OR.sub(",", text)),
+    )
+    return bool(unknown or len(capitals) > 1 or ignored)
+
+
+def leaves_computation(given: str, gold: str) -> bool:
+    """Return whether the given answer leaves something to compute, and the row's answer does not.
+
+    math-verify would do the computation that the policy was asked for.
+
+    `(1, 1+1)` ≠ `(1, 2)`, `2x = 6` ≠ `x = 3`
+    """
+    return is_literal(gold) and not is_literal(given)
+
+
+def differ_in_variables(given: str, gold: str) -> bool:
+    """Return whether the given answer has a variable that the row's answer does not have.
+
+    math-verify ignores case. If an inequality is given for an interval, its one variable may have
+    any name.
+
+    `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `y > 3` = `(3, ∞)`
+    """
+    foreign = variables(given) - variables(gold) - {"e", "i"}
+    is_for_an_interval = is_inequality(given) and not is_inequality(gold)
+    return bool(foreign) and not (is_for_an_interval and len(variables(given)) == 1)
+
+
+def differ_in_brackets(given: str, gold: str) -> bool:
+    r"""Return whether the tuples and intervals have other brackets than the row's.
+
+    math-verify ignores the brackets of a pair. An interval may be given for an inequality, and an
+    inequality for an interval.
+
+    `(1,2)` ≠ `\{1,2\}`, `\{1,2\}` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`,
+    `(3, ∞)` = `x > 3`
+    """
+    if is_inequality(given) != is_inequality(gold):
+        return not tuple_brackets(gold if is_inequality(given) else given)
+    return tuple_brackets(given) != tuple_brackets(gold)
+
+
+def differ_in_inequalities(given: str, gold: str) -> bool:
+    """Return whether two inequalities differ in `and` and `or`, or have no variable.
+
+    math-verify ignores `and` and `or`, and finds all true inequalities without variables equal.
+
+    `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `3 < 4` ≠ `1 < 2`
+    """
+    are_inequalities = is_inequality(given) and is_inequality(gold)
+    joints_differ = _AND_OR.findall(given) != _AND_OR.findall(gold)
+    return are_inequalities and (joints_differ or not variables(gold))
+
+
+def has_unreduced_fraction(gold: str) -> bool:
+    """Return whether the row's answer is a list with an unreduced fraction, such as `2/4`.
+
+    Such a list asks for this spelling. math-verify would reduce the fraction.
+
+    `1/2, 3/4` ≠ `2/4, 3/4`
+    """
+    fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold)
+    return "," in gold and any(math.gcd(int(above), int(below)) > 1 for above, below in fractions)
+
+
+def as_tuples(given: str, gold: str) -> tuple[str, str]:
+    r"""Return both answers in parentheses if the row's answer is a list whose order counts.
+
+    math-verify compares tuples member by member, but lists as sets. A list of tuples has no order,
+    and `\pm 3` has two values.
+
+    `3, 2, 1` ≠ `1, 2, 3`, `(2,1),(1,2)` = `(1,2),(2,1)`, `\pm 3` = `3, -3`
+    """
+    members = split_list(gold)
+    if len(members) < 2 or members[0].startswith(("(", "[")) or r"\pm" in given:
+        return given, gold
+    return f"({', '.join(split_list(given))})", f"({', '.join(members)})"
+
+
+# --- The parts of an expression -------------------------------------------------------------------
+
+# The words `and` and `or`, outside other words.
+_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
+# A LaTeX command: `\frac`, `\begin{pmatrix}`.
+_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
+# The relation of an inequality: `x > 3`, `x \neq 3`.
+_RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
+
+
+def is_inequality(text: str) -> bool:
+    """Return whether a text has `<`, `>`, `\\leq`, `\\geq` or `\\neq`."""
+    return re.search(_RELATION, text) is not None
+
+
+def variables(text: str) -> set[str]:
+    """Return the variables of an expression, as single letters; case counts."""
+    return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
 
 
 def split_list(text: str) -> list[str]:
@@ -198,6 +334,24 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def split_name(item: str) -> tuple[str | None, str]:
+    """Split `x = 3` into its name and its value. The name of an equation is None, and the name of a
+    value alone is "".
+
+    >>> split_name("x = 3"), split_name("x^2 = 3"), split_name("3")
+    (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
+    """
+    name, equals, value = item.partition("=")
+    if not equals:
+        return "", item
+    variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
+    # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`.
+    is_name = re.fullmatch(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*", name.strip())
+    if "=" in value or not variable or not is_name:
+        return None, item
+    return without_spaces(name), value.strip()
+
+
 def is_literal(text: str) -> bool:
     r"""Return whether nothing is left to compute: the text has numbers, single letters, brackets
     and relations only.
@@ -207,8 +361,11 @@ def is_literal(text: str) -> bool:
     >>> is_literal("2+3"), is_literal(r"\sqrt{2}"), is_literal("3y")
     (False, False, False)
     """
-    text = _SHORT_FRACTION.sub(r"\1\2/\3\4", _AND_OR.sub(",", text)).replace(r"\infty", "0")
-    for piece in map(str.strip, _SEPARATOR.split(text)):
+    # \frac{1}{2}, \frac12 -> 1/2
+    fraction = r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))"
+    text = re.sub(fraction, r"\1\2/\3\4", _AND_OR.sub(",", text)).replace(r"\infty", "0")
+    separator = rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION}"
+    for piece in map(str.strip, re.split(separator, text)):
         # The letters e and i are numbers that a computation uses.
         if piece and not parse_number(piece) and not re.fullmatch("-?[a-df-hj-zA-Z]", piece):
             return False
@@ -222,56 +379,21 @@ def tuple_brackets(text: str) -> set[str]:
     (['()', '[)'], set())
     """
     found = set()
-    innermost = _INNERMOST.search(text)
-    while innermost:
+    # Remove the brackets from the inside to the outside: first the `(1,2)` of `\{(1,2)\}`.
+    while innermost := re.search(r"[{\[(][^{}\[\]()]*[}\])]", text):
         inside = innermost[0]
         if "," in inside and not inside.startswith("{"):
             found.add(inside[0] + inside[-1])
         text = text[: innermost.start()] + text[innermost.end() :]
-        innermost = _INNERMOST.search(text)
     return found
-
-
-def has_ignored_notation(text: str) -> bool:
-    r"""Return whether a text has notation that math-verify ignores or misreads: primes,
-    derivatives, vectors, bases, unknown commands, or a product of capitals, which may be matrices.
-
-    >>> has_ignored_notation("f'(x)"), has_ignored_notation(r"A^{-1} \cdot B")
-    (True, True)
-    >>> has_ignored_notation("x(x+1)")
-    False
-    """
-    text = _AND_OR.sub(",", text)
-    capitals = [letter for letter in variables(text) if letter.isupper()]
-    unknown = re.search(r"\\[a-zA-Z]", _KNOWN_COMMAND.sub("@", text))
-    return bool(unknown or len(capitals) > 1 or _IGNORED.search(_COMMAND.sub("@", text)))
-
-
-def is_readable(text: str) -> bool:
-    """Return whether math-verify should read a text: short, with balanced brackets, without prose.
-
-    Two numbers side by side are refused as well, because LaTeX would multiply them.
-
-    >>> [is_readable(text) for text in ("x^2 + 1", "the sum", "{" * 300, "4 2")]
-    [True, False, False, False]
-    """
-    if not text or len(text) > _LONGEST:
-        return False
-    levels = depths(text)
-    if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
-        return False
-    words = _COMMAND.sub("@", _AND_OR.sub(",", text))
-    return not _PROSE.search(words) and not _TWO_NUMBERS.search(words)
-
-
-def variables(text: str) -> set[str]:
-    """Return the variables of an expression, as single letters; case counts."""
-    return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
 
 
 @lru_cache(maxsize=1 << 14)
 def to_latex(text: str) -> str:
     r"""Return an expression in the LaTeX that math-verify reads.
+
+    `2√3` = `2\sqrt{3}`, `x**2` = `x²`, `1+2\mathrm{i}` = `1+2i`, `\mathbb{R}` = `(-\infty,\infty)`,
+    `(0,1) ∪ (1,2)` = `(0,1)\cup(1,2)`
 
     >>> to_latex("2√3 + x^12"), to_latex("x >= π")
     ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
@@ -344,7 +466,6 @@ _LATEX = {
     "φ": r"\phi ",
     "ω": r"\omega ",
 }
-_FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
 # Patterns, replaced in this order.
 _SPELLINGS = [
     # \text{and} -> and
@@ -377,43 +498,3 @@ _SPELLINGS = [
     # x \in [1,2] -> [1,2]
     (re.compile(r"^\s*[a-zA-Z]\s*\\in(?![a-zA-Z])"), ""),
 ]
-
-# --- Patterns of the comparison -------------------------------------------------------------------
-
-# The words `and` and `or`, outside other words.
-_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
-# An inequality: `x > 3`, `x \neq 3`.
-_RELATION = re.compile(r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])")
-# A list without order: `\{1, 2\}`, `\pm 3`, `x=1, y=2`.
-_UNORDERED = re.compile(r"\\\{|^\s*\{|\\pm|=")
-# A unit at the end: `5\text{ m}^2`.
-_TRAILING_UNIT = re.compile(
-    rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
-)
-# Brackets without brackets inside: the `(1,2)` of `\{(1,2)\}`.
-_INNERMOST = re.compile(r"[{\[(][^{}\[\]()]*[}\])]")
-# A LaTeX command: `\frac`, `\begin{pmatrix}`.
-_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
-# Prose: a word of three small letters, a blank `__`, or the # between two answers.
-_PROSE = re.compile(r"[a-z]{3,}|__|#")
-# Two numbers side by side, or a letter before a digit: `4 2`, `x2`.
-_TWO_NUMBERS = re.compile(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d")
-# Computations that may take minutes: towers of powers, large exponents, factorials, sums.
-_HUGE = re.compile(
-    r"\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?\d\d\d|\d\d!|!\s*!|\\(?:sum|prod|int|lim)|binom.*\d\d"
-)
-# A name left of an equals sign, not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`.
-_NAME = re.compile(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*")
-# The commands that math-verify understands. It drops all others, or reads them as variables.
-_KNOWN_COMMAND = re.compile(
-    rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
-    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{_FUNCTIONS}|sinh|cosh|tanh"
-    r"|(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
-    r"|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))(?![a-zA-Z])"
-)
-# Notation that math-verify ignores: `f'`, `\frac{dx}{dy}`, `dx/dy`, `a[1]`, `a % b`, `n!!`, `52_8`.
-_IGNORED = re.compile(r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_")
-# A fraction of whole numbers: `\frac{1}{2}`, `\frac12`.
-_SHORT_FRACTION = re.compile(r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))")
-# Separators between the parts of a literal: brackets, commas, relations, `\cup`, `\pm`.
-_SEPARATOR = re.compile(rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION.pattern}")

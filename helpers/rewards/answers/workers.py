@@ -8,9 +8,9 @@ Three kinds of processes take part, in this order:
    worker only waits for the child to end; it never reads a completion.
 3. The child shares the worker's pipes. It reads one row at a time from the training process, judges
    it within a limit of processor time, and replies with the score.
-4. At the limit, a first timer raises `OutOfTime` in the child, which replies without a score. If
-   the child is inside one long operation, where Python handles no signal, a second timer kills it
-   soon after. The worker then replies without a score and forks another child.
+4. At the limit, a first timer raises `JudgementTimeout` in the child, which replies without a
+   score. If the child is inside one long operation, where Python handles no signal, a second timer
+   kills it soon after. The worker then replies without a score and forks another child.
 5. If no reply comes at all, the training process kills the worker and starts another one. When the
    training process ends, the pipe closes, and the worker and its child end, too.
 
@@ -190,7 +190,7 @@ _workers: dict[str, list[Worker]] = {}  # by kind
 # --- The worker's side ----------------------------------------------------------------------------
 
 
-class OutOfTime(BaseException):
+class JudgementTimeout(BaseException):
     """The judgement has reached its limit. Not an Exception, because sympy and math-verify catch
     every Exception.
     """
@@ -232,7 +232,7 @@ def serve(kind: str) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        signal.signal(signal.SIGPROF, raise_out_of_time)
+        signal.signal(signal.SIGPROF, raise_timeout)
     sys.addaudithook(refuse)
 
     # 5. Judge one row after another. An answer that makes a parser or a verifier fail is wrong.
@@ -245,7 +245,7 @@ def serve(kind: str) -> None:
                 score = judge(*row)
             finally:
                 set_timers(0)
-        except OutOfTime:
+        except JudgementTimeout:
             score = None
         except (Exception, SystemExit):
             score = 0.0
@@ -253,19 +253,19 @@ def serve(kind: str) -> None:
 
 
 def set_timers(seconds: float) -> None:
-    """Raise OutOfTime after so many seconds of processor time, and end the process `_GRACE` seconds
-    later; 0 cancels both.
+    """Raise JudgementTimeout after this processor time, and end the process `_GRACE` seconds later;
+    0 cancels both.
     """
     if _POSIX:
-        # 1. The first timer sends SIGPROF, whose handler raises OutOfTime.
+        # 1. The first timer sends SIGPROF, whose handler raises JudgementTimeout.
         signal.setitimer(signal.ITIMER_PROF, seconds)
         # 2. The second one sends SIGVTALRM, which has no handler, so the kernel ends the process.
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds + _GRACE if seconds else 0)
 
 
-def raise_out_of_time(signum, frame):
+def raise_timeout(signum, frame):
     """Handle the signal of the first timer."""
-    raise OutOfTime
+    raise JudgementTimeout
 
 
 def refuse(event: str, arguments: tuple) -> None:
