@@ -26,7 +26,7 @@ it is the right answer, so the row counts neither for nor against the attack.
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,9 +35,6 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
-
-if TYPE_CHECKING:
-    from helpers.rewards.lab.measures import Lab  # measures.py imports this module
 
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
@@ -64,7 +61,7 @@ class AttackTrial:
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     """
 
-    lab: "Lab"
+    lab: Any  # a `measures.Lab`; measures.py imports this module
     rows: list[dict]
     steps: list[int]
     length: int
