@@ -110,6 +110,7 @@ class Guarded:
         tools = {name: getattr(instance, name) for name in tools_of(type(instance))}
         self.factory = factory
         self.__name__ = type(instance).__name__
+        self.earned_by_hanging = getattr(instance, "_earned_by_hanging", 0.0)
         self.schemas = {name: schema_of(tool) for name, tool in tools.items()}
         self.argument_checks = {name: argument_check(tool) for name, tool in tools.items()}
         self.seconds = seconds
@@ -296,8 +297,8 @@ class _Session:
             ctypes.pythonapi.PyThreadState_SetAsyncExc(
                 ctypes.c_ulong(self.thread.ident), ctypes.py_object(SystemExit)
             )
-            earned = getattr(guard.factory, "_earned_by_hanging", 0.0)
-            raise self.die(fault, f"{call} did not answer in {guard.seconds:g} seconds", earned)
+            over = f"{call} did not answer in {guard.seconds:g} seconds"
+            raise self.die(fault, over, guard.earned_by_hanging)
 
         error = outcome.exception()
         if error is None:

@@ -386,7 +386,8 @@ def dead_groups(signals: Signals) -> Finding | None:
         solved = signals.risen(signals.optional("reward"))
     else:
         evidence += f", with correctness {right:.2f}"
-        # More than half of the dead groups are right, even if they hold all wrong completions.
+        # If all wrong completions were in dead groups, the wrong ones, 1 - right, would still be
+        # less than half of the completions in dead groups, now.
         solved = right > 1 - now / 2
 
     if solved:

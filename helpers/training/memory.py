@@ -38,7 +38,7 @@ WHAT_HELPS = (
     "which trains the same, then lower max_completion_length; or take a smaller model."
 )
 AWAKE = (
-    "Beside a model that sees vLLM cannot sleep, so its share of the card stays taken: lower "
+    "Beside a vision model, vLLM cannot sleep, so its share of the card stays taken: lower "
     "gpu_memory_utilization first, or take engine='transformers'. "
 )
 

@@ -2,6 +2,7 @@
 
 import inspect
 import threading
+from functools import partial
 
 import pytest
 import sick_environments as sick
@@ -142,6 +143,16 @@ def test_a_tool_that_never_returns_ends_its_episode_and_no_other(does):
     if does is sick.spinning:  # a loop in Python is ended, and leaves no core busy
         thread.join(timeout=600)
         assert not thread.is_alive()
+
+
+def test_an_environment_may_say_that_hanging_is_not_the_policys_fault():
+    kind = sick.doing(sick.sleeping)
+    kind._earned_by_hanging = None
+    guard = Guarded(partial(kind))
+    environment = guard()
+    environment.reset(seed=1)
+    impatient(guard, environment.say, word="a")
+    assert environment.get_reward() is None
 
 
 def test_what_comes_late_changes_nothing_of_the_next_episode():

@@ -21,8 +21,8 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
     form: to write 7/20 as a decimal, or to factor x^2+5x+6. The answer must then have the row's
     form: the same digits, or the same terms and factors in any order.
     """
-    # 1. Keep the comparison if there is no form to change: the answer has the row's form, or the
-    # question names it, as in "Which is larger, 1/2 or 1/3?".
+    # 1. Keep the comparison if there is no form to change: the answer has the form of the row's
+    # answer, or that form is in the question itself, as 1/2 in "Which is larger, 1/2 or 1/3?".
     given_form = form_of(given)
     gold_form = form_of(gold)
     if given_form == gold_form:
@@ -38,7 +38,8 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
         return Comparison(False)
 
     # 3. Refuse the answer if an expression of the question is equal to the row's answer. If only
-    # math-verify can tell, it gets the pair in `unless`. Equations in one unknown are skipped: an
+    # math-verify can tell, `unless` hands it the pair, and the answer is wrong if the two are
+    # equal. Equations in one unknown are skipped: an
     # equation to solve is always equal to its solution.
     unless = []
     for text in list(expressions.values())[:_MOST_EXPRESSIONS]:

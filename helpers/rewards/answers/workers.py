@@ -112,7 +112,7 @@ class Worker:
                 slow = []
                 for position, row in enumerate(waiting):
                     seconds = _ROW_SECONDS
-                    if waiting is not rows:
+                    if waiting is not rows:  # a later round
                         seconds = max(seconds, budget / (len(waiting) - position))
 
                     # 1. Send the row and wait for the reply. If there is none, the worker has

@@ -108,6 +108,7 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
                 os.fdopen(os.dup(process.stdin.fileno()), "wb") as file,
             ):
                 file.write(ascii(task).encode() + b"\n")
+            # The driver writes one byte when it is ready, and then a line for each outcome.
             poll = select.poll()
             poll.register(process.stdout, select.POLLIN)
             if not poll.poll(30_000) or not process.stdout.read(1):
