@@ -13,6 +13,7 @@ import sys
 
 import torch
 
+from helpers.environment import gpu_obstacle, this_machine
 from helpers.presets import Preset
 from helpers.runs import seed_everything
 from helpers.templates import set_thinking
@@ -36,10 +37,13 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     `engine="vllm"`, Unsloth starts a vLLM engine that shares the model's weights; for it, Unsloth
     may load another quantisation of the same model (`_vllm_plain_bnb_or_16bit`).
 
-    ValueError if the loaded revision is not the base's, if Unsloth has started no engine, or if
-    Unsloth is imported already and must not be (`needs_unsloth`).
+    ValueError if torch cannot use the machine's GPU, if the loaded revision is not the base's, if
+    Unsloth has started no engine, or if Unsloth is imported already and must not be
+    (`needs_unsloth`).
     """
     on_gpu = torch.cuda.is_available()
+    if obstacle := gpu_obstacle(this_machine(), seen=on_gpu):
+        raise ValueError(obstacle)
     name = base.name if base else settings.model_path
 
     # import Unsloth before Transformers, or not at all
