@@ -67,8 +67,10 @@ def this_machine() -> Machine:
     gpu = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
     if shutil.which("nvidia-smi"):
         first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-        fields = "uuid,name,memory.total,compute_cap,driver_version"
-        query = (f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+        query = (
+            "--query-gpu=uuid,name,memory.total,compute_cap,driver_version",
+            "--format=csv,noheader,nounits",
+        )
         try:
             listed = subprocess.run(
                 ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
@@ -277,6 +279,8 @@ def install(machine: Machine) -> None:
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
         return
+    if obstacle := gpu_obstacle(machine):  # said before a long download
+        print(f"note: {obstacle}", flush=True)
     listed = requirements(machine)
     print(
         f"installing {requirements_file(machine).name} for {machine.gpu or 'a CPU'}: "

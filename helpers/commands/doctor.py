@@ -70,7 +70,7 @@ def main(parsed: argparse.Namespace) -> int:
             estimate = memory.check(preset, card)
         run_settings.for_machine(preset, machine)
     except ValueError as error:
-        problems.append(str(error))
+        problems.insert(0, str(error))
     print("\n".join(["", *estimate, ""]))
     print("\n".join(problems or ["all well"]))
     return int(bool(problems))

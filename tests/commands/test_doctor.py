@@ -70,31 +70,6 @@ def test_it_starts_without_any_package():
     assert done.returncode == 1 and "unsloth is not installed" in done.stdout and not done.stderr
 
 
-# A fake nvidia-smi that accepts only the query of `this_machine`.
-SMI = (
-    'test "$1" = --query-gpu=uuid,name,memory.total,compute_cap,driver_version || exit 2; '
-    "printf '{}\\n'"
-)
-
-
-@pytest.fixture
-def smi(tmp_path, monkeypatch):
-    """smi("NVIDIA L4, 23034, 8.9, 580.95.05"): an nvidia-smi that reports these GPUs, in a folder
-    that becomes the whole PATH.
-    """
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setenv("PATH", str(tmp_path))
-
-    def write(*gpus: str) -> None:
-        lines = [f"GPU-{number}, {gpu}" for number, gpu in enumerate(gpus)]
-        program = tmp_path / "nvidia-smi"
-        program.write_text("#!/bin/sh\n" + SMI.format("\\n".join(lines)) + "\n")
-        program.chmod(0o755)
-        environment.this_machine.cache_clear()
-
-    return write
-
-
 @pytest.fixture
 def card(smi):
     """A machine whose nvidia-smi reports an L4."""
