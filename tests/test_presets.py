@@ -71,6 +71,7 @@ RECIPES = {
     "high_performance": {
         "learning_rate": 1e-5,
         "engine": "auto",
+        "load_in_4bit": False,  # nearer to what vLLM samples
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": 2,
         "num_generations": 16,
