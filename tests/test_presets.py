@@ -165,7 +165,7 @@ def test_the_engine_of_each_machine_or_a_refusal(
 ):
     if here.gpu:
         obstacle = None if vllm else "vLLM is not installed"
-        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine: obstacle)
+        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
     preset = override(PRESETS[name], **given)
     if outcome in ("vllm", "transformers"):
         found = for_machine(preset, here)

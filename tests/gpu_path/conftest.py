@@ -17,7 +17,7 @@ from helpers.environment import installed_version, pins
 TRAINED_BY = """
 import trl
 print("trained by", trl.GRPOTrainer.__module__)
-print("the engine has", dict(stand_in.engine_calls))
+print("the stand-in has counted", dict(stand_in.counts))
 """
 
 

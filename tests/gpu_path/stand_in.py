@@ -60,8 +60,8 @@ _NAME = "NVIDIA L4 (a stand-in)"
 _BYTES = 24 * 10**9
 _CAPABILITY = (8, 9)
 
-# How often the engine has generated, slept and woken up.
-engine_calls = Counter()
+# How many models were loaded, and how often an engine has generated, slept and woken up.
+counts = Counter()
 
 
 class _AfterImport(importlib.abc.MetaPathFinder):
@@ -228,6 +228,7 @@ def _unsloth(unsloth):
 
     def from_pretrained(*args, **options):
         if options.get("fast_inference"):
+            counts["loaded with vLLM"] += 1
             return with_vllm(*args, **options)
         return _load(*args, sees=False, **options)
 
@@ -253,6 +254,7 @@ def _load(model_name, max_seq_length, load_in_4bit, *, sees):
 
     from helpers.training.policy import nf4
 
+    counts["loaded"] += 1
     adapter = model_name if os.path.exists(f"{model_name}/adapter_config.json") else None
     base = PeftConfig.from_pretrained(adapter).base_model_name_or_path if adapter else model_name
     model = (AutoModelForImageTextToText if sees else AutoModelForCausalLM).from_pretrained(
@@ -329,7 +331,7 @@ def _engine(llm):
         start(self, **options | {"dtype": "bfloat16", "enforce_eager": True})
 
     def count_and_generate(self, *args, **options):
-        engine_calls["generated"] += 1
+        counts["generated"] += 1
         return generate(self, *args, **options)
 
     llm.LLM.__init__, llm.LLM.generate = start_on_cpu, count_and_generate
@@ -347,12 +349,12 @@ def _worker(cpu_worker):
     def sleep(self, level=1):
         assert not self.asleep, "the engine is asleep already"
         self.asleep = parts
-        engine_calls["slept"] += 1
+        counts["slept"] += 1
 
     def wake_up(self, tags=None):
         assert self.asleep, "the engine is awake already"
         self.asleep -= parts if tags is None else frozenset(tags)
-        engine_calls["woken up"] += not self.asleep
+        counts["woken up"] += not self.asleep
 
     def execute_model(self, *args, **options):
         assert not self.asleep, f"the engine is used without its {sorted(self.asleep)}"
