@@ -7,6 +7,7 @@ The model is loaded through Unsloth or through plain Transformers, in 16 or 4 bi
 gets `claim_for_training(model)`. `sampling.py` samples completions from the model.
 """
 
+import functools
 import os
 import re
 import sys
@@ -301,21 +302,12 @@ def claim_for_training(model):
     return model
 
 
-def adapter_weights(model) -> dict[str, torch.Tensor]:
-    """Return a copy of the weights of the model's adapter, by name."""
-    return {
-        name: weight.detach().clone()
-        for name, weight in model.named_parameters()
-        if ".default." in name
-    }
-
-
 def begin_again(model, fresh: dict[str, torch.Tensor]) -> None:
     """Make a trained policy the untrained one again, for another training run with the same engine.
 
-    fresh: what `adapter_weights` returned before the first training run.
+    fresh: copies of the adapter's weights from before the first training run, by name.
 
-    The reference that was made for the last run is removed, and a trainer may claim the model.
+    TRL's copy of the adapter (`ref`) is removed, and a trainer may claim the model again.
     """
     if "ref" in model.peft_config:
         model.delete_adapter("ref")
@@ -345,25 +337,22 @@ def freeze_reference(model) -> None:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
 
 
+@functools.cache  # once per process
 def _send_vllm_only_the_policy() -> None:
     """Make Unsloth send vLLM the tensors of the adapter `default` alone.
 
     Unsloth's `_build_lora_request` (unsloth_zoo/vllm_utils.py 7208) takes those of every adapter
     from the model's state, and vLLM raises at those of `ref`. Every request with an adapter's
-    tensors is built there, also one that replaces a merged rollout.
+    tensors is built there, even one in place of a merged rollout.
     """
     from unsloth_zoo import vllm_utils
 
     build = vllm_utils._build_lora_request
-    if build.__module__ == __name__:
-        return  # replaced already
 
     def build_from_default(model, *args, **options):
-        hook = model.register_state_dict_post_hook(_drop_other_adapters)
-        try:
+        # only meanwhile: a checkpoint holds both adapters
+        with model.register_state_dict_post_hook(_drop_other_adapters):
             return build(model, *args, **options)
-        finally:
-            hook.remove()  # a checkpoint saves both adapters
 
     vllm_utils._build_lora_request = build_from_default
 

@@ -84,9 +84,7 @@ def for_machine(preset: Preset, machine: Machine) -> Preset:
     engine = preset.engine
     if engine == "auto":
         engine = "vllm" if machine.gpu else "transformers"
-    obstacle = None
-    if engine == "vllm":
-        obstacle = vllm_obstacle(machine, preset.load_in_4bit)
+    obstacle = vllm_obstacle(machine, preset.load_in_4bit) if engine == "vllm" else None
     if obstacle and preset.engine == "vllm":
         install = ""
         if obstacle == "vLLM is not installed":
