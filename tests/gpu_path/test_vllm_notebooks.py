@@ -1,7 +1,7 @@
 """The notebooks from the first cell to the last with a real vLLM engine beside Unsloth's policy.
 
-`.ci/run` executes 03 in 4 and 16 bits, and 05. Those marked `nightly` are left to the nightly
-workflow, because each takes a minute: what the lessons do with the engine, 03 does as well.
+`.ci/run` executes 03, in 4 and in 16 bits, and 05. The others are marked `nightly`: each takes a
+minute, and 03 does what they do with the engine.
 """
 
 import json
@@ -12,49 +12,38 @@ import pytest
 pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm", "vllm_bnb_plugin")]
 
 FEW = {"max_steps": 2, "per_device_train_batch_size": 16}  # two groups of eight
-UNSLOTHS = "trained by UnslothGRPOTrainer"
+SMALL = {"preset": "pocket", "engine": "vllm", "train_size": 64, "holdout_size": 16}
+EXAMPLE = {"question": "What is 2 + 3?", "completion": "<think>2 + 3 = 5</think><answer>5</answer>"}
 
 
-def sampled(said: str) -> bool:
-    """Whether Unsloth's trainer trained, and a single engine slept between its rounds of sampling."""
-    return (
-        UNSLOTHS in said
-        and all(
-            f"'{name}'" in said for name in ("loaded with vLLM", "generated", "slept", "woken up")
-        )
-        and "'loaded with vLLM': 1" in said
-    )
+def trained_beside_one_engine(said: str) -> bool:
+    """Whether the last cell names Unsloth's trainer, and an engine that slept while it trained."""
+    wanted = ("trained by UnslothGRPOTrainer", "'loaded with vLLM': 1", "'generated'", "'woken up'")
+    return all(each in said for each in wanted)
 
 
 @pytest.fixture(scope="module")
-def prepared(execute, runs):
-    """The run "engine", as notebook 01 leaves it for vLLM."""
-    execute("01", "engine", preset="pocket", engine="vllm", train_size=64, holdout_size=16)
-
-
-@pytest.fixture(scope="module")
-def warm(execute, prepared, folder):
-    """What notebook 03 printed for the run "engine", which began with a warm start."""
-    example = {"question": "What is 2 + 3?", "completion": "<think>2 + 3 = 5</think><answer>5"}
-    (folder / "warm.jsonl").write_text(json.dumps(example))
+def warm(execute, folder):
+    """What notebook 03 printed for the run "engine", whose training began with a warm start."""
+    execute("01", "engine", **SMALL)
+    (folder / "warm.jsonl").write_text(json.dumps(EXAMPLE))
     return execute("03", "engine", warm_start=str(folder / "warm.jsonl"), **FEW)
 
 
 def test_03_samples_from_what_a_warm_start_has_trained(warm):
-    """beta > 0: the policy has a second adapter, the reference, which vLLM does not take."""
-    assert sampled(warm) and "warm start: 1 worked examples" in warm
+    """As beta is above 0, the policy has a second adapter, the reference, which vLLM refuses."""
+    assert trained_beside_one_engine(warm) and "warm start: 1 worked examples" in warm
 
 
 @pytest.mark.nightly
 def test_03_goes_on_from_an_adapter(execute, warm, runs):
     shutil.copytree(runs / "engine", runs / "further")
-    assert sampled(execute("03", "further", from_adapter=True, **FEW))
+    assert trained_beside_one_engine(execute("03", "further", from_adapter=True, **FEW))
 
 
-def test_03_samples_in_16_bits(execute, runs):
-    few = {"train_size": 64, "holdout_size": 16, "load_in_4bit": False}
-    execute("01", "in16", preset="pocket", engine="vllm", **few)
-    assert sampled(execute("03", "in16", **FEW))
+def test_03_samples_in_16_bits(execute):
+    execute("01", "in_16_bits", load_in_4bit=False, **SMALL)
+    assert trained_beside_one_engine(execute("03", "in_16_bits", **FEW))
 
 
 def test_05_measures_through_the_engine(execute, warm):
@@ -63,24 +52,19 @@ def test_05_measures_through_the_engine(execute, warm):
 
 
 @pytest.mark.nightly
-def test_02_judges_what_the_engine_samples(execute, prepared):
+def test_02_judges_what_the_engine_samples(execute, warm):
     assert "'generated'" in execute("02", "engine", groups=4)
 
 
 @pytest.mark.nightly
-def test_00_takes_vllm_where_the_preset_does(execute):
-    pocket = {"preset": "l4", "model": "pocket", "source": "arithmetic/sums"}
-    assert sampled(execute("00", "quick", max_steps=2, holdout_size=16, **pocket))
-
-
-@pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("number", "few"),
+    ("number", "given"),
     [
-        ("07", {"holdout_size": 16}),
-        ("09", {"holdout_size": 16, "samples": 2}),
-        ("10", {"train_size": 16, "holdout_size": 16}),
+        ("00", {"preset": "l4", "model": "pocket", "source": "arithmetic/sums", "max_steps": 2}),
+        ("07", {"engine": "vllm", **FEW}),
+        ("09", {"engine": "vllm", "samples": 2, **FEW}),
+        ("10", {"engine": "vllm", "train_size": 16, **FEW}),
     ],
 )
-def test_a_lesson_trains_beside_the_engine(execute, number, few):
-    assert sampled(execute(number, f"lesson{number}", engine="vllm", **few, **FEW))
+def test_a_lesson_trains_beside_the_engine(execute, number, given):
+    assert trained_beside_one_engine(execute(number, f"lesson{number}", holdout_size=16, **given))
