@@ -58,7 +58,6 @@ from types import MethodType, SimpleNamespace
 
 _NAME = "NVIDIA L4 (a stand-in)"
 _BYTES = 24 * 10**9
-_CAPABILITY = (8, 9)
 
 # How many models were loaded, and how often an engine has generated, slept and woken up.
 counts = Counter()
@@ -88,8 +87,7 @@ class _AfterImport(importlib.abc.MetaPathFinder):
 
 def _card(environment):
     found = environment.this_machine()
-    capability = float(".".join(map(str, _CAPABILITY)))
-    card = replace(found, gpu=_NAME, gpu_memory_gb=_BYTES / 1e9, compute_capability=capability)
+    card = replace(found, gpu=_NAME, gpu_memory_gb=_BYTES / 1e9, compute_capability=8.9)
     environment.this_machine = lambda: card
     environment.torch_has_cuda = lambda: True
 
@@ -100,13 +98,7 @@ def _has_bf16(including_emulation=True) -> bool:
 
 def _cuda(cuda):
     here = cuda.is_available
-    properties = SimpleNamespace(
-        name=_NAME,
-        total_memory=_BYTES,
-        major=_CAPABILITY[0],
-        minor=_CAPABILITY[1],
-        multi_processor_count=58,
-    )
+    properties = SimpleNamespace(name=_NAME, total_memory=_BYTES, major=8, minor=9)
 
     def is_available() -> bool:
         asking = sys._getframe(1).f_globals.get("__name__", "")
@@ -117,7 +109,7 @@ def _cuda(cuda):
     cuda.current_device = lambda: 0
     cuda.get_device_name = lambda device=None: _NAME  # Unsloth's merge asks whether it is a T4
     cuda.get_device_properties = lambda device=None: properties
-    cuda.get_device_capability = lambda device=None: _CAPABILITY
+    cuda.get_device_capability = lambda device=None: (8, 9)
     cuda.mem_get_info = lambda device=None: (_BYTES, _BYTES)
 
 
@@ -138,11 +130,8 @@ def _redirect():
                 kwargs["device"] = "cpu"
             if function is torch.Tensor.cuda:
                 return args[0]
-            # an int here is no device: `to` has another form, with a tensor
-            if function is torch.Tensor.to and not isinstance(args[1:2], int):
-                args = tuple(
-                    "cpu" if type(each) is not int and on_card(each) else each for each in args
-                )
+            if function is torch.Tensor.to:
+                args = ["cpu" if on_card(argument) else argument for argument in args]
             return function(*args, **kwargs)
 
     Redirect().__enter__()  # until the process ends
