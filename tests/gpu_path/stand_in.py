@@ -286,12 +286,6 @@ def _patch_peft_model(model, use_gradient_checkpointing="unsloth"):
 # --- vLLM -----------------------------------------------------------------------------------------
 
 
-def _load_vllm(vllm_utils):
-    import torch
-
-    vllm_utils.get_target_device = lambda index=None: torch.device("cpu")
-
-
 def _platform(interface):
     """vLLM's build for a CPU says that an engine cannot sleep."""
     interface.Platform.is_sleep_mode_available = lambda self: True
@@ -359,7 +353,6 @@ CHANGES = {
     "transformers.training_args": _use_cpu,
     "trl.trainer.utils": _kernel,
     "unsloth": _unsloth,
-    "unsloth_zoo.vllm_utils": _load_vllm,
     "vllm.platforms.interface": _platform,
     "vllm.model_executor.layers.utils": _matrix_product,
     "vllm.entrypoints.llm": _engine,
