@@ -7,9 +7,9 @@ must be set. It imports no library: each of the following is done when a noteboo
 module.
 
 What is replaced:
-- `helpers.environment.this_machine` names an NVIDIA L4, and for the helpers `torch.cuda` is
-  available. So their branches and those of the notebooks for a GPU run. No library is told so. Any
-  who ask for the card's name, its memory or bfloat16 get an L4's answer.
+- `helpers.environment.this_machine` names an NVIDIA L4, and for the helpers and the cells
+  `torch.cuda` is available. So their branches for a GPU run. No library is told so. Any who ask for
+  the card's name, its memory or bfloat16 get an L4's answer.
 - A tensor that is asked for on "cuda" is made on the CPU, `device_map="cuda"` loads to the CPU, and
   a trainer's configuration has `use_cpu=True`.
 - `FastLanguageModel.from_pretrained` without vLLM and `FastVisionModel.from_pretrained` load through
@@ -102,7 +102,7 @@ def _cuda(cuda):
 
     def is_available() -> bool:
         asking = sys._getframe(1).f_globals.get("__name__", "")
-        return asking.startswith("helpers.") or here()
+        return asking.startswith(("helpers.", "__main__")) or here()
 
     cuda.is_available = is_available
     cuda.is_bf16_supported = _has_bf16
