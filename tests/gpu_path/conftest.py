@@ -13,10 +13,10 @@ from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS
 from helpers.environment import installed_version, pins
 
-# The last cell of each copy.
+# The last cell of each copy: whose trainers notebooks get, and what the stand-in has counted.
 TRAINED_BY = """
 import trl
-print("trained by", trl.GRPOTrainer.__module__)
+print("trained by", trl.GRPOTrainer.__module__, trl.SFTTrainer.__module__)
 print("the stand-in has counted", dict(stand_in.counts))
 """
 

@@ -33,6 +33,7 @@ What cannot be executed so, and why:
 - Unsloth's forward passes and fused LoRA (`models/llama.py`, `models/qwen3.py`, `kernels/`), and TRL's
   own kernel: Triton.
 - Autocasting to bfloat16: Unsloth asks for it on "cuda", where torch turns it off without a card.
+- Unsloth's offloading of activations, from a context of 512 tokens on: it pins memory.
 - Unsloth's training loop, which its loader writes: Transformers' with another banner.
 - What torch.compile makes of Unsloth's loss: TORCHDYNAMO_DISABLE is set, for compiling on a CPU takes
   a C++ compiler. The functions run as they are written.

@@ -71,7 +71,8 @@ def test_08_trains_every_recipe_without_an_engine_beside_each_policy(execute, tr
     few = {"max_steps": 2, "holdout_questions": 8, "more_rounds": 1}
     few |= {"warm_start_examples": 8, "rated_questions": 8}
     said = execute("08", "recipes", seeds=[1], **few)
-    assert UNSLOTHS in said and "teacher, seed 1" in said and "with vLLM" not in said
+    assert UNSLOTHS + " UnslothSFTTrainer" in said and "teacher, seed 1" in said
+    assert "loaded with vLLM" not in said
 
 
 def test_09_trains_one_policy_twice(execute):
