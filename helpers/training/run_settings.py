@@ -84,7 +84,7 @@ def for_machine(preset: Preset, machine: Machine) -> Preset:
     engine = preset.engine
     if engine == "auto":
         engine = "vllm" if machine.gpu else "transformers"
-    obstacle = vllm_obstacle(machine) if engine == "vllm" else None
+    obstacle = vllm_obstacle(machine, preset.load_in_4bit) if engine == "vllm" else None
     if obstacle and preset.engine == "vllm":
         install = ""
         if obstacle == "vLLM is not installed":

@@ -245,6 +245,19 @@ def test_a_model_is_not_trained_by_two_trainers():
         policy.claim_for_training(model)
 
 
+def test_a_trained_policy_begins_again_for_another_trainer():
+    model = policy.add_adapter(load(), replace(PRESETS["pocket"], backend="transformers"), seed=1)
+    fresh = {name: weight.clone() for name, weight in model.named_parameters() if "lora" in name}
+    policy.claim_for_training(model)
+    policy.freeze_reference(model)
+    for name in fresh:
+        model.get_parameter(name).data.add_(1)
+    policy.begin_again(model, fresh)
+    assert list(model.peft_config) == ["default"] and fresh
+    assert all(torch.equal(model.get_parameter(name), old) for name, old in fresh.items())
+    assert policy.claim_for_training(model) is model
+
+
 # --- Back ends and engines ------------------------------------------------------------------------
 
 
