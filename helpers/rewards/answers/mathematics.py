@@ -449,6 +449,17 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def without_brackets(text: str) -> str:
+    """Return the members of a list without the square brackets around the whole of it.
+
+    >>> without_brackets("[3, 4]"), without_brackets("[1, 2], [3, 4]")
+    ('3, 4', '[1, 2], [3, 4]')
+    """
+    text = plain_text(text)
+    bracketed = re.fullmatch(r"\[([^\[\]()]*,[^\[\]()]*)\]", text)
+    return bracketed[1] if bracketed else text
+
+
 def split_name(item: str) -> tuple[str | None, str]:
     """Split `x = 3` into its name and its value. The name of an equation is None, and the name of a
     value alone is "".

@@ -181,6 +181,18 @@ def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     return not has_decimal and round(value, places) == decimal.value
 
 
+def same_quantity(given: str, gold: str) -> bool:
+    """Return whether two texts are numbers of the same value and the same unit.
+
+    >>> same_quantity("1000.99 m^2", "1,000.99 m²"), same_quantity("100", "100bps")
+    (True, False)
+    """
+    answer = parse_number(given)
+    wanted = parse_number(gold)
+    have_units = answer is not None and wanted is not None and answer.unit == wanted.unit != ""
+    return have_units and same_number(given, gold)
+
+
 def same_form(given: str, gold: str) -> bool:
     """Return whether two texts are one number in one form: digits, a fraction or a percentage.
 
