@@ -29,7 +29,9 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
 
     # 2. Refuse a copy from the question, and a division left undone: `84/12` for 7.
     expressions = {form_of(text): text for text in expressions_of(question)}
-    if given_form in expressions or mathematics.divisions_of(given) - mathematics.divisions_of(gold):
+    if given_form in expressions or mathematics.divisions_of(given) - mathematics.divisions_of(
+        gold
+    ):
         return Comparison(False)
 
     # 3. Keep the comparison if the question has the row's answer itself, as in "Which is larger,

@@ -18,6 +18,7 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
+_LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
 DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
 
@@ -89,7 +90,7 @@ def conclusion_of(given: str) -> str:
     """
     end = given[-LONGEST_ANSWER:].strip()
     boxes = given.count(r"\boxed")
-    if boxes > 1 or len(_STATES.findall(given)) > 1:
+    if len(given) > _LONGEST_WORKING or boxes > 1 or len(_STATES.findall(given)) > 1:
         return given
     found = (_BOX_AT_END if boxes else _STATED_AT_END).search(end)
     return found[1] if found else given
