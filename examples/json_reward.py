@@ -22,8 +22,8 @@ def json_format_reward(
 
     A ```json fence around the document is allowed. `NaN`, comments, a repeated key and a second
     document are not JSON. `format` is checked, such as date or email; a warning names the formats
-    that need a package, such as date-time. If validation takes too long, the score is 0.0, with a warning; the usual
-    cause is a pattern such as (a+)+, or a schema that refers to itself. Raise
+    that need a package, such as date-time. If validation takes too long, the score is 0.0, with a
+    warning; the usual cause is a pattern such as (a+)+, or a schema that refers to itself. Raise
     jsonschema.SchemaError if the schema is not valid.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}

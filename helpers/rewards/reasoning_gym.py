@@ -81,12 +81,12 @@ def task_reward(
 
 def judged_here(family: str, given: str, gold: str) -> bool | None:
     """Return whether an answer is right, for the families whose verifier pays for nonsense and
-    whose answer is one number, fraction or truth value; None for the others.
+    whose answer has one value: a number, a fraction, a truth value or a text; None for the others.
 
     >>> judged_here("gsm_symbolic", "42 or 43", "42"), judged_here("sudoku", "1 2", "1 2")
     (False, None)
     """
-    if gold in ("True", "False"):
+    if gold in ("True", "False") or family == "letter_jumble":
         return same_text(given, gold)
     if family in ("coin_flip", "gsm_symbolic"):
         return same_number(given, gold)
@@ -135,8 +135,8 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     if score < 1 and family in _ALL_OR_NOTHING:
         return 0.0
     before, found, after = given.partition(gold)
-    around = re.findall(r"\w+", before + after) if found and gold else []
-    has_words = any(re.fullmatch("[a-z]{2,}", word) for word in around)
+    around = (before + after).strip(" .\n") if found and gold else ""
+    has_words = re.search(r"\b[a-z]{2,}\b", around)
     return 0.0 if around and (score < 1 or has_words) else score
 
 
@@ -153,8 +153,8 @@ _FORMS = {
     "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d+|[\s+\-*/^().])+"),
     "polynomial_equations": re.compile(r"(?:[\d.]+(?:e-?\d+)?|[\s,+\-])*\d[\d.,\s]*"),
 }
-# Families in which a constant answer or a number of the question earns much partial credit.
-_ALL_OR_NOTHING = {"game_of_life", "modulo_grid", "prime_factorization"}
+# Families in which a constant answer or a copy from the question earns much partial credit.
+_ALL_OR_NOTHING = {"game_of_life", "knights_knaves", "modulo_grid", "prime_factorization"}
 
 
 def _is_code(text: str) -> bool:

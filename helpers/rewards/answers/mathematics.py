@@ -495,7 +495,7 @@ def is_literal(text: str) -> bool:
 
 
 def pieces_of(text: str) -> list[str]:
-    r"""Return the pieces of a text between brackets, commas and relations, with `1/2` for a fraction.
+    r"""Return the pieces between brackets, commas and relations, with `1/2` for `\frac{1}{2}`.
 
     >>> pieces_of(r"x = (\frac{1}{2}, 3]")
     ['x', '1/2', '3']

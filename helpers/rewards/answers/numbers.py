@@ -18,8 +18,9 @@ Right (`=`) and wrong (`≠`), the given answer first:
 - A unit is ignored unless both answers have one. Words that change the number are not units:
   `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
   `5 km` = `5`, `2 million` = `2000000`, `5\text{ m}^2` = `5`, `90 degrees` = `90^\circ`,
-  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `18 €` ≠ `$18`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`,
-  `5ab` ≠ `5`, `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
+  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `18 €` ≠ `$18`,
+  `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `50 km` ≠ `50%`, `5ab` ≠ `5`,
+  `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
 - Names, brackets, quotes and boxes around a number are removed, and digits may be from any script:
   `x = 7` = `7`, `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
   `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
