@@ -106,7 +106,7 @@ _BOX_AT_END = re.compile(
 # The last of several sentences or lines: `So the answer is 42.`
 _STATED_AT_END = re.compile(
     r"(?:\n|[.!?:]\s)\s*(?:(?:so|thus|therefore|hence)\b,?\s*)?(?:the\s+)?(?:final\s+)?"
-    r"answer\s*(?:is\b|:|=)\s*(?!not\b)([^\n]*[^\n.])\.?\Z",
+    r"answer\s*(?:is\b|:|=)+:?\s*(?!not\b)([^\n]*[^\n.])\.?\Z",
     re.IGNORECASE,
 )
 # A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
