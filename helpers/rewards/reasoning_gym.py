@@ -134,8 +134,7 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     """
     if score < 1 and family in _ALL_OR_NOTHING:
         return 0.0
-    before, found, after = given.partition(gold)
-    around = (before + after).strip(" .\n") if found and gold else ""
+    around = given.replace(gold, "", 1).strip(" .\n") if gold and gold in given else ""
     has_words = re.search(r"\b[a-z]{2,}\b", around)
     return 0.0 if around and (score < 1 or has_words) else score
 
