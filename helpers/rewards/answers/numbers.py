@@ -171,10 +171,8 @@ def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     decimal can spell, such as 1/3. A whole number is exact.
     """
     places = decimal.places
-    if places is None or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
-        return False
     is_whole = (decimal.value * (100 if "%" in decimal.form else 1)).denominator == 1
-    if is_whole:
+    if places is None or is_whole or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
         return False
     # A decimal can spell the value if the denominator divides a power of 10, that is, if 2 and 5
     # are its only prime factors.
