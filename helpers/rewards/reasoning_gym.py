@@ -140,17 +140,18 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
 
 
 _NAMES = r"a?(?:sin|cos|tan|sec|csc|cot)h?|log|ln|exp|sqrt|pi|Abs"
-_EXPRESSION = re.compile(rf"(?:(?:{_NAMES})\b|[a-zA-Z]\b(?!\s*\()|\d+|[\s+\-*/^().])+")
-_SUM = re.compile(r"(?:\d+|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])+")
+# Each `++` keeps what it has matched, so that no answer makes a pattern try again.
+_EXPRESSION = re.compile(rf"(?:(?:{_NAMES})\b|[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++")
+_SUM = re.compile(r"(?:\d|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])++")
 # How the answers are written, for the families whose verifier reads the answer as Python or sympy.
 _FORMS = {
-    "complex_arithmetic": re.compile(r"(?:[\d.]+|[ij]\b|[\s+\-*()])+"),
+    "complex_arithmetic": re.compile(r"(?:[\d.]|[ij]\b|[\s+\-*()])++"),
     "countdown": _SUM,
     "puzzle24": _SUM,
     "simple_integration": _EXPRESSION,
     "intermediate_integration": _EXPRESSION,
-    "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d+|[\s+\-*/^().])+"),
-    "polynomial_equations": re.compile(r"(?:[\d.]+(?:e-?\d+)?|[\s,+\-])*\d[\d.,\s]*"),
+    "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++"),
+    "polynomial_equations": re.compile(r"(?=\D*\d)[\d.,\s+\-e]++"),
 }
 # Families in which a constant answer or a copy from the question earns much partial credit.
 _ALL_OR_NOTHING = {"game_of_life", "knights_knaves", "modulo_grid", "prime_factorization"}

@@ -59,7 +59,20 @@ def test_an_answer_that_is_code_reaches_no_verifier(answer, asked, monkeypatch):
     assert task_reward([said(answer)], entry=["{}"], family=["n_queens"]) == [float(asked)]
 
 
-NONSENSE = ["x", "nan", "nan+nanj", "0", "-0", "0,0", "True False", "valid", "1e-1", "[0]", "x + C"]
+NONSENSE = [
+    "1" * 9000 + "!",
+    "x",
+    "nan",
+    "nan+nanj",
+    "0",
+    "-0",
+    "0,0",
+    "True False",
+    "valid",
+    "1e-1",
+    "[0]",
+    "x + C",
+]
 REPEATED = [
     "expand({})",
     "Integral({}, x)",
