@@ -231,8 +231,9 @@ def test_in_texts_only_a_mark_at_the_end_of_a_solution_is_read(kind, value, answ
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        ("set", '["a", "b"]'),
-        ("mathematics", '["a", "b"]'),
+        ("text", '["a", "b"]'),
+        ("set", ["a", "b"]),
+        ("mathematics", ["a", "b"]),
         ("choice", ["a", "b"]),
         ("algebra", ["a", "b"]),
     ],
