@@ -56,8 +56,9 @@ def main(parsed: argparse.Namespace) -> int:
 
     # export the notebook as a script; an executed copy would show an earlier training
     notebook = notebook_paths()["03"]
-    parameters = {"run": run.name} | parameters
-    whole = parameterize_notebook(load_notebook_node(str(notebook)), parameters, **KERNEL)
+    whole = parameterize_notebook(
+        load_notebook_node(str(notebook)), {"run": run.name} | parameters, **KERNEL
+    )
     cells = [
         cell.source
         for cell in whole.cells

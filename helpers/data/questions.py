@@ -27,7 +27,6 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
     ('1 + 1?', 'a chat template')
     """
     found_in = ""
-    beyond_text = []  # pictures and sounds
 
     # 1. Chat messages: the user's last one. ShareGPT has `from` and `value`.
     messages = parse_literal(value)
@@ -45,7 +44,6 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
                 "question is a list of messages, none of the user's",
                 'Name the field that is meant: columns={"question": "column.field"}.',
             )
-        beyond_text = _parts_beyond_text(messages)
         value = completion_text([{"content": questions[-1]}])
         found_in = "chat messages, the last user's" if len(questions) > 1 else "chat messages"
     if not isinstance(value, str):
@@ -66,7 +64,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
         )
 
     # 4. Pictures and sounds. If the row has a picture, the message only marks its place.
-    beyond_text += _PLACEHOLDER.findall(value)
+    beyond_text = [*(_parts_beyond_text(messages) if is_chat else []), *_PLACEHOLDER.findall(value)]
     if beyond_text and not has_picture:
         raise Dropped(
             f"question is about more than text: {beyond_text[0]}",

@@ -62,7 +62,7 @@ class Account:
     formats: how often each format of questions, answers and options was found (`chat messages`,
         `####`), and how many pictures were scaled down.
     unmarked: answers that were not marked as the result of a worked solution.
-    system_messages: those of the source; the prompts have another one.
+    system_messages: that of each row, or "". The prompts have another one.
     prompt_lengths: the tokens of each prompt that was measured.
     """
 
@@ -229,8 +229,7 @@ def _question_and_answer(
     if options or answer_format == LETTER_IN_BOX:
         texts["kind"] = declared_kind or "choice"
     account.formats.update(name for name in formats if name)
-    if system_message := system_message_in(values["question"]):
-        account.system_messages.append(system_message)
+    account.system_messages.append(system_message_in(values["question"]))
     if answer_format not in MARK_NAMES:
         account.unmarked.append(texts["answer"])
     return texts

@@ -252,7 +252,7 @@ def _notes(
         )
 
     # 6. system messages of the data that are not the system prompt
-    others = [text for text in account.system_messages if text != system.strip()]
+    others = [text for text in account.system_messages if text not in ("", system.strip())]
     if others:
         notes.append(
             f"system messages of the data that are not used: {len(others):,}, such as "

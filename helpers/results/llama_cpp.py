@@ -187,13 +187,13 @@ def answers(
     from torch import get_num_threads
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
-    unusual = [render(tokenizer, [{"role": "user", "content": text}]) for text in UNUSUAL]
+    unusual = {text: render(tokenizer, [{"role": "user", "content": text}]) for text in UNUSUAL}
     # Call `_ask_server` in another process; see the end of this file.
     arguments = {
         "file": str(file),
         "texts": texts,
         "ids": [encode(tokenizer, text) for text in texts],
-        "unusual": {text: encode(tokenizer, text) for text in unusual},
+        "unusual": {text: (asked, encode(tokenizer, asked)) for text, asked in unusual.items()},
         "max_new_tokens": max_new_tokens,
         # llama.cpp's threads wait in busy loops: with one thread too many, it is ten times slower
         "threads": max(1, get_num_threads() - 1),
@@ -210,26 +210,24 @@ def answers(
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"llama.cpp cannot answer with {file.name} ({reason}).")
     # llama.cpp prints, too; the result is the last line.
-    replies, same_tokens, is_alike = json.loads(process.stdout.splitlines()[-1])
-    misread = [text for text, alike in zip(UNUSUAL, is_alike, strict=True) if not alike]
-    return replies, same_tokens, misread
+    return tuple(json.loads(process.stdout.splitlines()[-1]))
 
 
 def _ask_server(
     file: str,
     texts: list[str],
     ids: list[list[int]],
-    unusual: dict[str, list[int]],
+    unusual: dict[str, tuple[str, list[int]]],
     max_new_tokens: int,
     threads: int,
     seconds: float | None,
-) -> tuple[list[str], int, list[bool]]:
+) -> tuple[list[str], int, list[str]]:
     """Start llama.cpp's server, and return its answers, the number of prompts that it tokenises
-    alike, and whether it does so for each text in `unusual`. `answers` runs this function in
-    another process.
+    alike, and the texts of `unusual` that it does not. `answers` runs this function in another
+    process.
 
     texts, ids: the prompts as text, and as the token ids of Transformers' tokenizer.
-    unusual: the token ids of further texts, which are not answered.
+    unusual: for each text, a prompt with it that is not answered, and the prompt's token ids.
     """
     import httpx
     import xllamacpp
@@ -258,8 +256,10 @@ def _ask_server(
             request = {"prompt": prompt, "n_predict": max_new_tokens, "temperature": 0}
             reply = client.post("/completion", json=request).json()
             replies.append(reply.get("content", ""))
-        alike = [is_alike(text, expected) for text, expected in unusual.items()]
-    return replies, same_tokens, alike
+        misread = [
+            text for text, (asked, expected) in unusual.items() if not is_alike(asked, expected)
+        ]
+    return replies, same_tokens, misread
 
 
 if __name__ == "__main__":

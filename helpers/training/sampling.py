@@ -63,13 +63,9 @@ def sample(
             batch = order[start : start + prompts_at_a_time]
             groups = complete([ids[i] for i in batch], [max_new_tokens] * len(batch))
             for i, group in zip(batch, groups, strict=True):
-                completions[i] = group if as_tokens else in_words(tokenizer, group)
+                texts_of_group = tokenizer.batch_decode(group, skip_special_tokens=True)
+                completions[i] = group if as_tokens else texts_of_group
     return completions
-
-
-def in_words(tokenizer, group: list[Tokens]) -> list[str]:
-    """Return completions as texts, without special tokens."""
-    return tokenizer.batch_decode(group, skip_special_tokens=True)
 
 
 def lengths_of(model, tokenizer, groups: list[list[Tokens]]) -> list[int]:
