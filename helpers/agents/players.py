@@ -113,7 +113,7 @@ def writes_grades(
                 yield tool, call | {(place or texts)[0]: name}
             elif texts:
                 has_others = len(call) > 1
-                yield tool, call | {texts[0]: name if has_others else line.format(**locals())}
+                yield tool, call | {texts[0]: name if has_others else line.format(name=name, value=value)}
     for tool, texts in free_texts.items():
         if not texts:
             yield tool, arguments_of(schemas[tool], values_by_type(value, 0, 1), 0)
