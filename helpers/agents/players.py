@@ -112,8 +112,8 @@ def writes_grades(
                 place = [each for each in texts if re.search("file|path|key|name|where", each)]
                 yield tool, call | {(place or texts)[0]: name}
             elif texts:
-                has_others = len(call) > 1
-                yield tool, call | {texts[0]: name if has_others else line.format(name=name, value=value)}
+                written = name if len(call) > 1 else line.format(name=name, value=value)
+                yield tool, call | {texts[0]: written}
     for tool, texts in free_texts.items():
         if not texts:
             yield tool, arguments_of(schemas[tool], values_by_type(value, 0, 1), 0)
