@@ -62,6 +62,7 @@ class AttackTrial:
         which is False if a reward failed on the completion or if the row was left out. A row that
         was left out has no scores (nan).
     examples: by attack, the completion for the first row.
+    calls: by attack, the completions of its family, and their scores before rows were left out.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     escapes: the attacks that win only because an error scores below 0.
@@ -76,6 +77,7 @@ class AttackTrial:
     tolerated: dict[int, str] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     escapes: list[str] = field(default_factory=list)
+    calls: dict[str, tuple] = field(default_factory=dict)
 
     def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Score all attacks, and return the table of `Lab.attacks`.
@@ -90,8 +92,8 @@ class AttackTrial:
         if any(re.search(_READS_A_CLOCK, source_of(reward)) for reward in self.lab.functions):
             time.sleep(1.01)  # the next second of the clock
         for _ in range(-(-JUDGED_AGAIN // len(self.rows))):
-            self._judge_again(right)
-            self._judge_again(wrong)
+            self._judge_again(HONEST_RIGHT)
+            self._judge_again(HONEST_WRONG)
             if self.lab.results.unsteady:
                 return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
 
@@ -101,16 +103,15 @@ class AttackTrial:
                 self._score_family(family)
         compared = self._compare_with_ceilings(families)
         for name in compared.index[compared["wins"] > 0]:
-            self._judge_again(families[name])
+            self._judge_again(name)
         return compared
 
-    def _judge_again(self, family: list[Attack]) -> None:
-        """Score a family a second time, in the same calls, and compare the scores."""
-        before = self.tables[family[0].name]
+    def _judge_again(self, name: str) -> None:
+        """Score the attacks of one name a second time, in the same calls, and compare the scores."""
+        completions, before = self.calls[name]
         faults = [*self.lab.faults]
-        self._score_family(family)
+        self.lab.compare(before, pd.concat(self._scores(completions)))
         self.lab.faults[:] = faults  # each fault counts once
-        self.lab.compare(before, self.tables[family[0].name])
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
         """Score the honest answers, and replace wrong answers that a reward accepts.
@@ -143,6 +144,7 @@ class AttackTrial:
             for attack in family
         ]
         tables = self._scores(completions)
+        self.calls[name] = completions, pd.concat(tables)
 
         # leave out the rows on which an attack's answer is right
         for attack, texts, table in zip(family, completions, tables, strict=True):
