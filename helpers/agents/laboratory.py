@@ -328,6 +328,8 @@ def _check_game(
     ]
 
 
+# players to which those with several forms are compared: what these earn has another cause
+_IDLE = ("answers nonsense", "loops for ever", "answers nan")
 _WIN_BY_CHANCE = 0.7  # in place of `_WIN`, for players that may win by chance
 
 
@@ -364,7 +366,9 @@ def _check_cheap_players(
 
     # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
     # more than nonsense on the same rows.
-    nonsense = _mean_reward(episodes["answers nonsense"][:_FEW_ROWS])
+    # The same holds for calls that are paid, whatever they say.
+    idle = (episodes[name][:_FEW_ROWS] for name in _IDLE)
+    nonsense = max(map(_mean_reward, idle))
     for name, (_, advice) in players.FORMS.items():
         checks.append(
             Check(

@@ -107,7 +107,7 @@ class AttackTrial:
         return compared
 
     def _judge_again(self, name: str) -> None:
-        """Score the attacks of one name a second time, in the same calls, and compare the scores."""
+        """Score the attacks of a name a second time, in the same calls, and compare the scores."""
         completions, before = self.calls[name]
         faults = [*self.lab.faults]
         self.lab.compare(before, pd.concat(self._scores(completions)))
