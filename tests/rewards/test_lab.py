@@ -542,7 +542,9 @@ def asking(address, score_of, name):
 
 def int_beside_text_reward(completions, answer, **columns):
     blocks = [THINK_ANSWER.extract_answer(completion_text(each)) for each in completions]
-    return [float(int(b) == a if b and b.isdigit() else 0) for b, a in zip(blocks, answer, strict=True)]
+    return [
+        float(int(b) == a if b and b.isdigit() else 0) for b, a in zip(blocks, answer, strict=True)
+    ]
 
 
 def not_there_reward(completions, **columns):
