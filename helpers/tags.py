@@ -279,13 +279,15 @@ def transcript(messages: list[dict]) -> str:
         # In a message read from a Parquet file, the calls are an array or None.
         for call in () if calls is None else calls:
             arguments = call["function"].get("arguments")
-            if isinstance(arguments, str):
-                # Arguments may be JSON. A policy may write other text, which is shown as it is.
-                with suppress(ValueError):
-                    arguments = json.loads(arguments)
             shown = repr(arguments)
-            if isinstance(arguments, dict):
-                shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            # Arguments may be JSON. A policy may write other text, which is shown as it is, or
+            # thousands of brackets.
+            with suppress(ValueError, RecursionError):
+                if isinstance(arguments, str):
+                    arguments = json.loads(arguments)
+                    shown = repr(arguments)
+                if isinstance(arguments, dict):
+                    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             entries.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
     return "\n".join(
         f"{speaker}{line}" for speaker, text in entries for line in escaped(str(text)).split("\n")
