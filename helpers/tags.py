@@ -255,6 +255,17 @@ def on_one_line(text: str) -> str:
     return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
+def quoted(text: str, before: str = "  ") -> str:
+    """Return `escaped` text with `before` in front of each line, so that no line of a completion
+    looks like a line of the page that quotes it.
+
+    >>> print(quoted("def f():\\n    return 5"))
+      def f():
+          return 5
+    """
+    return "\n".join(f"{before}{line}" for line in escaped(text).split("\n"))
+
+
 def transcript(messages: list[dict]) -> str:
     """Return a completion as text to read: the policy's words, its tool calls and their results.
 
@@ -289,6 +300,4 @@ def transcript(messages: list[dict]) -> str:
                 if isinstance(arguments, dict):
                     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             entries.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
-    return "\n".join(
-        f"{speaker}{line}" for speaker, text in entries for line in escaped(str(text)).split("\n")
-    )
+    return "\n".join(quoted(str(text), speaker) for speaker, text in entries)
