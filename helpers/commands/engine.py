@@ -29,7 +29,7 @@ def lines_to_print(source: str, output: str) -> list[str]:
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
         beginnings += ("GO:", "NO GO:", "  - ")
-    return [line for line in escaped(output).split("\n") if line.startswith(beginnings)]
+    return [escaped(line) for line in output.split("\n") if line.startswith(beginnings)]
 
 
 class Client(PapermillNotebookClient):
