@@ -340,13 +340,23 @@ def calling(*functions: dict) -> list[dict]:
         [{"name": "guess", "arguments": {}}],
         [{"name": "guess", "arguments": {}, "id": name} for name in (1, "one")],
         [{"arguments": 5}, {"arguments": "5"}],
+        [{"name": "\ud800", "arguments": "\udfff"}],
+        [{"name": 5, "arguments": "5"}, {"name": "5", "arguments": "5"}],
     ],
-    ids=["a number and a text", "no arguments", "what is neither", "no name"],
+    ids=[
+        "a number and a text",
+        "no arguments",
+        "what is neither",
+        "no name",
+        "surrogates",
+        "names",
+    ],
 )
 def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp_path, calls):
     table = pd.DataFrame({"completion": [calling(one) for one in calls]})
     # as TRL 1.15 logs completions, and would end the training
-    with pytest.raises((pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError)):
+    errors = (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, UnicodeEncodeError)
+    with pytest.raises((*errors, pyarrow.ArrowTypeError)):
         table.to_parquet(tmp_path / "a.parquet")
     assert finished(list(table["completion"])) == [1.0] * len(calls)
     table.to_parquet(tmp_path / "a.parquet")
