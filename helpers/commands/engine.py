@@ -11,11 +11,14 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from tqdm import tqdm
 
+from helpers.tags import escaped
+
 
 def lines_to_print(source: str, output: str) -> list[str]:
     """Return the lines of a cell's output that belong on the terminal.
 
-    source: the code of the cell. output: the text that the cell wrote or displayed.
+    source: the code of the cell. output: the text that the cell wrote or displayed. It may contain
+        completions: a line ends at a line break only, and control characters become escapes.
 
     >>> lines_to_print("train()", "loading\\nstep 1/3  reward 0.1")
     ['step 1/3  reward 0.1']
@@ -30,7 +33,7 @@ def lines_to_print(source: str, output: str) -> list[str]:
     # 04's findings about the run itself; other notebooks diagnose examples.
     if "diagnose(history)" in source:
         beginnings += ("critical (", "warning (")
-    return [line for line in output.splitlines() if line.startswith(beginnings)]
+    return [escaped(line) for line in output.split("\n") if line.startswith(beginnings)]
 
 
 class Client(PapermillNotebookClient):

@@ -29,7 +29,7 @@ from helpers.rewards import own
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.setting_rules import problems_alone
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat, escaped
 from helpers.training import memory
 from helpers.training.run_settings import (
     check_early_stopping,
@@ -421,7 +421,7 @@ def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
         )
     except PapermillExecutionError as error:
         print(
-            f"\n{path.name}, In [{error.exec_count}]: {error.ename}: {error.evalue}\n"
+            f"\n{path.name}, In [{error.exec_count}]: {error.ename}: {escaped(error.evalue)}\n"
             f"The whole traceback is in {run.show(f'notebooks/{path.name}')}. Files saved before "
             "are unchanged.",
             file=sys.stderr,

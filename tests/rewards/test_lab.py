@@ -359,6 +359,13 @@ def test_the_completions_of_a_run_become_groups(tmp_path):
         assert (rows.values.tolist(), groups) == found
 
 
+def test_half_a_character_in_stored_completions_is_a_question_mark(tmp_path):
+    rows = [{"question": "a \udfff", "completion": text} for text in ("x \ud800", "y")]
+    (tmp_path / "stored.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found, groups = stored_groups(tmp_path / "stored.jsonl")
+    assert (list(found["question"]), groups) == (["a ?"], [["x ?", "y"]])
+
+
 ROW = {"question": "1 + 1?", "answer": "2", "completion": "<answer>2</answer>"}
 
 
