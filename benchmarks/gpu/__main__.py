@@ -145,6 +145,9 @@ def page(folder: Path, rehearse: bool) -> str:
         cells += [f"not measured: {reason}" for reason in report["left_out"]]
         outcome = f"{report['outcome']}, {report['seconds']:.0f} s"
         lines.append(f"| `{part}` | {title} | {outcome} | {'<br>'.join(cells)} | {report['on']} |")
+    history = folder / "history.md"
+    if history.exists():  # what earlier runs gave
+        lines += ["", history.read_text(encoding="utf-8").rstrip()]
     return "\n".join([*lines, ""])
 
 

@@ -1,6 +1,8 @@
 """The warm start: its training, its reuse, and its refusals."""
 
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import unsloth  # isort: skip  # noqa: F401  # before trl
 
 import torch
+import trl
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
@@ -59,6 +62,40 @@ def test_a_warm_start_equals_trls_sft_on_messages(run, fresh, capsys):
     ours = weights(model)
     assert any(one.abs().sum() for name, one in ours.items() if "lora_B" in name)
     assert all(torch.equal(one, ours[name]) for name, one in weights(theirs).items())
+
+
+def test_a_warm_start_takes_the_steps_batch_while_vllm_sleeps(run, fresh, capsys, monkeypatch):
+    """With the batch of a card that holds 2 or 3 sequences the adapter is that of 8 at once."""
+    model, tokenizer = fresh()
+    warm.start(run, model, tokenizer, EXAMPLES, POCKET, 7)
+    whole = weights(model)
+    batches = []
+    configured = trl.SFTConfig.__post_init__
+
+    def note(config):
+        configured(config)
+        batches.append((config.per_device_train_batch_size, config.gradient_accumulation_steps))
+
+    monkeypatch.setattr(trl.SFTConfig, "__post_init__", note)
+    for size in (1, 3):
+        shutil.rmtree(run.folder / "warm_start")
+        model, tokenizer = fresh()
+        warm.start(
+            run, model, tokenizer, EXAMPLES, replace(POCKET, per_device_train_batch_size=size), 7
+        )
+        for name, weight in weights(model).items():
+            assert torch.allclose(weight, whole[name], atol=2e-4)
+    assert batches == [(1, 8), (2, 4)]
+    assert capsys.readouterr().out.count("16 worked examples, 6 steps") == 3
+
+
+def test_what_became_of_the_loss_is_said():
+    # two steps an epoch: the second examples are the harder ones
+    fell = warm.change_of([0.33, 0.64, 0.30, 0.50, 0.20, 0.34])
+    assert "fell" in fell and "0.48" in fell and "0.27" in fell
+    for losses in ([0.33, 0.33, 0.34], [0.5, 0.5, 0.5]):
+        assert "did not fall" in warm.change_of(losses)
+    assert "did not fall" in warm.change_of([0.331, 0.33, 0.329]), "not from 0.33 to 0.33"
 
 
 def test_a_warm_start_is_reused_only_if_nothing_has_changed(run, fresh, capsys):
