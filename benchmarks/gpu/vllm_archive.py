@@ -9,7 +9,6 @@ PyTorch: `ENGINE`. README.md in this folder says how the archive is used, and wh
 """
 
 import argparse
-import os
 import re
 import subprocess
 import sys
@@ -25,11 +24,12 @@ STUBS = ("_C", "_C_stable_libtorch", "_moe_C_stable_libtorch")
 # sleeping needs this one, which allocates the memory that is given back
 KEPT = "vllm/cumem_allocator.abi3.so"
 # What importing the engine needs of PyPI beside torch, Transformers, and what notebooks need.
-NEEDED = """
-    msgspec cloudpickle blake3 py-cpuinfo cachetools partial-json-parser prometheus-client pybase64
-    cbor2 compressed-tensors einops gguf sentencepiece tiktoken openai anthropic fastapi starlette
-    lark python-json-logger setproctitle ijson
-    """.split()
+NEEDED = [
+    *("msgspec", "cloudpickle", "blake3", "py-cpuinfo", "cachetools", "partial-json-parser"),
+    *("prometheus-client", "pybase64", "cbor2", "compressed-tensors", "einops", "gguf"),
+    *("sentencepiece", "tiktoken", "openai", "anthropic", "fastapi", "starlette", "lark"),
+    *("python-json-logger", "setproctitle", "ijson"),
+]
 # vLLM asks its kernels at import what they support: nothing
 STUB = """import torch
 
