@@ -26,7 +26,7 @@ def measure(result: common.Result) -> None:
     sizes = {"max_prompt_length": 256, "max_completion_length": 2_048}
     sizes |= {"per_device_train_batch_size": 16, "gradient_checkpointing": True}
     if result.rehearse:
-        sizes |= {"max_completion_length": 256, "per_device_train_batch_size": 2}
+        sizes |= {"max_completion_length": 256, "per_device_train_batch_size": 8}
     settings = settings_for(base, result.rehearse, load_in_4bit=True, backend="unsloth", **sizes)
     peaks = {}
     for way in (True, "unsloth"):
