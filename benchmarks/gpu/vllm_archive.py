@@ -3,7 +3,7 @@
     python -m benchmarks.gpu.vllm_archive FOLDER
 
 downloads the pinned wheel of vLLM (320 MB) and those of NEEDED, writes FOLDER/vllm.tar.xz, and
-imports the engine from it in a new process. What is left out is compiled: 600 MB of kernels. Stub
+prints its size. What is left out is compiled: 600 MB of kernels. Stub
 modules are in their place, so vLLM must be asked for kernels in Triton and for operators in
 PyTorch: `ENGINE`. README.md in this folder says how the archive is used, and what is unknown.
 """

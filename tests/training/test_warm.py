@@ -43,7 +43,7 @@ def test_a_warm_start_equals_trls_sft_on_messages(run, fresh, capsys):
     model, tokenizer = fresh()
     record = warm.start(run, model, tokenizer, EXAMPLES, POCKET, 7)
     assert (record["examples"], record["epochs"]) == (16, 3)
-    assert "warm start: 16 worked examples, 6 steps; the loss fell from " in capsys.readouterr().out
+    assert "warm start: 16 worked examples, 6 steps; the loss " in capsys.readouterr().out
 
     rows = {
         "prompt": [chat_prompt(TASK.report["system_prompt"], one["question"]) for one in EXAMPLES],
