@@ -44,7 +44,7 @@ PARTS = {
     "checkpointing": 60,
     "beside": 120,
 }
-_NOT_REHEARSED = ("pocket", "notebooks", "beside")  # tests execute these notebooks
+_NOT_REHEARSED = ("pocket", "notebooks", "beside")  # tests/gpu_path executes these notebooks
 _SLOWER = 4  # times as long a part may take in a rehearsal
 _WHY = re.compile(r"^(?:[\w.]*(?:Error|Exception|Interrupt)\b|error: ).*", re.M)
 
@@ -67,6 +67,7 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     for part in args.parts or PARTS:
         if part in _NOT_REHEARSED and args.rehearse:
+            print(f"{part:<14} is not rehearsed: tests/gpu_path executes its notebooks")
             continue
         budget = PARTS[part] * (_SLOWER if args.rehearse else 1)
         if not args.parts and read(folder, part).get("outcome") == "passed":
@@ -143,7 +144,8 @@ def page(folder: Path, rehearse: bool) -> str:
         title = ast.get_docstring(ast.parse(source)).splitlines()[0].rstrip(".")
         report = read(folder, part)
         if not report:
-            lines.append(f"| `{part}` | {title} | not run | | |")
+            outcome = "not rehearsed" if rehearse and part in _NOT_REHEARSED else "not run"
+            lines.append(f"| `{part}` | {title} | {outcome} | | |")
             continue
         cells = list(report["problems"])
         for name, value in report["found"].items():

@@ -32,12 +32,14 @@ def measure(result: common.Result) -> None:
     for way in (True, "unsloth"):
         peaks[way], seconds = step(settings, way)
         result.found[f"{way}: seconds a step"] = seconds
+        if not torch.cuda.is_available():
+            continue
         result.found[f"{way}: peak, GB"] = peaks[way] / 1e9
-        if way == "unsloth" and not result.rehearse:
+        if way == "unsloth":
             patched = torch.utils.checkpoint.CheckpointFunction.__name__
             result.expect("Unsloth" in patched, f"checkpoints are made by {patched}.")
     if not torch.cuda.is_available():
-        result.left_out.append("peaks: need a GPU")
+        result.left_out.append("the peaks and the saving: need a GPU")
         return
     card = torch.cuda.get_device_properties(0).total_memory
     guess = estimate(settings, config_of(base), card).offloaded

@@ -17,7 +17,7 @@ GIVEN = {
     "09": ["-p", "engine=transformers"],
 }
 QUICK = {  # in a rehearsal
-    "06": ["-p", "max_steps=2", "-p", "trial_steps=1", "-p", "holdout_questions=8"],
+    "06": ["-p", "max_steps=2", "-p", "trial_steps=2", "-p", "holdout_questions=8"],
 }
 
 

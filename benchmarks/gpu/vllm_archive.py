@@ -23,12 +23,17 @@ from helpers import PROJECT
 STUBS = ("_C", "_C_stable_libtorch", "_moe_C_stable_libtorch")
 # sleeping needs this one, which allocates the memory that is given back
 KEPT = "vllm/cumem_allocator.abi3.so"
-# What importing the engine needs of PyPI beside torch, Transformers, and what notebooks need.
+# What importing the engine needs of PyPI beside torch and Transformers. The list is not complete:
+# README.md in this folder says how far the import has come.
 NEEDED = [
     *("msgspec", "cloudpickle", "blake3", "py-cpuinfo", "cachetools", "partial-json-parser"),
     *("prometheus-client", "pybase64", "cbor2", "compressed-tensors", "einops", "gguf"),
     *("sentencepiece", "tiktoken", "openai", "anthropic", "fastapi", "starlette", "lark"),
     *("python-json-logger", "setproctitle", "ijson"),
+    # found by importing vLLM from the archive where only torch and Transformers were installed
+    *("psutil", "pyzmq", "urllib3", "requests", "aiohttp", "multidict", "attrs", "yarl"),
+    *("propcache", "aiohappyeyeballs", "aiosignal", "frozenlist", "openai-harmony", "httpx2"),
+    *("sniffio", "pillow"),
 ]
 # vLLM asks its kernels at import what they support: nothing
 STUB = """import torch
