@@ -35,7 +35,8 @@ def bare(run: Run, steps: int):
     loading = {"max_seq_length": preset.context, "load_in_4bit": preset.load_in_4bit}
     model, tokenizer = FastLanguageModel.from_pretrained(preset.model_path, **loading)
     lora = {"r": preset.lora_rank, "lora_alpha": preset.lora_alpha, "target_modules": LORA_TARGETS}
-    lora |= {"use_gradient_checkpointing": preset.gradient_checkpointing, "random_state": 3407}
+    checkpointing = "unsloth" if preset.gradient_checkpointing else False  # as notebook 03
+    lora |= {"use_gradient_checkpointing": checkpointing, "random_state": 3407}
     settings = GRPOConfig.__dataclass_fields__.keys() & vars(preset)  # under the same name
     options = {name: getattr(preset, name) for name in settings}
     options |= {"output_dir": str(run.path("bare")), "seed": 3407, "max_steps": steps, "bf16": True}

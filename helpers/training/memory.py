@@ -5,11 +5,13 @@
 The model is built from its config.json on torch's meta device, where weights have shapes but take
 no memory, and its weights are counted there: hybrid layers, experts, embeddings, and the cache of
 one forward pass. Sizes are in bytes; 1 GB is 10**9 bytes. The estimate leaves out the vision tower
-(about 1 GB) and allocator fragmentation.
+(about 1 GB) and allocator fragmentation. A warm start needs no more than a step: it takes the
+step's batch at most, at the same context, while vLLM sleeps (warm.py).
 """
 
 import functools
 import json
+import math
 import os
 import re
 import subprocess
@@ -33,6 +35,8 @@ _16_BIT = 2
 _CONTEXT = 0.8e9  # CUDA, cuBLAS and the loaded kernels
 _GRAPHS = 1.0e9  # vLLM's CUDA graphs, which stay allocated while the engine sleeps
 _HEADROOM = 0.95  # usable share of the card; the rest is lost to fragmentation
+# Families whose layers and decoding Unsloth replaces on a GPU (unsloth/models/loader.py 1796)
+_REPLACED = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3")
 WHAT_HELPS = (
     "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
     "which trains the same, then lower max_completion_length; or take a smaller model."
@@ -119,6 +123,9 @@ def check(
     ):
         for name, number in parts.items():
             lines.append(f"  {name:<28}{size(number):>9}  {when}".rstrip())
+    if step.offloaded:
+        inputs = f"{'layer inputs, not on the card':<28}{size(step.offloaded):>9}"
+        lines.append(f"  {inputs} of the computer's {machine.memory_gb:.0f} GB")
     phase = max(step.peaks, key=step.peaks.get)
     against = f" of {size(card)}" if card else ""
     lines.append(f"  {f'at most, while {phase}':<28}{size(step.peak):>9}{against}")
@@ -127,11 +134,15 @@ def check(
 
 @dataclass(frozen=True)
 class Estimate:
-    """Bytes by part: held throughout, and added while sampling and while training."""
+    """Bytes by part: held throughout, and added while sampling and while training.
+
+    offloaded: bytes in the computer's own memory while training.
+    """
 
     held: dict[str, float]
     sampling: dict[str, float]
     training: dict[str, float]
+    offloaded: float = 0
 
     @property
     def peaks(self) -> dict[str, float]:
@@ -189,24 +200,40 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
     if card is not None:
         held["CUDA context"] = _CONTEXT
 
-    # activations of one batch: with checkpointing each layer's input and the inside of one layer,
-    # otherwise the inside of all layers; and as much as one inside for that layer's gradients
+    # Activations of one batch. With checkpointing, a layer keeps its input, and its inside is
+    # computed again for the backward pass; otherwise all layers keep their inside.
     tokens = settings.per_device_train_batch_size * context
-    kept = len(sizes["inside"]) * sizes["hidden"]
+    layers = len(sizes["inside"])
+    layer_input = tokens * sizes["hidden"] * _16_BIT
+    kept = layers * layer_input
+    offloaded = 0
     if not settings.gradient_checkpointing:
-        kept = sum(sizes["inside"])
-    # logits: TRL computes those of the whole batch, in 16 bits; Unsloth those of a quarter of a
-    # completion at a time (unsloth_zoo's autotune_batch_and_chunks), in 32 bits
+        kept = tokens * sum(sizes["inside"]) * _16_BIT
+    elif on_unsloth and card is not None and context >= 512 and layer_input > 2 * 2**20:
+        # `add_adapter` asks Unsloth to move the inputs of all layers but the last to the computer's
+        # memory; two buffers on the card receive them in turn. Unsloth does so on a GPU, from 512
+        # tokens (apply_unsloth_gradient_checkpointing, unsloth/models/_utils.py 502), for inputs
+        # over 2 MiB (UnslothCheckpointFunction, unsloth_zoo/gradient_checkpointing.py).
+        kept = 3 * layer_input
+        offloaded = (layers - 1) * layer_input
+    # The gradients inside a layer take as much again, unless Unsloth's kernels write them over the
+    # activations (LoRA_MLP.backward, unsloth/kernels/fast_lora.py).
+    replaced = on_unsloth and card is not None and config["model_type"] in _REPLACED
+    inside = (1 if replaced else 2) * tokens * max(sizes["inside"]) * _16_BIT
+
+    # logits, and what is computed from them
+    completions = settings.per_device_train_batch_size * settings.max_completion_length
     if on_unsloth:
-        logits = context / max(4, context // 4096) * sizes["vocabulary"] * 4
+        # One buffer in 32 bits, which the gradient overwrites. Its rows are a share of all tokens,
+        # at least 512 and at most 2 GiB (fused_linear_rows in unsloth_zoo). The hidden states in
+        # front of it exist twice, and so do their gradients.
+        share = completions * sizes["hidden"] / sizes["vocabulary"]
+        rows = min(max(512, share), completions, 2**31 / (4 * sizes["vocabulary"]))
+        logits = rows * sizes["vocabulary"] * 4 + 4 * completions * sizes["hidden"] * _16_BIT
     else:
-        completions = settings.per_device_train_batch_size * settings.max_completion_length
-        logits = completions * sizes["vocabulary"] * _16_BIT
-    training = {
-        "gradients": adapter * width,
-        "activations": tokens * (kept + 2 * max(sizes["inside"])) * _16_BIT,
-        "logits": 3 * logits,  # as computed, divided by the temperature, and their gradient
-    }
+        # TRL: the whole batch in 16 bits; as computed, divided by the temperature, the gradient
+        logits = 3 * completions * sizes["vocabulary"] * _16_BIT
+    training = {"gradients": adapter * width, "activations": kept + inside, "logits": logits}
 
     # sampling; an engine still "auto", before `run_settings.for_machine`, counts as vLLM
     if card is not None and settings.engine != "transformers":
@@ -217,10 +244,14 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         else:
             training["vLLM asleep"] = _GRAPHS
     else:
-        sampling = {
-            "KV cache": settings.completions_per_round / settings.processes * sizes["cache"]
-        }
-    return Estimate(held, sampling, training)
+        cache = settings.completions_per_round / settings.processes * sizes["cache"]
+        if replaced:
+            # Unsloth's decoding makes room for 512 tokens at a time (KV_CACHE_INCREMENT), and the
+            # prompts' part exists twice at the first of them
+            blocks = math.ceil(settings.max_completion_length / 512)
+            cache *= (2 * (context - settings.max_completion_length) + 512 * blocks) / context
+        sampling = {"KV cache": cache}
+    return Estimate(held, sampling, training, offloaded)
 
 
 def room_for_a_picture(settings: Preset) -> int:

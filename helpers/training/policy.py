@@ -250,10 +250,12 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     if settings.backend == "unsloth":
         from unsloth import FastLanguageModel, FastVisionModel
 
+        # "unsloth": on a GPU, the layers' inputs wait in the computer's memory; True keeps them on
+        # the card
         lora = {
             "r": settings.lora_rank,
             "lora_alpha": settings.lora_alpha,
-            "use_gradient_checkpointing": settings.gradient_checkpointing,
+            "use_gradient_checkpointing": "unsloth" if settings.gradient_checkpointing else False,
             "random_state": seed,
         }
         if not sees:

@@ -7,6 +7,7 @@ tokens of the completions, exactly as the policy would have to sample them.
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,8 @@ from helpers.templates import encode, render
 from helpers.training import processes
 
 EPOCHS = 3
+# Worked examples per step. The step's batch is a part of it that GRPO's step has memory for.
+EXAMPLES_PER_STEP = 8
 # As in Unsloth's notebooks; GRPO's rate is far too small for so few steps.
 LEARNING_RATE = 2e-4
 # the settings that determine the trained adapter
@@ -112,6 +115,8 @@ def train(
         rows.append({"input_ids": prompt_ids + answer_ids, "completion_mask": mask})
 
     disable_progress_bars()  # of the trainer's preprocessing
+    # 1, 2, 4 or 8 at a time, so that the parts make a step
+    batch = 2 ** int(math.log2(min(settings.per_device_train_batch_size, EXAMPLES_PER_STEP)))
     machine = this_machine()
     only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
     config = SFTConfig(
@@ -119,8 +124,8 @@ def train(
         seed=seed,
         completion_only_loss=True,
         num_train_epochs=EPOCHS,
-        per_device_train_batch_size=8,
-        gradient_accumulation_steps=1,
+        per_device_train_batch_size=batch,
+        gradient_accumulation_steps=EXAMPLES_PER_STEP // batch,
         max_length=settings.context,
         packing=False,  # one row per example, padded
         padding_free=False,
@@ -144,12 +149,29 @@ def train(
         model=model, processing_class=tokenizer, args=config, train_dataset=Dataset.from_list(rows)
     )
     trainer.remove_callback(PrinterCallback)
+    # vLLM's cache leaves the card to the training, as in the steps of GRPO
+    engine = getattr(model, "vllm_engine", None)
+    sleeps = engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
+    if sleeps:
+        engine.sleep(1)
     trainer.train()
+    if sleeps:
+        engine.wake_up()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
-    print(
-        f"warm start: {len(rows)} worked examples, {len(losses)} steps; the loss fell from "
-        f"{losses[0]:.2f} to {losses[-1]:.2f}"
-    )
+    print(f"warm start: {len(rows)} worked examples, {len(losses)} steps; {change_of(losses)}")
+
+
+def change_of(losses: list[float]) -> str:
+    """Return how the loss of the supervised steps changed, in words.
+
+    The mean of the first epoch's steps is compared with that of the last, in which the same
+    examples return: single steps differ by their examples alone.
+    """
+    in_epoch = math.ceil(len(losses) / EPOCHS)
+    first = round(sum(losses[:in_epoch]) / in_epoch, 2)
+    last = round(sum(losses[-in_epoch:]) / in_epoch, 2)
+    change = "fell" if last < first else "did not fall, so the examples taught nothing new"
+    return f"the loss {change}: {first:.2f} in the first epoch, {last:.2f} in the last"
 
 
 def stages_in_words(training: dict) -> str:

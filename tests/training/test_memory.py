@@ -6,10 +6,13 @@ from dataclasses import replace
 import pytest
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
+from benchmarks.gpu import common
+from benchmarks.gpu.grpo_step import settings_for
 from helpers import PROJECT
 from helpers.environment import Machine
 from helpers.presets import PRESETS, override
 from helpers.training import memory, policy
+from helpers.training.families import dense
 from helpers.training.memory import check, config_of, estimate
 
 POCKET = PRESETS["pocket"]
@@ -76,12 +79,95 @@ def test_the_cache_while_sampling_by_hand():
     assert memory.sizes_of(QWEN3_4B, 1_024)["cache"] == 1_024 * 147_456
     for processes in (1, 4):  # each samples its own completions
         plain = replace(PRESETS["l4"], engine="transformers", processes=processes)
+        plain = replace(plain, backend="transformers")
         assert estimate(plain, QWEN3_4B, 24.2e9).sampling == {"KV cache": 16 * 1_024 * 147_456}
+    # Unsloth's own decoding on a GPU: room for twice 512 tokens, and the prompts' 256 twice
+    replaced = estimate(replace(PRESETS["l4"], engine="transformers"), QWEN3_4B, 24.2e9).sampling
+    assert replaced == {"KV cache": 16 * (256 + 256 + 2 * 512) * 147_456}
     # vLLM takes its share of the card in any case, and the weights are part of it
     found = on_l4()
     weights = found.held["frozen weights"]
     assert found.sampling["vLLM engine"] + weights == pytest.approx(0.6 * 24.2e9)
     assert found.training["vLLM asleep"] == 1e9
+
+
+def test_activations_and_logits_by_hand():
+    # 8 sequences of 1,024 tokens, 768 of them completion; a layer's input is 2,560 numbers, its
+    # inside 57,856 (above); 151,936 logits a token
+    tokens, completion, inside = 8 * 1_024, 8 * 768, 57_856
+    found = on_l4(backend="transformers")
+    assert found.training["activations"] == 2 * tokens * (36 * 2_560 + 2 * inside)
+    assert found.training["logits"] == 3 * 2 * completion * 151_936
+    assert found.offloaded == 0
+    everything = on_l4(backend="transformers", gradient_checkpointing=False)
+    assert everything.training["activations"] == 2 * tokens * (36 + 2) * inside
+    # Unsloth on a GPU: three inputs on the card and 35 off it, and gradients over the inside;
+    # 512 rows of logits in 32 bits, and four times the hidden states of the completions
+    found = on_l4()
+    assert found.training["activations"] == 2 * tokens * (3 * 2_560 + inside)
+    assert found.offloaded == 2 * tokens * 35 * 2_560
+    logits = 4 * 512 * 151_936 + 4 * 2 * completion * 2_560
+    assert found.training["logits"] == logits
+    # 1,035 rows of 61,440 tokens, if the vocabulary takes 2,560 of 151,936 of them
+    long = on_l4(max_completion_length=7_680)
+    rows = 8 * 7_680 * 2_560 / 151_936
+    expected = 4 * rows * 151_936 + 4 * 2 * 8 * 7_680 * 2_560
+    assert long.training["logits"] == pytest.approx(expected)
+
+
+def test_layer_inputs_leave_the_card_only_where_unsloth_moves_them():
+    assert "layer inputs, not on the card" in "\n".join(check(PRESETS["l4"], L4))
+    assert estimate(PRESETS["l4"], QWEN3_4B, None).offloaded == 0, "without a GPU"
+    assert on_l4(gradient_checkpointing=False).offloaded == 0
+    assert on_l4(max_completion_length=255).offloaded == 0, "511 tokens"
+    one = replace(PRESETS["l4"], per_device_train_batch_size=1, max_completion_length=256)
+    assert estimate(one, QWEN3_4B, 24.2e9).offloaded > 0, "2.5 MiB an input"
+    narrow = estimate(one, QWEN3_4B | {"hidden_size": 2_048}, 24.2e9)
+    assert narrow.offloaded == 0, "2 MiB an input"
+    # other families train on Transformers' own layers, whose gradients take room of their own
+    other = estimate(PRESETS["l4"], QWEN3_4B | {"model_type": "olmo2"}, 24.2e9)
+    assert other.training["activations"] == 2 * 8 * 1_024 * (3 * 2_560 + 2 * 57_856)
+
+
+# --- Against what others and an H200 have measured ------------------------------------------------
+
+
+def test_the_published_memory_of_unsloth():
+    # https://unsloth.ai/blog/grpo: Llama 3.1 8B, 8 completions of 20,000 tokens, 54.3 GB. It does
+    # not say whether in 16 bits or 4; the figure is between the two.
+    config = config_of("unsloth/Llama-3.1-8B-Instruct")
+    long = {"max_prompt_length": 256, "max_completion_length": 19_744}
+    peaks = [on_80_gb(config, load_in_4bit=bits, **long) for bits in (True, False)]
+    assert 0.8 * 54.3e9 < peaks[0] < 54.3e9 < peaks[1] < 1.2 * 54.3e9
+    # https://unsloth.ai/docs/get-started/reinforcement-learning-rl-guide/memory-efficient-rl:
+    # Qwen2.5-14B, at 32,768 tokens beside a sleeping vLLM, 43,042 MiB of torch's. It does not give
+    # the batch: a sequence takes less, and two take more.
+    config = dense("qwen2", 5_120, 13_824, 48, 40, 8, 128, 152_064, False, 32_768)
+    long = {"max_prompt_length": 256, "max_completion_length": 32_512, "load_in_4bit": False}
+    peaks = [
+        on_80_gb(config, per_device_train_batch_size=size, **long) - 0.8e9 - 1e9 for size in (1, 2)
+    ]
+    assert 0.8 * 43_042 * 2**20 < peaks[0] < 43_042 * 2**20 < peaks[1]
+    # the blog again: 5 GB are enough for Qwen2.5 1.5B beside vLLM
+    config = config_of("unsloth/Qwen2.5-1.5B-Instruct")
+    step = estimate(replace(PRESETS["memory_optimized"], engine="vllm"), config, 5e9)
+    assert 3e9 < step.peak < 5e9
+
+
+def on_80_gb(config: dict, **changes) -> float:
+    """Return the bytes of a training step of preset `l4` with Unsloth and vLLM on 80 GB."""
+    settings = replace(PRESETS["l4"], gradient_accumulation_steps=1, **changes)
+    return estimate(settings, config, 80e9).peaks["training"]
+
+
+@pytest.mark.parametrize("part", ["unsloth_step", "trl_step"])
+def test_the_estimate_of_a_step_that_an_h200_took(part):
+    # what torch had reserved, which has no CUDA context
+    found = json.loads((common.RESULTS / f"{part}.json").read_text(encoding="utf-8"))["found"]
+    backend = {"unsloth_step": "unsloth", "trl_step": "transformers"}[part]
+    settings = settings_for("shape", rehearse=False, backend=backend, load_in_4bit=True)
+    step = estimate(settings, common.REAL, 151e9)
+    assert (step.peak - 0.8e9) / 1e9 == pytest.approx(found["peak, GB"], rel=0.1)
 
 
 # --- Pictures -------------------------------------------------------------------------------------

@@ -1,6 +1,8 @@
 """The warm start: its training, its reuse, and its refusals."""
 
 import json
+import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +10,7 @@ import pytest
 import unsloth  # isort: skip  # noqa: F401  # before trl
 
 import torch
+import trl
 from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
@@ -40,7 +43,7 @@ def test_a_warm_start_equals_trls_sft_on_messages(run, fresh, capsys):
     model, tokenizer = fresh()
     record = warm.start(run, model, tokenizer, EXAMPLES, POCKET, 7)
     assert (record["examples"], record["epochs"]) == (16, 3)
-    assert "warm start: 16 worked examples, 6 steps; the loss fell from " in capsys.readouterr().out
+    assert "warm start: 16 worked examples, 6 steps; the loss " in capsys.readouterr().out
 
     rows = {
         "prompt": [chat_prompt(TASK.report["system_prompt"], one["question"]) for one in EXAMPLES],
@@ -59,6 +62,34 @@ def test_a_warm_start_equals_trls_sft_on_messages(run, fresh, capsys):
     ours = weights(model)
     assert any(one.abs().sum() for name, one in ours.items() if "lora_B" in name)
     assert all(torch.equal(one, ours[name]) for name, one in weights(theirs).items())
+
+
+def test_a_warm_start_takes_no_more_than_the_steps_batch(run, fresh, capsys, monkeypatch):
+    """A card that holds 1 or 3 sequences gets the 8 examples of a step in parts."""
+    batches = []
+    configured = trl.SFTConfig.__post_init__
+
+    def note(config):
+        configured(config)
+        batches.append((config.per_device_train_batch_size, config.gradient_accumulation_steps))
+
+    monkeypatch.setattr(trl.SFTConfig, "__post_init__", note)
+    for size in (1, 3):
+        model, tokenizer = fresh()
+        settings = replace(POCKET, per_device_train_batch_size=size)
+        warm.start(run, model, tokenizer, EXAMPLES, settings, 7)
+        shutil.rmtree(run.folder / "warm_start")
+    assert {(1, 8), (2, 4)} == set(batches)
+    assert capsys.readouterr().out.count("16 worked examples, 6 steps") == 2
+
+
+def test_what_became_of_the_loss_is_said():
+    # two steps an epoch: the second examples are the harder ones
+    fell = warm.change_of([0.33, 0.64, 0.30, 0.50, 0.20, 0.34])
+    assert "fell" in fell and "0.48" in fell and "0.27" in fell
+    for losses in ([0.33, 0.33, 0.34], [0.5, 0.5, 0.5]):
+        assert "did not fall" in warm.change_of(losses)
+    assert "did not fall" in warm.change_of([0.331, 0.33, 0.329]), "not from 0.33 to 0.33"
 
 
 def test_a_warm_start_is_reused_only_if_nothing_has_changed(run, fresh, capsys):
