@@ -241,6 +241,28 @@ def test_a_notebook_prints_its_own_verdict_and_not_those_of_its_examples(number)
     assert verdicts == ["GO: no reason against training was found."]
 
 
+def test_a_warning_about_the_model_or_its_rewards_is_printed():
+    lines = [
+        "WARNING: this model is worse.",
+        "NOT tested: mine",
+        "step 1/3",
+        "stopping early: slow",
+    ]
+    assert lines_to_print("train()", "\n".join([*lines, "loading"])) == lines
+
+
+def test_a_notebook_saved_with_another_kernel_runs_in_the_commands_interpreter(notebook, python):
+    path = notebook("01", "import sys; print(sys.executable)")
+    saved = nbformat.read(path, as_version=4)
+    saved.metadata.kernelspec = {"name": "ir", "display_name": "R", "language": "R"}
+    nbformat.write(saved, path)
+    command = [python, "-c", ONE_RUN, str(path.parent), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    copy = nbformat.read(Run("a").require("notebooks/01_tiny.ipynb"), as_version=4)
+    assert copy.cells[-1].outputs[0].text.strip() == str(python)
+
+
 def test_a_failed_notebook_keeps_its_traceback(notebook, python):
     path = notebook("01", "print(1)\n1 / 0")
     command = [python, "-c", ONE_RUN, str(path.parent), "a"]

@@ -436,3 +436,14 @@ def test_a_declared_kind_is_written_to_a_column_and_an_own_column_is_kept(load):
     assert "kind" not in both(load(numbered(5)))
     rows = [row | {"kind": "text" if n % 2 else None} for n, row in enumerate(numbered(6))]
     assert list(both(load(rows))["kind"].fillna("")).count("text") == 3
+
+
+@pytest.mark.parametrize("kind", ["set", "mathematics"])
+def test_a_list_in_json_lines_is_the_answer_of_a_set(kind, tmp_path):
+    rows = [{"question": f"Roots of {n}?", "answer": [n, f"-{n}"]} for n in range(1, 7)]
+    rows.append({"question": "Which colours?", "answer": ["red", "blue"]})
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    task = load_task(str(file), kind=kind, holdout_size=2)
+    answers = {*task.train["answer"], *task.holdout["answer"]}
+    assert answers == {f"{n}, -{n}" for n in range(1, 7)}

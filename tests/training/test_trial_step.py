@@ -12,7 +12,7 @@ from helpers.data.tasks import load_task
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.rewards.structure import format_reward
-from helpers.training import trial_step
+from helpers.training import sampling, trial_step
 from helpers.training.trial_step import Trial, forecast
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -135,6 +135,20 @@ def test_a_limit_that_cuts_off_more_than_half_is_refused(policy, cut, thinking):
     with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
         trial_step.check_limit(lengths, settings, *policy)
     assert ("thinking=False" in str(error.value)) == (thinking is None)
+
+
+def test_a_turn_that_no_token_ends_is_named(policy, monkeypatch):
+    model, tokenizer = policy
+    assert sampling.end_that_ends_nothing(model, tokenizer) is None
+    end = model.generation_config.eos_token_id
+    end = end if isinstance(end, int) else end[0]
+    # a completion that was cut off counts one more than its tokens
+    assert sampling.lengths_of(model, tokenizer, [[[5, end], [5, 6]], [[end]]]) == [2, 3, 1]
+    template = "{% for m in messages %}{{ m['content'] }}<done>{% endfor %}"
+    monkeypatch.setattr(tokenizer, "chat_template", template)
+    assert sampling.end_that_ends_nothing(model, tokenizer) == "<done>"
+    with pytest.raises(ValueError, match=r"8 of 8 .*'<done>'.*eos_token_id"):
+        trial_step.check_limit([21] * 8, SETTINGS, model, tokenizer)
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------
