@@ -5,6 +5,8 @@ schema with `functools.partial(json_format_reward, schema=SCHEMA)`.
 """
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 from helpers.rewards.answers import workers
 from helpers.rewards.common import visible
@@ -13,7 +15,11 @@ from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 
 def json_format_reward(
-    completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
+    completions: list,
+    schema: dict | None = None,
+    tags: TagFormat | None = THINK_ANSWER,
+    log_metric: Callable | None = None,
+    **columns,
 ) -> list[float]:
     """1.0 if the answer block is one JSON object or array that is valid under the schema, else 0.0.
 
@@ -39,7 +45,8 @@ def json_format_reward(
 
     validator_for(schema).check_schema(schema)
     rows = [(json.dumps(schema), document) for document in documents]
-    return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
+    log = log_metric and partial(log_metric, "json_format_reward/out_of_time")
+    return [score or 0.0 for score in workers.scores_in_time("schema", rows, log)]
 
 
 def json_document(text: str) -> str:

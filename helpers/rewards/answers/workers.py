@@ -56,9 +56,13 @@ _MEMORY = 4 << 30  # bytes of address space per child
 _POSIX = os.name == "posix"  # other systems have no fork and no timers: clock time alone limits
 
 
-def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
+def scores_in_time(
+    kind: str, rows: list[tuple], log: Callable[[float], None] | None = None
+) -> list[float | None]:
     """Return the score of each row, or None for a row that was not judged in time; one warning
     counts these rows.
+
+    log: called with the share of these rows, if there are rows.
 
     kind, and what its rows are:
         "equal": (gold, given) in LaTeX; 1.0 if math-verify finds them equal.
@@ -73,6 +77,20 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     >>> scores_in_time("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """
+    scores = scores_or_none(kind, rows)
+    if log and rows:
+        log(scores.count(None) / len(rows))
+    if None in scores:
+        warnings.warn(
+            f"{scores.count(None)} of {len(rows)} answers could not be judged in time; they earn "
+            "nothing.",
+            stacklevel=3,
+        )
+    return scores
+
+
+def scores_or_none(kind: str, rows: list[tuple]) -> list[float | None]:
+    """Return the scores as `scores_in_time` does, without a warning."""
     if not rows:
         return []
     # 1. Start all workers of this kind at once, so that no later batch has to wait.
@@ -90,14 +108,7 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
             score_of |= scores_of_share
 
     # 3. Put the scores in the order of the rows.
-    scores = [score_of[row] for row in rows]
-    if None in scores:
-        warnings.warn(
-            f"{scores.count(None)} of {len(rows)} answers could not be judged in time; they earn "
-            "nothing.",
-            stacklevel=3,
-        )
-    return scores
+    return [score_of[row] for row in rows]
 
 
 class Worker:
@@ -115,28 +126,20 @@ class Worker:
         budget = max(_BATCH_SECONDS, _SHARE_SECONDS * len(rows))
         with self.lock:
             self.wait_until_ready()
-            # 1. In the first round, every row gets a slice.
-            late = {}  # the rows that reached their limit, with that limit
-            for row in rows:
-                scores[row], used, stopped = self.judge(row, _SLICE_SECONDS)
-                budget -= used
-                if stopped:
-                    late[row] = _SLICE_SECONDS
-            # 2. In later rounds, the late rows share the rest of the budget. A row that cannot get
-            # much more time than it had stays without a score.
-            while late:
-                waiting = len(late)
-                again = {}
-                for row, had in late.items():
-                    seconds = min(_ROW_SECONDS, budget / waiting)
-                    waiting -= 1
-                    if seconds < 1.5 * had:
-                        continue
+            # In the first round, every row gets a slice. In later rounds, the rows that were stopped
+            # share the rest of the budget, as long as they get much more time than they had.
+            waiting = rows
+            seconds = _SLICE_SECONDS
+            while waiting:
+                late = []
+                for row in waiting:
                     scores[row], used, stopped = self.judge(row, seconds)
                     budget -= used
                     if stopped:
-                        again[row] = seconds
-                late = again
+                        late.append(row)
+                had = seconds
+                seconds = min(_ROW_SECONDS, budget / max(1, len(late)))
+                waiting = late if seconds >= 1.5 * had else []
         return scores
 
     def judge(self, row: tuple, seconds: float) -> tuple[float | None, float, bool]:
