@@ -126,8 +126,8 @@ class Worker:
         budget = max(_BATCH_SECONDS, _SHARE_SECONDS * len(rows))
         with self.lock:
             self.wait_until_ready()
-            # In the first round, every row gets a slice. In later rounds, the rows that were stopped
-            # share the rest of the budget, as long as they get much more time than they had.
+            # In the first round, every row gets a slice. In later rounds, the rows that were
+            # stopped share the rest of the budget, as long as they get much more time than before.
             waiting = rows
             seconds = _SLICE_SECONDS
             while waiting:
