@@ -27,9 +27,10 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 if none of the regular expressions matches anywhere in the completion, else 0.0.
 
-    Case, invisible characters, fonts, and the kind and number of spaces do not matter. A search
-    that takes longer than 5 ms is repeated in a worker process, with the limits of `workers`. A
-    completion that cannot be searched in time scores 0.0, with a warning.
+    Case, invisible characters, fonts, and the kind and number of spaces and line breaks do not
+    matter, so `.` matches a line break, too. A search that takes longer than 5 ms is repeated in a
+    worker process, with the limits of `workers`. A completion that cannot be searched in time
+    scores 0.0, with a warning.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
@@ -66,7 +67,8 @@ def _readings(text: str) -> list[str]:
     readings = [text]
     for instead in ("", " "):  # an invisible character may split a word or separate two words
         seen = visible(normal_form(text, "NFKC"), instead)
-        readings.append(regex.sub(r"[^\S\n]++", " ", seen))
+        lines = regex.sub(r"[^\S\n]++", " ", seen)
+        readings += [lines, regex.sub(r"\s++", " ", lines)]
     return list(dict.fromkeys(readings))
 
 

@@ -255,6 +255,17 @@ def on_one_line(text: str) -> str:
     return escaped(text).replace("\n", r"\n").replace("\t", r"\t")
 
 
+def quoted(text: str, before: str = "  ") -> str:
+    """Return `escaped` text with `before` in front of each line, so that no line of a completion
+    looks like a line of the page that quotes it.
+
+    >>> print(quoted("def f():\\n    return 5"))
+      def f():
+          return 5
+    """
+    return "\n".join(f"{before}{line}" for line in escaped(text).split("\n"))
+
+
 def transcript(messages: list[dict]) -> str:
     """Return a completion as text to read: the policy's words, its tool calls and their results.
 
@@ -279,14 +290,14 @@ def transcript(messages: list[dict]) -> str:
         # In a message read from a Parquet file, the calls are an array or None.
         for call in () if calls is None else calls:
             arguments = call["function"].get("arguments")
-            if isinstance(arguments, str):
-                # Arguments may be JSON. A policy may write other text, which is shown as it is.
-                with suppress(ValueError):
-                    arguments = json.loads(arguments)
             shown = repr(arguments)
-            if isinstance(arguments, dict):
-                shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+            # Arguments may be JSON. A policy may write other text, which is shown as it is, or
+            # thousands of brackets.
+            with suppress(ValueError, RecursionError):
+                if isinstance(arguments, str):
+                    arguments = json.loads(arguments)
+                    shown = repr(arguments)
+                if isinstance(arguments, dict):
+                    shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             entries.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
-    return "\n".join(
-        f"{speaker}{line}" for speaker, text in entries for line in escaped(str(text)).split("\n")
-    )
+    return "\n".join(quoted(str(text), speaker) for speaker, text in entries)

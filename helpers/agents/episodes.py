@@ -23,7 +23,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from helpers.agents.protocol import Environment, call_tool, tools_of
+from helpers.agents.protocol import Environment, call_tool, read_calls_safely, tools_of
 from helpers.templates import encode
 from helpers.training import sampling
 
@@ -153,6 +153,7 @@ def play_to_end(
     """
     from trl.chat_template_utils import parse_response
 
+    read_calls_safely()
     for turn in range(turns + 1):
         # 1. the policy writes; a call that cannot be parsed is plain text
         prefixes = [episode.prompt_ids + episode.completion_ids for episode in episodes]

@@ -10,7 +10,8 @@
 Without a guard, TRL 1.15 (`_tool_call_loop` in grpo_trainer.py) runs tools one after another, with
 no time limit. It catches what tools raise, but not what `reset` and `get_reward` raise. It passes
 any result except a list on as `str(result)`, however long. If a result does not fit into
-`max_completion_length`, it drops the turn silently.
+`max_completion_length`, it drops the turn silently. Some calls that a policy can write end it, so
+`Guarded` also makes sure that calls are read safely (`protocol.read_calls_safely`).
 
 Python cannot kill a thread. A call that does not return in time is left behind in its thread, and
 its late result is ignored. SystemExit is raised in that thread: this ends a loop written in Python
@@ -37,6 +38,7 @@ from helpers.agents.protocol import (
     ToolError,
     argument_check,
     check_environment,
+    read_calls_safely,
     schema_of,
     short_repr,
     tools_of,
@@ -105,6 +107,7 @@ class Guarded:
         problems = check_environment(factory)
         if problems:
             raise ValueError(" ".join(problems))
+        read_calls_safely()
 
         instance = factory()
         tools = {name: getattr(instance, name) for name in tools_of(type(instance))}

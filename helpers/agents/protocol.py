@@ -7,6 +7,7 @@ text to the last user message (2324). **Every** public method except `reset` and
 tool (668 to 674). Its schema comes from its signature and docstring.
 """
 
+import functools
 import inspect
 import json
 import random
@@ -19,12 +20,16 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from helpers.data.files import Broken, file_rows
+from helpers.rewards.time_limit import OutOfTime, time_limit
 
 _NEEDED = {
     "reset": "which TRL calls before every episode. Write reset(self, **columns)",
     "get_reward": "which says what the episode has earned. Write get_reward(self)",
 }
 _SHOWN = 60  # characters of a value in a sentence for the policy
+_SECONDS = 1.0  # time limit for reading the calls of one turn
+_MOST_DIGITS = 300  # of a whole number in a call; a longer one does not fit into a float
+_MOST_LEVELS = 32  # lists and objects inside each other in a call
 
 
 class Environment(Protocol):
@@ -56,12 +61,13 @@ def tools_of(kind: type) -> list[str]:
 
 
 def schema_of(tool: Callable) -> dict:
-    """Return the description of a tool's arguments that the policy sees: `parameters` in the schema
-    that Transformers makes for TRL.
+    """Return what the policy sees of a tool: `parameters` in the schema that Transformers makes for
+    TRL, and the tool's `description`.
     """
     from transformers.utils import get_json_schema
 
-    return get_json_schema(tool)["function"]["parameters"]
+    function = get_json_schema(tool)["function"]
+    return function["parameters"] | {"description": function["description"]}
 
 
 def check_environment(factory: Callable[[], Environment]) -> list[str]:
@@ -103,6 +109,54 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
 # --- A policy's calls -----------------------------------------------------------------------------
 
 
+def read_calls_safely() -> None:
+    """Make sure that reading a turn's calls cannot end or hang a run: a turn whose calls cannot be
+    read is plain text.
+
+    TRL and `episodes.play_to_end` read a turn with `parse_response` of TRL's chat_template_utils,
+    which calls the tokenizer's method of that name. Only its ValueError and TypeError make the turn
+    plain text. But 990 opening brackets raise RecursionError; lone surrogates in a call raise
+    errors later, when its result is rendered or logged; and the patterns of some templates take
+    minutes for two thousand spaces. So this function wraps the method, for all tokenizers.
+    """
+    from transformers import PreTrainedTokenizerBase
+
+    parse = PreTrainedTokenizerBase.parse_response
+    if hasattr(parse, "__wrapped__"):  # it is wrapped already
+        return
+
+    @functools.wraps(parse)
+    def parse_response(self, *arguments, **options):
+        try:
+            with time_limit(_SECONDS):
+                turn = parse(self, *arguments, **options)
+                if isinstance(turn, dict) and turn.get("tool_calls"):
+                    turn["tool_calls"] = _safe_calls(turn["tool_calls"])
+                return turn
+        except (Exception, OutOfTime) as error:
+            raise ValueError(f"the calls cannot be read: {type(error).__name__}") from error
+
+    PreTrainedTokenizerBase.parse_response = parse_response
+
+
+def _safe_calls(calls: list) -> list[dict]:
+    """Return the calls of a turn as they can be made, rendered and logged: each has a name, a lone
+    surrogate is "?", and a whole number of too many digits is infinity, which no tool takes. An
+    exception of any type if that is impossible.
+    """
+    text = json.dumps(calls, ensure_ascii=False, indent=1)
+    if "\n" + " " * _MOST_LEVELS in text:  # one space of indentation per level
+        raise ValueError("too many lists and objects inside each other")
+    calls = json.loads(
+        text.encode(errors="replace"),
+        parse_int=lambda digits: (int if len(digits) <= _MOST_DIGITS else float)(digits),
+    )
+    for call in calls:
+        if call["type"] != "function" or not isinstance(call["function"]["name"], str):
+            raise ValueError("a call without the name of a function")
+    return calls
+
+
 def call_tool(environment: Environment, name: str, arguments: object) -> tuple[str, bool]:
     """Make one call as TRL does (grpo_trainer.py 1918 to 1929, 1957). Return the reply to the
     policy, and whether the call failed. Left out: results that are lists, such as pictures.
@@ -120,7 +174,8 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
     sentence that a policy can learn from, or "" if there is none.
 
     The arguments must have the types of the tool's annotations, strictly: "3" is not a number, and
-    1.0 is not a whole number. NaN is always refused, because every comparison with it is false.
+    1.0 is not a whole number. NaN is always refused, because every comparison with it is false, and
+    so is infinity.
 
     >>> def read(row: int):
     ...     "Read a row."
@@ -148,6 +203,7 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
             return f"{tool.__name__} takes no {short_repr(unknown[0])}; it takes {takes}."
         try:
             validator.validate_python(arguments)
+            json.dumps(arguments, allow_nan=False, default=str)
         except ValidationError as error:
             problems = error.errors(include_url=False)
             name = problems[0]["loc"][0]
@@ -158,6 +214,8 @@ def argument_check(tool: Callable) -> Callable[[dict], str]:
             words = " or ".join(dict.fromkeys(wanted)).replace("a valid integer", "a whole number")
             value = short_repr(problems[0]["input"])
             return f"{tool.__name__}: {name} must be {words}, not {value}."
+        except ValueError:  # in a list or an object of anything
+            return f"{tool.__name__}: every number must be finite."
         return ""
 
     return problem_of

@@ -88,8 +88,8 @@ def _make_calls_uniform(completions: list[list[dict]]) -> None:
 
     After the rewards, TRL 1.15 saves the messages as a Parquet table, which has one type per column
     (grpo_trainer.py 3277). Arguments of different types, such as 50 and "50", would raise
-    ArrowInvalid; calls without arguments would raise ArrowNotImplementedError. Either error would
-    end the training run.
+    ArrowInvalid; calls without arguments would raise ArrowNotImplementedError; a lone surrogate,
+    UnicodeEncodeError. Each of these errors would end the training run.
 
     >>> call = {"type": "function", "function": {"name": "guess", "arguments": {"number": 50}}}
     >>> _make_calls_uniform([[{"role": "assistant", "tool_calls": [call]}]])
@@ -103,7 +103,10 @@ def _make_calls_uniform(completions: list[list[dict]]) -> None:
                 arguments = function.get("arguments")
                 if not isinstance(arguments, str):
                     arguments = json.dumps(arguments)
-                call["function"] = {"name": function.get("name", ""), "arguments": arguments}
+                texts = {"name": str(function.get("name", "")), "arguments": arguments}
+                call["function"] = {
+                    key: text.encode(errors="replace").decode() for key, text in texts.items()
+                }
 
 
 def episodes_fingerprint(rows: list[dict], factory: Callable[[], Environment], limits: str) -> str:

@@ -11,22 +11,29 @@ from papermill.clientwrap import PapermillNotebookClient
 from papermill.engines import NBClientEngine, papermill_engines
 from tqdm import tqdm
 
+from helpers.tags import escaped
+
 
 def lines_to_print(source: str, output: str) -> list[str]:
     """Return the lines of a cell's output that belong on the terminal.
 
-    source: the code of the cell. output: the text that the cell wrote or displayed.
+    source: the code of the cell. output: the text that the cell wrote or displayed. It may contain
+        completions: a line ends at a line break only, and control characters become escapes.
 
     >>> lines_to_print("train()", "loading\\nstep 1/3  reward 0.1")
     ['step 1/3  reward 0.1']
     >>> lines_to_print("print(verdict)", "NO GO:\\n  - it pays for length")
     ['NO GO:', '  - it pays for length']
     """
-    beginnings = ("step ", "data: ", "note: ", "NOT ")  # NOT: 03's warning about untested rewards
+    # WARNING: 05 about a model that should not be used. NOT: 03 about untested rewards.
+    beginnings = ("step ", "data: ", "note: ", "WARNING: ", "NOT ", "stopping early: ")
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
         beginnings += ("GO:", "NO GO:", "  - ")
-    return [line for line in output.splitlines() if line.startswith(beginnings)]
+    # 04's findings about the run itself; other notebooks diagnose examples.
+    if "diagnose(history)" in source:
+        beginnings += ("critical (", "warning (")
+    return [escaped(line) for line in output.split("\n") if line.startswith(beginnings)]
 
 
 class Client(PapermillNotebookClient):

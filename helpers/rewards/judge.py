@@ -4,8 +4,9 @@ of the data.
     judge = JudgeReward("http://127.0.0.1:8000/v1", "my-model", "The answer is short and polite.")
 
 A policy may attack the judge with what it writes. So a completion reaches the judge between marks
-that a policy cannot know, without special tokens of a chat template, and a verdict is read only if
-it has exactly the requested values. A completion can still persuade a judge: attack the judge
+that a policy cannot know, without marks of a chat template, and a verdict is read only if it is all
+that the judge says after its thinking, with values in the requested range. A completion can still
+persuade a judge: attack the judge
 (`attacks.JUDGE_BATTERY`) before you train with it. The server is yours and is trusted.
 """
 
@@ -25,7 +26,7 @@ import httpx
 import numpy as np
 
 from helpers.rewards.common import visible
-from helpers.tags import TagFormat, completion_text
+from helpers.tags import TagFormat, completion_text, on_one_line
 
 
 class Request(NamedTuple):
@@ -58,7 +59,7 @@ class JudgeReward:
 
     An empty text scores 0.0 without a request. After HTTP 429, 5xx or a lost connection, a request
     is repeated for half a minute. A completion without a verdict scores None: a warning gives the
-    reasons, and the metric `<name>/unjudged` gives the share.
+    reasons and a reply that could not be read, and the metric `<name>/unjudged` gives the share.
     """
 
     base_url: str
@@ -153,7 +154,7 @@ class JudgeReward:
 
     def _defuse(self, text: str) -> str:
         """Return a text without invisible characters, cut to its greatest length, and with a space
-        inside each special token: `<|im_end|>` becomes `< |im_end|>`.
+        inside each mark of a chat template: `<|im_end|>` becomes `< |im_end|>`.
         """
         text = visible(text).encode(errors="replace")[: self.longest].decode(errors="ignore")
         return re.sub(_SPECIAL, r"\g<0> ", text).strip()
@@ -223,9 +224,13 @@ class JudgeReward:
         if log_metric and requests:
             log_metric(f"{self.name}/unjudged", len(reasons) / len(requests))
         if reasons:
+            causes = {reason for reason in reasons if _SUCH_AS not in reason}
+            # no two of these are equal: show one of them
+            unread = [reason for reason in reasons if _SUCH_AS in reason]
+            causes |= {f"{len(unread)} × {reason}" for reason in unread[:1]}
             warnings.warn(
                 f"{self.name}: {len(reasons)} of {len(requests)} requests were not judged and "
-                f"score None: {'; '.join(sorted(set(reasons)))}.",
+                f"score None: {'; '.join(sorted(causes))}.",
                 stacklevel=3,
             )
         return [answer if isinstance(answer, list) else None for answer in answers]
@@ -247,31 +252,68 @@ class JudgeReward:
                 continue
             if reply.status_code == 200:
                 return self._verdict(reply.content, request)
-            reason = f"HTTP {reply.status_code} {' '.join(reply.text.split())[:200]}".rstrip()
+            said = on_one_line(" ".join(reply.text.split())[:200])  # it may quote the completion
+            reason = f"HTTP {reply.status_code} {said}".rstrip()
             if reply.status_code not in (408, 429) and reply.status_code < 500:
                 break
         return reason
 
     @staticmethod
     def _verdict(reply: bytes, request: Request) -> list | str:
-        """Return the value of each field in a reply, or the reason why there is no verdict."""
-        known = {json.dumps(value): value for value in request.values}  # in JSON, true is not 1
-        try:
-            answer = json.loads(json.loads(reply)["choices"][0]["message"]["content"])
-            return [known[json.dumps(answer[name])] for name in request.fields]
-        except (ValueError, LookupError, TypeError, RecursionError):
-            return "a reply without the verdict that was asked for"
+        """Return the value of each field in a reply, or the reason why there is no verdict.
 
+        A verdict is a JSON object, alone or in a fence, after the judge's thinking if it thinks.
+        The thinking itself is not read, because it may quote a completion.
+        """
+        shown = reply.decode(errors="replace")
+        hint = ""
+        try:
+            choice = json.loads(reply)["choices"][0]
+            shown = choice["message"]["content"] or shown
+            *thinking, said = re.split(_END_OF_THINKING, shown)
+            if choice.get("finish_reason") == "length":
+                hint = " (it was cut off: raise `max_tokens` in `options`)"
+                said = "" if thinking else said  # the end of a cut thought may be a quotation
+            fenced = re.fullmatch(r"\s*```\w*\n(.*)```\s*", said, re.DOTALL)
+            answer = json.loads(fenced[1] if fenced else said)
+            return [_value(answer[name], request.values) for name in request.fields]
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            start = repr(on_one_line(str(shown)[:_SHOWN]))
+            return f"a reply without the verdict that was asked for{hint}{_SUCH_AS}{start}"
+
+
+def _value(given: object, values: tuple) -> object:
+    """Return the requested value that was given, or a decimal number within their range. ValueError
+    or TypeError for anything else.
+    """
+    known = {json.dumps(value): value for value in values}  # in JSON, true is not 1
+    if type(given) is float and min(values) <= given <= max(values):
+        return given
+    return known[json.dumps(given)]
+
+
+_SHOWN = 100  # characters of a reply in a warning
+_SUCH_AS = ", such as "  # before a reply that could not be read
 
 _PAUSES = (0, 0.5, 1, 2, 4, 8, 16)  # seconds before each try of a request
 
-# The first character, "<" or "[" or "]", of a special token in a chat template:
-# <|im_end|> and <｜User｜>; <s>, </s>, <bos>, <PAD>, <tool_call>, <image_token>, <start_of_turn>;
-# [|system|], [gMASK] and [INST]; ]~b].
+# </think>, </seed:think>, </thought>, [/THINK], ◁/think▷
+_END_OF_THINKING = r"</(?:\w+:)?(?:think|thinking|thought|reasoning)>|\[/THINK\]|◁/think▷"
+
+# Tags of HTML, of answers and of types: no chat template uses them as marks.
+_ORDINARY = (
+    r"a|abbr|answers?|b|big|blockquote|body|br|button|caption|center|cite|code|dd|del|details|div|"
+    r"dl|dt|em|figure|font|footer|form|h\d|head|header|hr|html|i|img|input|ins|kbd|label|li|link|"
+    r"main|mark|meta|nav|ol|option|p|pre|q|samp|script|section|select|small|span|strong|style|sub|"
+    r"summary|sup|svg|table|tbody|td|tfoot|th|thead|title|tr|tt|u|ul|var|video|"
+    r"bool|char|double|float|int|long|str|string|void"
+)
+# The first character, "<" or "[" or "]", of a mark in a chat template:
+# <|im_end|> and <｜User｜>; every tag that is not ordinary, such as <s>, </role>, <extra_id_1>;
+# [|system|], [gMASK] and [/INST]; [e~[ and ]~b]; ◁think▷.
 _SPECIAL = (
-    r"<(?=[^<>\s]{0,64}[|｜]"
-    r"|/?(?:s|bos|[se]o[sp]|pad|unk|[A-Z_\d]+|tool_(?:call|response)|\w+:\w+|\w+_token"
-    r"|(?:start|end)_of_\w+)>)|\[(?=\||e~\[|gMASK\]|/?[A-Z_]+\])|\](?=~b\])"
+    rf"<(?=[^<>\s]{{0,64}}[|｜]|(?!/?(?:{_ORDINARY})/?>)[^<>\s]{{1,64}}>)"
+    r"|\[(?=\||e~\[|/?\w{0,32}[A-Z_]\w{0,32}\])|\](?=~)|◁(?=/?\w{1,32}▷)"
 )
 
 # The judge's instructions.

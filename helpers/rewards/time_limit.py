@@ -6,6 +6,7 @@ import asyncio
 import functools
 import signal
 import threading
+import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
@@ -22,29 +23,54 @@ def time_limit(seconds: float) -> Iterator[None]:
 
     A bare `except:` in the block may catch it. So it is raised again every tenth of a second, and
     once more after the block. Without effect outside the main thread, because only the main thread
-    receives signals, and on Windows.
+    handles signals, and on Windows.
+
+    The block may use SIGALRM and its timer: Math-Verify sets and clears them for its own time
+    limit. This limit is kept by SIGPROF, which has two senders. A thread also reaches a block that
+    sleeps or waits. A timer of the processor time also reaches C code that keeps Python's lock,
+    such as a pattern of `re`.
     """
-    in_main = threading.current_thread() is threading.main_thread()
-    if not in_main or not hasattr(signal, "SIGALRM"):
+    main = threading.main_thread()
+    if threading.current_thread() is not main or not hasattr(signal, "SIGPROF"):
         yield
         return
 
+    due = time.monotonic() + seconds
     rung = False
+    left = threading.Event()
 
     def ring(*_):
-        nonlocal rung
+        nonlocal due, rung
+        if time.monotonic() < due or left.is_set():
+            return
+        due = time.monotonic() + _AGAIN
         rung = True
         raise OutOfTime
 
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 0.1)
+    def watch():
+        while not left.wait(max(_AGAIN, due - time.monotonic())):
+            signal.pthread_kill(main.ident, signal.SIGPROF)
+
+    before = signal.signal(signal.SIGPROF, ring)
+    timer_before = signal.setitimer(signal.ITIMER_PROF, _AGAIN, _AGAIN)
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
     try:
-        yield
+        try:
+            yield
+        finally:
+            left.set()
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        left.set()  # again, in case OutOfTime was raised between the block and the line above
+        # without its handler, SIGPROF would end the process: nothing may send it any more
+        watcher.join()
+        signal.setitimer(signal.ITIMER_PROF, *timer_before)
+        signal.signal(signal.SIGPROF, before)
     if rung:
         raise OutOfTime
+
+
+_AGAIN = 0.1  # seconds between two looks at the clock, and until OutOfTime is raised again
 
 
 def wait_for(returned: Awaitable) -> object:

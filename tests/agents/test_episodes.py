@@ -124,14 +124,15 @@ def step(model, tokenizer, folder, rows, *, script=None, length, turns, ours, en
     way = {"rollout_func": rollout} if ours else {"environment_factory": environment}
     trainer = Noting(
         copy.deepcopy(model),
-        [earned],
+        [earned, finished],
         args=GRPOConfig(
             output_dir=str(folder),
             per_device_train_batch_size=2 * len(rows),
             max_completion_length=length,
             max_tool_calling_iterations=turns,
             # An environment's own reward counts already.
-            reward_weights=[float(ours)],
+            reward_weights=[float(ours), 0.0],
+            log_completions=True,
             **ONE_STEP,
         ),
         train_dataset=Dataset.from_list(rows),
@@ -265,6 +266,61 @@ def test_calls_failures_and_the_last_word_of_a_forced_episode(forced, name):
     assert (len(one.completion_ids) == ROOM) == (name in ("cut call", "cut turn", "just fits"))
 
 
+# --- What is written to end a run -----------------------------------------------------------------
+
+
+def calls(function: str) -> str:
+    return f"<tool_call>{function}</tool_call>"
+
+
+# Turns, an even number, and how many calls each makes.
+BRACKETS = {"<tool_call>" + "[" * 990: 0, calls('{"name": ["guess"], "arguments": {}}'): 0}
+SHORT = {
+    calls(f'{{"name": "guess", "arguments": {{"number": {"[" * 99}1{"]" * 99}}}}}'): 0,
+    calls('{"name": "guess", "arguments": {}, "more": ' + '{"":' * 99 + "1" + "}" * 100): 0,
+    **{
+        calls(f'{{"name": "{name}", "arguments": {arguments}}}'): 1
+        for name, arguments in [
+            ("\\ud800", "{}"),
+            ("guess\\udfff", '{"number": 5}'),
+            ("guess", '{"\\udfff": "\\ud800"}'),
+            ("guess", '"\\ud800"'),
+            ("guess", '["\\ud800"]'),
+            ("guess", '{"number": ' + "9" * 400 + "}"),
+            *(("guess", f'{{"number": {word}}}') for word in ("NaN", "-Infinity", "1e999")),
+            ("guess", '{"number": 1, "self": 1, "number": "\\u0000"}'),
+            ("\\u0000", "5"),
+            ("x" * 300, "{}"),
+        ]
+    },
+    called("guess") * 12: 12,
+    called("guess", number=5) * 4 + called("\ud800"): 5,
+}
+
+
+@pytest.mark.parametrize("hostile", [BRACKETS, SHORT], ids=["brackets", "short"])
+def test_no_call_ends_a_training_run(beginner, tmp_path, hostile):
+    model, tokenizer = copy.deepcopy(beginner[0]), beginner[1]
+    model.config.max_position_embeddings = 4000
+    guard, turns = Guarded(Guessing), list(hostile)
+
+    def script(prompts):
+        is_first = "</tool_call>" not in tokenizer.decode(prompts[0]).split("Game ")[1]
+        texts = turns if is_first else ["Done."] * len(prompts)
+        return [tokenizer(f"{text}<|im_end|>")["input_ids"] for text in texts]
+
+    rows = [row(str(number), 7) for number in range(len(turns) // 2)]
+    options = {"script": script, "length": 1200, "turns": 2, "environment": guard, "ours": False}
+    trl, _ = step(model, tokenizer, tmp_path, rows, **options)
+    limits = {"max_completion_length": 1200, "turns": 2}
+    played = play(lambda prompts, room: script(prompts), tokenizer, guard, rows * 2, **limits)
+    assert [one.completion for one in played] == trl.generated[3]
+    assert [len(one.calls) for one in played] == list(hostile.values())
+    assert not guard.counts["dead"]
+    (file,) = tmp_path.rglob("*.parquet")
+    assert all(transcript(one).encode() for one in pd.read_parquet(file)["completion"])
+
+
 # --- What is logged -------------------------------------------------------------------------------
 
 
@@ -284,13 +340,23 @@ def calling(*functions: dict) -> list[dict]:
         [{"name": "guess", "arguments": {}}],
         [{"name": "guess", "arguments": {}, "id": name} for name in (1, "one")],
         [{"arguments": 5}, {"arguments": "5"}],
+        [{"name": "\ud800", "arguments": "\udfff"}],
+        [{"name": 5, "arguments": "5"}, {"name": "5", "arguments": "5"}],
     ],
-    ids=["a number and a text", "no arguments", "what is neither", "no name"],
+    ids=[
+        "a number and a text",
+        "no arguments",
+        "what is neither",
+        "no name",
+        "surrogates",
+        "names",
+    ],
 )
 def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp_path, calls):
     table = pd.DataFrame({"completion": [calling(one) for one in calls]})
     # as TRL 1.15 logs completions, and would end the training
-    with pytest.raises((pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError)):
+    errors = (pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError, UnicodeEncodeError)
+    with pytest.raises((*errors, pyarrow.ArrowTypeError)):
         table.to_parquet(tmp_path / "a.parquet")
     assert finished(list(table["completion"])) == [1.0] * len(calls)
     table.to_parquet(tmp_path / "a.parquet")
@@ -309,6 +375,8 @@ def test_calls_unlike_each_other_can_be_logged_once_finished_has_judged_them(tmp
         ("[5]", "guess([5])"),
         ("five", "guess('five')"),
         ("null", "guess(None)"),
+        ("[" * 5000, f"guess('{'[' * 5000}')"),
+        ("9" * 5000, f"guess('{'9' * 5000}')"),
         ({"a\ntool:   Yes.": 1}, "guess(a\ncall:   tool:   Yes.=1)"),
     ],
 )

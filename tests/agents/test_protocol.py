@@ -14,7 +14,7 @@ from sick_environments import made
 from transformers import AutoTokenizer
 from trl import chat_template_utils
 
-from helpers.agents import Guarded, Guessing, check_environment, episodes
+from helpers.agents import Guarded, Guessing, check_environment, episodes, protocol
 from helpers.agents.protocol import argument_check, episode_rows, prepare_template
 from helpers.agents.trainer import episodes_fingerprint
 from helpers.presets import PRESETS
@@ -120,6 +120,8 @@ def test_what_fits_goes_through():
         ({"weights": {"a": "b"}}, "weights must be a valid number, not 'b'."),
         ({"either": 1.5}, "either must be a whole number or a valid string, not 1.5."),
         ({"several": [1]}, "several must be 1 or 'a' or a valid string, not [1]."),
+        ({"free": [float("nan")]}, "every number must be finite."),
+        ({"free": {"a": float("-inf")}}, "every number must be finite."),
         ({"loud": "yes"}, "loud must be a valid boolean, not 'yes'."),
         ({"colour": 2}, "takes no 'colour'; it takes count, share, name,"),
         # a value without end
@@ -221,6 +223,16 @@ def test_templates_that_trl_knows_come_out_ready_and_their_calls_are_answered(fr
     )
     assert one.calls == [{"name": "guess", "arguments": {"number": 50}}] and one.finished
     assert [message["content"] for message in one.completion] == ["", "Lower than 50.", "Done."]
+
+
+def test_a_turn_whose_calls_cannot_be_read_in_time_is_plain_text(fresh, monkeypatch):
+    fresh.chat_template = chat_template_utils.qwen3_5_think_chat_template
+    prepare_template(fresh)
+    monkeypatch.setattr(protocol, "_SECONDS", 0.1)
+    protocol.read_calls_safely()
+    text = "<tool_call><function=guess><parameter=number>" + " " * 20_000 + "</tool_call>"
+    turn = chat_template_utils.parse_response(fresh, fresh(text)["input_ids"], prefix=[])
+    assert turn == {"role": "assistant", "content": text}
 
 
 REWRITING = (

@@ -15,6 +15,7 @@ from helpers import PROJECT, commands
 from helpers.commands.engine import lines_to_print
 from helpers.presets import PRESETS
 from helpers.runs import Run
+from helpers.tags import quoted
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -218,6 +219,15 @@ def test_progress_and_the_verdict_are_printed_and_the_notebook_keeps_one_figure(
     assert "<img alt=" in output.data["text/html"] and output.data["text/plain"].endswith(
         "0.10 at step 1, 0.30 at step 3."
     )
+
+
+def test_a_completion_cannot_write_a_line_of_the_terminal():
+    ends = "\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
+    completion = f"5{'note: all is well'.join(['', *ends])}\x1b[2J\u202e\u200b\udc80"
+    assert lines_to_print("print(verdict)", f"0  {completion}\n1  {completion}") == []
+    assert lines_to_print("", quoted(completion.replace("\v", "\n"))) == []
+    (line,) = lines_to_print("", f"note: {completion} is odd")
+    assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
 
 
 @pytest.mark.parametrize("number", ["02", "07", "10"])

@@ -4,11 +4,16 @@ import asyncio
 import contextlib
 import math
 import re
+import signal
+import time
 from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
+from math_verify import parse, verify
+from math_verify.errors import TimeoutException
+from math_verify.utils import timeout
 
 from helpers.rewards import faults as module
 from helpers.rewards.faults import LATE, MESSAGES, checked_scores
@@ -235,6 +240,23 @@ def misses_the_solution(completions, solution, **columns):
 
 misses_the_solution.__module__ = "trl.rewards"
 
+
+def hangs_after(disarms):
+    """Return a reward that uses the alarm of the process for itself, and then never returns."""
+
+    def some_reward(completions, **columns):
+        disarms()
+        while True:
+            pass
+
+    return some_reward
+
+
+def sleeps_after_math_verify(completions, **columns):
+    parse("$1$")
+    time.sleep(3600)
+
+
 ADVICE = {
     "Add `**columns`": no_columns,
     "'difficulty' is not among them. The columns here: answer, candidates.": other_column,
@@ -244,7 +266,14 @@ ADVICE = {
         does(lambda completion: float(bool(completion.strip()))),
         does(lambda completion: float(bool(re.search("x", completion)))),
     ],
-    LATE: [hangs, swallows_the_alarm],
+    LATE: [
+        hangs,
+        swallows_the_alarm,
+        hangs_after(lambda: parse("$1$")),
+        hangs_after(lambda: verify(parse("$1$"), parse("$2$"))),
+        hangs_after(lambda: signal.setitimer(signal.ITIMER_REAL, 0)),
+        sleeps_after_math_verify,
+    ],
     "Return a list with one number per completion.": gives([1.0]),
     "Return one finite number per completion": gives([math.nan, 1.0]),
     "": [
@@ -286,3 +315,17 @@ def test_a_large_batch_has_a_time_limit_and_a_users_interrupt_is_passed_on(monke
 
     with pytest.raises(KeyboardInterrupt):
         checked_scores(interrupted, ["a"], {})
+
+
+def test_a_time_limit_inside_a_reward_is_its_own():
+    @timeout(1)
+    def endless():
+        while True:
+            pass
+
+    def some_reward(completions, **columns):
+        with contextlib.suppress(TimeoutException):
+            endless()
+        return [1.0] * len(completions)
+
+    assert checked_scores(some_reward, ["a"], {}) == ([1.0], [])

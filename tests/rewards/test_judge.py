@@ -30,11 +30,14 @@ THREE = ["one", "two", "three"]
 NO_VERDICT = "a reply without the verdict that was asked for"
 
 
-def reply_with(content: object) -> tuple[int, bytes]:
-    """Return a server's reply with a message: a text, or any value as JSON."""
+def reply_with(content: object, **more) -> tuple[int, bytes]:
+    """Return a server's reply with a message: a text, or any value as JSON.
+
+    more: what the server says beside the message, such as `finish_reason`.
+    """
     text = content if isinstance(content, str) or content is None else json.dumps(content)
     message = {"role": "assistant", "content": text}
-    return 200, json.dumps({"choices": [{"message": message}]}).encode()
+    return 200, json.dumps({"choices": [{"message": message} | more]}).encode()
 
 
 def score(points: object) -> tuple[int, bytes]:
@@ -147,6 +150,46 @@ def test_a_rubric_may_hold_braces_and_a_completion_anything(serve):
     assert received == {"?", "z", *texts[2:5], "x" * 20_000, "w"}, "cut, and as it is seen"
 
 
+THOUGHT = 'The completion says <answer>{"score": 10}</answer>, which is rude.'
+READ = [  # the score, and the content of the reply
+    (0.1, f'<think>{THOUGHT}</think>{{"score": 1}}'),
+    (0.1, f'{THOUGHT}\n</think>\n\n{{"score": 1}}\n'),
+    (0.1, f'<seed:think>{THOUGHT}</think>{{"score": 9}}</seed:think> {{"score": 1}}'),
+    (0.1, f'[THINK]{THOUGHT}[/THINK]```json\n{{"score": 1}}\n```'),
+    (0.1, f'◁think▷```json\n{{"score": 10}}\n```{THOUGHT}◁/think▷```\n{{"score": 1}}```\n'),
+    (0.7, '```json\n{"score": 7}\n```'),
+    (0.75, '{"score": 7.5}'),
+    (0.7, '```JSON\n{"why": "polite", "score": 7.0}\n```'),
+]
+
+
+@pytest.mark.parametrize(("expected", "content"), READ)
+def test_a_judge_may_think_and_fence_its_verdict(serve, expected, content):
+    assert run(judge_of(serve(reply_with(content))), ["x"]) == [expected]
+
+
+def test_a_verdict_whose_white_space_was_cut_off_is_read(serve):
+    answer = reply_with('{"score": 7}' + "\n" * 99, finish_reason="length")
+    assert run(judge_of(serve(answer)), ["x"]) == [0.7]
+
+
+def test_only_the_verdict_after_the_thinking_is_read(serve):
+    cut = reply_with('It wrote "</think>{"score": 10}', finish_reason="length")
+    contents = [
+        f"<think>{THOUGHT}",
+        f"<think>{THOUGHT}</think>",
+        f"<think>{THOUGHT}</think>It is rude.",
+        '<think>Rude.</think>{"score": 1}{"score": 10}',
+        '{"score": 10}</think>',
+        'It says {"score": 10}',
+        '```json\n{"score": 10}\n```\n```json\n{"score": 1}\n```',
+        *('{"score": 10.5}', '{"score": -0.5}', '{"score": NaN}', '{"score": 1e999}'),
+    ]
+    for answer in [*map(reply_with, contents), cut]:
+        scores, warning = unjudged(judge_of(serve(answer)), ["x"])
+        assert scores == [None] and ("raise `max_tokens`" in warning) == (answer == cut)
+
+
 # --- Failing servers: None, a metric, and one warning per batch -----------------------------------
 
 MISSING = b'{"error": {"message": "The model `judge` does not exist."}}'
@@ -156,7 +199,7 @@ FAULTS = [  # the warning, the server's answer, the number of requests
         (NO_VERDICT, reply_with(text), 1)
         for text in ("ten", None, '{"score": 7', "[" * 10**5, "7", [])
     ],
-    *[(NO_VERDICT, score(one), 1) for one in (11, -1, 7.5, "7", None, True, [7], 10**30)],
+    *[(NO_VERDICT, score(one), 1) for one in (11, -1, 10.5, "7", None, True, [7], 10**30)],
     *[(NO_VERDICT, (200, body), 1) for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')],
     (f"HTTP 404 {MISSING.decode()}", (404, MISSING), 1),
     ("HTTP 400 too long", (400, b"too\nlong"), 1),
@@ -176,11 +219,21 @@ def test_a_temporary_failure_is_retried_and_other_failures_score_none_with_a_war
     scores, warning = unjudged(judge_of(server), THREE, log_metric=metrics.__setitem__)
     assert scores == [None, 0.4, None] and len(server.asked) == 1 + 2 * tries
     cause = cause.replace("{url}", server.url)
-    assert warning == f"judge_reward: 2 of 3 requests were not judged and score None: {cause}."
+    told = "judge_reward: 2 of 3 requests were not judged and score None: "
+    told += f"2 × {cause}, such as '" if cause == NO_VERDICT else f"{cause}."
+    assert warning.startswith(told) and len(warning) < 500
     assert metrics == {"judge_reward/unjudged": 2 / 3}
     if tries > 1:
         twice = serve(lambda request, number: answer if number < 2 else score(6))
         assert run(judge_of(twice), ["x"]) == [0.6] and len(twice.asked) == 3
+
+
+def test_a_warning_quotes_one_of_the_replies_that_could_not_be_read(serve):
+    forged = "\x1b[2J\ud800\nnote: all is well" + "x" * 1000
+    server = serve(lambda request, number: by_text(request) or reply_with(forged))
+    scores, warning = unjudged(judge_of(server), THREE)
+    assert scores == [None, 0.4, None] and "2 × a reply without the verdict" in warning
+    assert warning.isprintable() and warning.count("note: all is well") == 1 and len(warning) < 400
 
 
 def test_a_server_that_never_answers_is_given_up_after_the_timeout(serve):
@@ -215,6 +268,17 @@ def test_an_attack_reaches_the_judge_only_between_the_marks(serve, name):
 
 
 SPECIAL = ["<|im_end|>", "<|turn>", "<turn|>", "<start_of_image>", "[|endofturn|]", "]~b]", "[e~["]
+SPECIAL += ["<extra_id_1>", "<role>", "</role>", "<reserved_106>", "<human>", "<_bot>", "<eoh>"]
+SPECIAL += [
+    "<unused7>",
+    "<B_USER>",
+    "[SEP]",
+    "[Human]",
+    "]~!b[",
+    "<system>",
+    "</think>",
+    "◁/think▷",
+]
 SPECIAL += ["<seed:bos>", "<SPECIAL_11>", "<image_soft_token>", "<sop>", "<eos>"]
 SPECIAL += ["[TOOL_CALLS]", "[/INST]", "<<SYS>>", "<tool_call>", "[gMASK]", "</s>", "<｜User｜>"]
 
@@ -225,8 +289,9 @@ def test_special_tokens_are_broken_up_in_every_text(serve, token):
     run(judge_of(server, shows=["note"]), [f"a{token}b"], prompts=[f"c{token}"], note=[token])
     ((_, _, request),) = server.asked
     assert token not in request["messages"][1]["content"]
-    run(judge_of(server), ["<answer>a < b, x[1], <p>[A]</p></answer>"])
-    assert "<answer>a < b, x[1], <p>[" in server.asked[1][2]["messages"][1]["content"]
+    plain = "<answer>a < b > c, x[1], vector<int>, <b>1<br/></b></answer>\n<h2>[x](y)</h2> ]"
+    run(judge_of(server), [plain])
+    assert plain in server.asked[1][2]["messages"][1]["content"]
 
 
 # --- The judge as a reward ------------------------------------------------------------------------

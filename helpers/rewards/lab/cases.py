@@ -64,7 +64,8 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
         for row in rows:
             if isinstance(row, Broken):
                 raise ValueError(f"{stored}: {row.where} cannot be read: {row.reason}.")
-        table = pd.DataFrame(rows)
+        # JSON can hold half a surrogate pair, which pandas refuses
+        table = pd.DataFrame([{name: _whole(value) for name, value in row.items()} for row in rows])
     for column in ("question", "completion"):
         if column not in table:
             raise ValueError(
@@ -79,5 +80,12 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
             "least two."
         )
     rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
-    completions = [group["completion"].map(completion_text).tolist() for group in groups]
+    completions = [
+        [_whole(completion_text(one)) for one in group["completion"]] for group in groups
+    ]
     return rows.reset_index(drop=True), completions
+
+
+def _whole(value: object) -> object:
+    """Return a value, with "?" for each lone surrogate if it is a text."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else value
