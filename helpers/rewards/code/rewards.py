@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from helpers.rewards.code.sandbox import Job, Limits, Outcome, default_backend, run_code
+from helpers.rewards.code.sandbox import Job, Limits, Outcome, run_code
 from helpers.rewards.code.unit_tests import Test, as_lists, read_tests
 from helpers.rewards.structure import fenced_blocks
 from helpers.tags import TagFormat, completion_text
@@ -24,7 +24,7 @@ def tests_reward(
     share: bool = True,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
-    backend: object = None,
+    backend: object = "monty",
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -35,7 +35,7 @@ def tests_reward(
     limits: for a program with all its tests; by default 1 s, 256 MB and 64 kB of output. A test
         that ends in an error or exceeds a limit is not passed. A time-out also fails the tests
         after it.
-    backend: see `run_code`; by default sandlock if it works on this machine, else monty.
+    backend: see `run_code`.
     log_metric: under TRL, logs the shares of completions without a verdict as
         `tests_reward/unreadable`, `tests_reward/unsupported` and `tests_reward/not_started`, and as
         `tests_reward/out_of_time` the share for which the batch had no time left; they score 0.
@@ -124,7 +124,7 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
 # --- What programs did, for a reader --------------------------------------------------------------
 
 
-def verdicts(completions: list, tests: list, backend: object = None) -> list[str]:
+def verdicts(completions: list, tests: list, backend: object = "monty") -> list[str]:
     """Return a word for each program: "right" if it passes all its tests, else the outcome of its
     first failed test: "wrong value", the name of the error, or the kind of outcome.
 
@@ -180,7 +180,7 @@ class _Row:
 
 
 def _judge_batch(
-    completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend=None
+    completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend="monty"
 ) -> list[_Row]:
     """Run the programs of a batch on their tests, and return a row for each completion."""
     tests = [None] * len(completions) if tests is None else tests
@@ -212,7 +212,6 @@ def _judge_batch(
             row.job = repr(job)
             jobs[row.job] = job
     # Run the jobs, and compare the outcomes with the expected values.
-    backend = backend or default_backend()
     outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
     for row in rows:
         row.outcomes = outcomes.get(row.job, row.outcomes)

@@ -7,7 +7,6 @@ expected value never enters the sandbox, and only plain data leaves it. So a pro
 its printed verdict, its `__eq__` and its exceptions decide nothing.
 """
 
-import contextlib
 import importlib
 import os
 import time
@@ -15,7 +14,6 @@ import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Literal
 
 from helpers.rewards.answers.workers import slowness
@@ -156,15 +154,6 @@ def run_code(
             stacklevel=3,
         )
     return outcomes
-
-
-@lru_cache(maxsize=1)
-def default_backend() -> str:
-    """Return the sandbox of the rewards: "sandlock" if it works on this machine, else "monty"."""
-    with contextlib.suppress(ValueError, ImportError):
-        importlib.import_module("helpers.rewards.code.sandlock").Sandbox()
-        return "sandlock"
-    return "monty"
 
 
 used_backends: set[str] = set()  # the names of those that ran programs in this process
