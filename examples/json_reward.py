@@ -6,6 +6,8 @@ schema with `functools.partial(json_format_reward, schema=SCHEMA)`.
 
 import json
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 from helpers.rewards.answers import workers
 from helpers.rewards.common import visible
@@ -14,7 +16,11 @@ from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 
 def json_format_reward(
-    completions: list, schema: dict | None = None, tags: TagFormat | None = THINK_ANSWER, **columns
+    completions: list,
+    schema: dict | None = None,
+    tags: TagFormat | None = THINK_ANSWER,
+    log_metric: Callable | None = None,
+    **columns,
 ) -> list[float]:
     """1.0 if the answer block is one JSON object or array that is valid under the schema, else 0.0.
 
@@ -49,7 +55,8 @@ def json_format_reward(
             stacklevel=2,
         )
     rows = [(json.dumps(schema), document) for document in documents]
-    return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
+    log = log_metric and partial(log_metric, "json_format_reward/out_of_time")
+    return [score or 0.0 for score in workers.scores_in_time("schema", rows, log)]
 
 
 def formats_of(schema: object) -> set[str]:

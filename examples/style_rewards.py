@@ -5,46 +5,48 @@ Both are easy to earn, so give them small weights. Name a reward by its file, as
 see more_rewards.py, and TRL's get_soft_overlong_punishment and get_cosine_scaled_reward.
 """
 
+import json
 import time
-import unicodedata
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import regex
 
-from helpers.rewards.common import visible
+from helpers.rewards.answers import workers
+from helpers.rewards.common import normal_form, visible
 from helpers.tags import completion_text
 
-_SECONDS = 1.5  # to search a batch
+_SECONDS = 0.005  # to search a completion here; a worker process searches those that need longer
 
 
 def forbidden_patterns_reward(
     completions: list,
     patterns: Sequence[str] = (r"\bas an ai\b", r"\bi(?:['’]m| am) sorry\b", r"\bi cannot\b"),
+    log_metric: Callable | None = None,
     **columns,
 ) -> list[float]:
     """1.0 if none of the regular expressions matches anywhere in the completion, else 0.0.
 
     Case, invisible characters, fonts, and the kind and number of spaces and line breaks do not
-    matter, so `.` matches a line break, too. Each
-    completion is searched for 5 ms, and those that need longer share what is left of 1.5 s. One
-    that cannot be searched in time scores 0.0, with a warning.
+    matter, so `.` matches a line break, too. A search that takes longer than 5 ms is repeated in a
+    worker process, with the limits of `workers`. A completion that cannot be searched in time
+    scores 0.0, with a warning.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
     """
     patterns = [patterns] if isinstance(patterns, str) else patterns
     compiled = [regex.compile(pattern, regex.IGNORECASE) for pattern in patterns]
-    deadline = time.monotonic() + _SECONDS
-    texts = [_beginning(completion) for completion in completions]
-    # Search each text for 5 ms. Then share the remaining time between the texts that need longer.
-    occurs = [_any_occurs(compiled, text, 0.005) for text in texts]
-    for position, text in enumerate(texts):
-        seconds = deadline - time.monotonic()
-        if occurs[position] is None and seconds > 0:
-            # a quarter, because a search may take its time twice
-            occurs[position] = _any_occurs(compiled, text, seconds / 4)
+    # Search each text for a moment. Let a worker process search those that need longer.
+    texts = [_readings(_beginning(completion)) for completion in completions]
+    occurs = [_any_occurs(compiled, readings) for readings in texts]
+    slow = [at for at, hit in enumerate(occurs) if hit is None]
+    rows = [(json.dumps(list(patterns)), json.dumps(texts[at])) for at in slow]
+    for at, score in zip(slow, workers.scores_or_none("patterns", rows), strict=True):
+        occurs[at] = None if score is None else score == 1.0
     late = occurs.count(None)
+    if log_metric and completions:
+        log_metric("forbidden_patterns_reward/out_of_time", late / len(completions))
     if late:
         warnings.warn(
             f"forbidden_patterns_reward: {late} of {len(completions)} completions could not be "
@@ -60,20 +62,23 @@ def _beginning(completion: object) -> str:
     return completion_text(completion).encode(errors="replace")[:20_000].decode(errors="ignore")
 
 
-def _any_occurs(patterns: list, text: str, seconds: float) -> bool | None:
-    """Return whether a pattern matches in the text as written or as displayed; None if the search
-    runs out of time.
-    """
-    deadline = time.monotonic() + seconds
+def _readings(text: str) -> list[str]:
+    """Return the text as written and as displayed, without duplicates."""
     readings = [text]
     for instead in ("", " "):  # an invisible character may split a word or separate two words
-        seen = visible(unicodedata.normalize("NFKC", text), instead)
+        seen = visible(normal_form(text, "NFKC"), instead)
         lines = regex.sub(r"[^\S\n]++", " ", seen)
         readings += [lines, regex.sub(r"\s++", " ", lines)]
+    return list(dict.fromkeys(readings))
+
+
+def _any_occurs(patterns: list, readings: list[str]) -> bool | None:
+    """Return whether a pattern matches in one of the readings; None if the search takes long."""
+    deadline = time.monotonic() + _SECONDS
     try:
         return any(
             pattern.search(reading, timeout=max(0.001, deadline - time.monotonic()))
-            for reading in dict.fromkeys(readings)
+            for reading in readings
             for pattern in patterns
         )
     except TimeoutError:

@@ -1,6 +1,8 @@
 """The reward for a right answer, judged on the last complete answer block outside the reasoning."""
 
 import warnings
+from collections.abc import Callable
+from functools import partial
 from itertools import combinations
 
 from helpers.rewards.answers import Comparison
@@ -22,6 +24,7 @@ def correctness_reward(
     tags: TagFormat = THINK_ANSWER,
     question: list | None = None,
     kind: str | list | None = None,
+    log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
     """1.0 if the answer means the same as the row's answer, else 0.0; None for a row without one.
@@ -35,6 +38,8 @@ def correctness_reward(
         with a kind per row. By default, the row's answer decides: number if it parses as one,
         mathematics if it clearly is an expression, otherwise text. Another name raises ValueError;
         in a column it is ignored with a warning, because the column may be the data set's own.
+    log_metric: under TRL, logs the share of math-verify's judgements that ran out of time, and so
+        earn nothing, as `correctness_reward/out_of_time`.
 
     >>> correctness_reward(["<think>2 + 2</think><answer>$4.00</answer>", "4"], answer=["4", "4"])
     [1.0, 0.0]
@@ -85,7 +90,8 @@ def correctness_reward(
         comparisons.append(comparison)
 
     # 5. Let math-verify judge the others, in one batch.
-    verdicts = are_right(comparisons)
+    log = log_metric and partial(log_metric, "correctness_reward/out_of_time")
+    verdicts = are_right(comparisons, log)
     return [float(right) if gold else None for right, gold in zip(verdicts, golds, strict=True)]
 
 

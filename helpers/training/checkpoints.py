@@ -25,6 +25,7 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from helpers.presets import Preset
+from helpers.rewards.code.sandbox import used_backends
 from helpers.rewards.common import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, lock, write_json
 from helpers.tags import completion_text, transcript
@@ -210,6 +211,11 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     completions.insert(2, "answer", [answer_of.get(question) for question in questions])
     as_text = transcript if getattr(trainer, "tools", None) else completion_text
     completions["completion"] = [as_text(list(turns)) for turns in completions["completion"]]
+
+    # programs may be judged differently by another sandbox, so say which one it was
+    if used_backends:
+        recorded["sandboxes"] = sorted(used_backends)
+        print(f"note: programs were judged by the sandbox {', '.join(sorted(used_backends))}")
 
     # replace the results of an earlier training run
     recorded["base"] = base_record(trainer.model, settings)

@@ -2,6 +2,8 @@
 be judged.
 """
 
+import subprocess
+import sys
 import warnings
 from functools import partial
 
@@ -200,6 +202,7 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
         "tests_reward/not_started": 0.0,
+        "tests_reward/out_of_time": 0.0,
     }
     assert judged(["print(3)"])[0] == [None], "the data has no tests"
 
@@ -267,14 +270,52 @@ def test_known_differences_of_monty_score_none_and_using_the_machine_scores_0(pr
     assert tests_reward([program], tests=[[test]]) == [score]
 
 
-def test_programs_that_never_end_share_one_time_limit_and_do_not_affect_the_others():
-    slow = f"import time\n{RIGHT_ADD}time.sleep(0.15)\n"
-    completions = [RIGHT_ADD, slow, *[f"while {n}: pass" for n in range(1, 21)]]
-    backend, limits = Counting(), Limits(seconds=0.4)
-    scores, warned, _ = judged(completions, tests=[ADD] * 22, backend=backend, limits=limits)
-    assert scores == [1.0, 1.0] + [0.0] * 20
-    assert len(backend.jobs) == 22
-    assert "programs were stopped after 0.1 s, because others had used up the 0.4 s" in warned[0]
+LOOPS = [f"while {n}: pass" for n in range(1, 63)]
+WORKS = f"for _ in range(200_000): pass\n{RIGHT_ADD}"  # some hundredths of a second
+
+
+@pytest.mark.parametrize("beside", ["nothing", "busy processes"])
+def test_programs_that_never_end_cost_no_other_program_its_verdict(beside):
+    """A right program that works for a while gets its time beside endless ones, and on a machine
+    on which others are busy.
+    """
+    count = 0 if beside == "nothing" else 8
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        completions = [WORKS, *LOOPS, RIGHT_ADD]
+        scores, warned, metrics = judged(completions, tests=[ADD] * 64)
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    assert scores == [1.0, *[0.0] * 62, 1.0]
+    assert "62 of 64 programs were stopped" in warned[0]
+    assert metrics["tests_reward/out_of_time"] == 62 / 64
+
+
+# A list of numbers comes in, their sum goes out: the usual ways to read and to write.
+SCRIPTS = [
+    "input()\nprint(sum(map(int, input().split())))",
+    "import sys\nprint(sum(map(int, sys.stdin.read().split()[1:])))",
+    "import sys\ninput = sys.stdin.readline\ninput()\nprint(sum(map(int, input().split())))",
+    "import sys\nprint(sum(map(int, sys.stdin.buffer.read().split()[1:])))",
+    "import sys\nsys.stdout.buffer.write(b'6\\n')",
+    "from sys import stdin, stdout\nstdin.readline()\n"
+    "stdout.write('%d\\n' % sum(map(int, stdin.readline().split())))",
+    "import sys\nlines = [line.strip() for line in sys.stdin]\nprint(sum(map(int, lines[1].split())))",
+    "import sys\nprint(sum(map(int, sys.stdin.readlines()[1].split())))",
+    "input()\nimport sys\nfor line in sys.stdin:\n    print(sum(map(int, line.split())))",
+    "from sys import stdin as s\ns.readline()\nprint(sum(map(int, s.readline().split())))",
+    "print(sum(map(int, open(0).read().split()[1:])))",
+    "import sys\nsys.setrecursionlimit(10**6)\ninput()\nprint(sum(map(int, input().split())))",
+]
+
+
+@pytest.mark.parametrize("program", SCRIPTS)
+def test_a_script_may_read_and_write_in_the_usual_ways(program):
+    test = [{"stdin": "3\n1 2 3\n", "stdout": "6\n"}]
+    assert tests_reward([program], tests=[test]) == [1.0]
+    assert tests_reward([program], tests=[[test[0] | {"stdout": "7\n"}]]) == [0.0]
 
 
 # --- Jobs -----------------------------------------------------------------------------------------

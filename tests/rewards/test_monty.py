@@ -12,7 +12,6 @@ from helpers.rewards.code.sandbox import Job, Limits, run_code
 from tests.rewards.test_sandbox import SAME, SHORT, script
 
 LACKING = [
-    "import sys\nsys.stdout.write('3')",
     "import heapq",
     "from string import ascii_letters",
     "from typing import NamedTuple",
@@ -23,7 +22,6 @@ LACKING = [
     "print(callable(3))",
     "print((5).bit_length())",
     "print(int.from_bytes(b'a', 'big'))",
-    "import sys\nprint(sys.stdin.read())",
     "from math import *",
     "try:\n    raise ValueError(3)\nexcept ValueError:\n    print('caught')",
     "print(object() is None)",

@@ -40,7 +40,7 @@ def check(candidate):
 
 CALLS = [{"call": "f", "args": [[1, 2]], "value": 3}, {"call": "f", "args": [], "value": None}]
 READ = [Test("f", ([1, 2],), 3), Test("f", (), None)]
-PRINTS = [Test(stdin="1\n", value="2\n"), Test(value="3")]
+PRINTS = [Test(stdin="1\n", value="2\n", tolerance=1e-6), Test(value="3", tolerance=1e-6)]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_a_list_from_parquet_is_read(tmp_path):
     assert [[t.call, t.value, t.stdin, t.tolerance] for tests in found for t in tests] == [
         ["f", 3, "", 0.0],
         ["f", None, "", 0.0],
-        [None, "2", "1", 0.0],
+        [None, "2", "1", 1e-6],
         ["f", 3, "", 0.5],
     ]
 
@@ -340,3 +340,25 @@ def test_the_checks_of_humaneval_are_read_and_only_its_solutions_pass():
     for body in ("True", "[]", "given[0] if given else 0"):
         wrong = [f"def {point}(*given):\n    return {body}" for point in points]
         assert tests_reward(wrong, **whole) == [0.0] * len(known)
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [
+        ("0.3333333333333333\n", "0.333333", True),
+        ("0.33334", "0.333333", False),
+        ("1000000.4", "1000000.0", True),  # a share of the number
+        ("x = 0.5", "x = 0.50", True),
+        ("3.0", "3", False),  # whole numbers are exact
+        ("123457", "123456", False),
+        ("nan", "0.5", False),
+        ("0.5 0.5", "0.5", False),
+        ("0.5\n0.5", "0.5 0.5", False),
+        (" 0.50", "0.5", False),
+    ],
+)
+def test_printed_decimals_are_compared_with_a_tolerance(printed, expected, same):
+    (test,) = read_tests([{"stdin": "", "stdout": expected}])
+    assert test.passes(Outcome("value", output=printed)) is same
+    (exact,) = read_tests([{"stdin": "", "stdout": expected, "tolerance": 0}])
+    assert not exact.passes(Outcome("value", output=printed))

@@ -4,6 +4,7 @@ time.
 
 import contextlib
 import itertools
+import json
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from helpers.rewards.answers import workers
+from helpers.rewards.correctness import correctness_reward
 
 linux = pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="reads /proc")
 numbers = itertools.count(1000)
@@ -137,9 +139,29 @@ def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(
         assert are_equal(bombs + honest) == [False] * 32 + [n % 3 > 0 for n in range(32)]
     for process, used in zip(processes, before, strict=True):
         with contextlib.suppress(psutil.NoSuchProcess):  # killed with a bomb
-            assert process.cpu_times().user - used < 3, (
-                "seconds; each by itself would get 20 in all"
-            )
+            assert process.cpu_times().user - used < 8, "seconds; 0.7 each would be 22 in all"
+
+
+@pytest.mark.parametrize("beside", ["hostile answers", "hostile answers and busy processes"])
+def test_no_answer_of_the_table_loses_its_verdict_to_its_neighbours(beside):
+    """A sample of the table's mathematics, each beside 62 answers that never end."""
+    table = Path(__file__).parent / "answers.jsonl"
+    rows = [json.loads(line) for line in table.read_text(encoding="utf-8").splitlines()]
+    right = [row for row in rows if row["kind"] == "mathematics" and row["right"]][::8]
+    hostile = [f"9^{{9^{{9^{{{n}}}}}}} x" for n in range(62)]
+    count = 8 if "busy" in beside else 0
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        given = [row["given"] for row in right] + hostile
+        golds = [row["gold"] for row in right] + ["x"] * len(hostile)
+        blocks = [f"<think>so</think><answer>{text}</answer>" for text in given]
+        scores = correctness_reward(blocks, answer=golds, kind="mathematics")
+    finally:
+        for process in busy:
+            process.kill()
+            process.wait()
+    lost = [row for row, score in zip(right, scores, strict=False) if score != 1.0]
+    assert lost == [] and set(scores[len(right) :]) == {0.0}
 
 
 # --- Threads and processes ------------------------------------------------------------------------

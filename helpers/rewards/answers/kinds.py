@@ -10,6 +10,7 @@ right and wrong answers in its docstrings.
 """
 
 import re
+from collections.abc import Callable
 from functools import lru_cache
 
 from helpers.rewards.answers import Comparison, labels, mathematics, numbers, texts, workers
@@ -126,13 +127,18 @@ _SOLUTIONS = re.compile(
 )
 
 
-def are_right(comparisons: list[Comparison]) -> list[bool]:
-    """Return the verdict of each comparison. math-verify judges the open ones, in one batch."""
+def are_right(
+    comparisons: list[Comparison], log: Callable[[float], None] | None = None
+) -> list[bool]:
+    """Return the verdict of each comparison. math-verify judges the open ones, in one batch.
+
+    log: called with the share of their pairs that were not judged in time.
+    """
     pairs = []
     for comparison in comparisons:
         if comparison.pair:
             pairs += [comparison.pair, *comparison.unless]
-    scores = workers.scores_in_time("equal", pairs) if pairs else []
+    scores = workers.scores_in_time("equal", pairs, log)
     equal = dict(zip(pairs, scores, strict=True))
     verdicts = []
     for right, pair, unless in comparisons:

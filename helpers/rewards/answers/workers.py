@@ -11,6 +11,10 @@ Three kinds of processes take part, in this order:
 4. At the limit, a first timer raises `JudgementTimeout` in the child, which replies without a
    score. If the child is inside one long operation, where Python handles no signal, a second timer
    kills it soon after. The worker then replies without a score and forks another child.
+
+   A busy or slow machine needs more processor time for the same judgement. So a limit is a multiple
+   of the time that a reference computation takes here (`slowness`), which a worker measures when it
+   starts and after each judgement that reached its limit.
 5. If no reply comes at all, the training process kills the worker and starts another one. When the
    training process ends, the pipe closes, and the worker and its child end, too.
 
@@ -29,15 +33,20 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 
-# Limits of processor time, in seconds. An honest judgement takes 5 to 50 ms, a few take 300 ms.
-# Each row has a short limit at first; rows that need longer share the rest of the batch's budget.
-_ROW_SECONDS = 0.02
-_BATCH_SECONDS = 0.7
-_GRACE = 0.1  # between the timer that stops a judgement and the one that kills the child
+# Limits of processor time, in seconds of a quiet machine. Most honest judgements take 5 to 50 ms, a
+# few take 300 ms. Every row gets a slice, whatever the other rows of its batch do. Rows that need
+# longer share what is left of the batch's budget.
+_SLICE_SECONDS = 0.12
+_ROW_SECONDS = 0.7  # the most that one row gets
+_BATCH_SECONDS = 5.0  # the budget of a worker, or
+_SHARE_SECONDS = 0.15  # this much per row, if it has many rows
+_GRACE = 0.02  # between the timer that stops a judgement and the one that kills the child
+_SLOWER = 1.3  # a judgement is repeated if the machine has become slower by this factor
 # Limits of clock time, in seconds, for a process that sleeps or does not start. They are long,
 # because the machine may be busy.
 _REPLY_SECONDS = 40.0
@@ -48,13 +57,18 @@ _MEMORY = 4 << 30  # bytes of address space per child
 _POSIX = os.name == "posix"  # other systems have no fork and no timers: clock time alone limits
 
 
-def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
+def scores_in_time(
+    kind: str, rows: list[tuple], log: Callable[[float], None] | None = None
+) -> list[float | None]:
     """Return the score of each row, or None for a row that was not judged in time; one warning
     counts these rows.
+
+    log: called with the share of these rows, if there are rows.
 
     kind, and what its rows are:
         "equal": (gold, given) in LaTeX; 1.0 if math-verify finds them equal.
         "task": (family, answer, entry as JSON); the score of reasoning-gym's verifier.
+        "patterns": (patterns, texts), both lists as JSON; 1.0 if a pattern matches in a text.
         "schema": (schema, document), both JSON; 1.0 if the document satisfies the JSON Schema.
 
     Raises LookupError if a worker does not start.
@@ -64,6 +78,20 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
     >>> scores_in_time("schema", [('{"type": "array"}', "[1]"), ('{"type": "array"}', "{}")])
     [1.0, 0.0]
     """
+    scores = scores_or_none(kind, rows)
+    if log and rows:
+        log(scores.count(None) / len(rows))
+    if None in scores:
+        warnings.warn(
+            f"{scores.count(None)} of {len(rows)} answers could not be judged in time; they earn "
+            "nothing.",
+            stacklevel=3,
+        )
+    return scores
+
+
+def scores_or_none(kind: str, rows: list[tuple]) -> list[float | None]:
+    """Return the scores as `scores_in_time` does, without a warning."""
     if not rows:
         return []
     # 1. Start all workers of this kind at once, so that no later batch has to wait.
@@ -81,14 +109,7 @@ def scores_in_time(kind: str, rows: list[tuple]) -> list[float | None]:
             score_of |= scores_of_share
 
     # 3. Put the scores in the order of the rows.
-    scores = [score_of[row] for row in rows]
-    if None in scores:
-        warnings.warn(
-            f"{scores.count(None)} of {len(rows)} answers could not be judged in time; they earn "
-            "nothing.",
-            stacklevel=3,
-        )
-    return scores
+    return [score_of[row] for row in rows]
 
 
 class Worker:
@@ -103,51 +124,61 @@ class Worker:
     def scores_of(self, rows: list[tuple]) -> dict[tuple, float | None]:
         """Return the score of each row, or None for a row that was not judged in time."""
         scores = dict.fromkeys(rows)
-        budget = _BATCH_SECONDS + _ROW_SECONDS * len(rows)
+        budget = max(_BATCH_SECONDS, _SHARE_SECONDS * len(rows))
         with self.lock:
             self.wait_until_ready()
-            # In the first round, every row has the same short limit. In later rounds, the rows that
-            # exceeded it share the rest of the budget.
+            # In the first round, every row gets a slice. In later rounds, the rows that were
+            # stopped share the rest of the budget, as long as they get much more time than before.
             waiting = rows
-            while waiting and budget > 0:
-                slow = []
-                for position, row in enumerate(waiting):
-                    seconds = _ROW_SECONDS
-                    if waiting is not rows:  # a later round
-                        seconds = max(seconds, budget / (len(waiting) - position))
-
-                    # 1. Send the row and wait for the reply. If there is none, the worker has
-                    # ended; writing to it may fail as well.
-                    with suppress(OSError):
-                        self.process.stdin.write(json.dumps([seconds, row]) + "\n")
-                        self.process.stdin.flush()
-                    line = self.next_line(_REPLY_SECONDS)
-                    if not line:
-                        self.start()
-                        return scores
-
-                    # 2. Note the score, and charge the processor time to the budget.
-                    scores[row], used = json.loads(line)
-                    if used is None:  # the child was killed
-                        used = seconds + _GRACE
-                    elif scores[row] is None:  # the judgement was stopped
-                        slow.append(row)
+            seconds = _SLICE_SECONDS
+            while waiting:
+                late = []
+                for row in waiting:
+                    scores[row], used, stopped = self.judge(row, seconds)
                     budget -= used
-                    if budget <= 0:
-                        break
-                waiting = slow
+                    if stopped:
+                        late.append(row)
+                had = seconds
+                seconds = min(_ROW_SECONDS, budget / max(1, len(late)))
+                waiting = late if seconds >= 1.5 * had else []
         return scores
+
+    def judge(self, row: tuple, seconds: float) -> tuple[float | None, float, bool]:
+        """Return the score of a row, or None without one; the processor time that it took; and
+        whether it was stopped at its limit. Times are those of a quiet machine.
+        """
+        while True:
+            # 1. Send the row and wait for the reply. If there is none, the worker has ended; then
+            # writing to it may fail as well.
+            with suppress(OSError):
+                self.process.stdin.write(json.dumps([seconds * self.slowness, row]) + "\n")
+                self.process.stdin.flush()
+            line = self.next_line(_REPLY_SECONDS)
+            if not line:
+                self.start()
+                self.wait_until_ready()
+            score, used, now = json.loads(line or _KILLED)
+            if used is None:
+                return None, seconds + _GRACE, False
+            # 2. If the machine has become slower, the row did not get its time: judge it again.
+            before = self.slowness
+            self.slowness = now or before
+            if self.slowness <= _SLOWER * before:
+                return score, used / before, score is None
 
     def wait_until_ready(self) -> None:
         """Start the process again if it has ended; raise LookupError if it does not get ready."""
         if self.process.poll() is not None:
             self.start()
-        if not self.ready and not self.next_line(_START_SECONDS):
+        if self.slowness:
+            return
+        line = self.next_line(_START_SECONDS)
+        if not line:
             raise LookupError(
                 "a process that judges answers did not start; `python "
                 f"helpers/rewards/answers/workers.py {self.kind}` says why."
             )
-        self.ready = True
+        self.slowness = float(line)
 
     def start(self) -> None:
         """Start the process, and end the previous one if there is one."""
@@ -163,7 +194,7 @@ class Worker:
             env=os.environ | {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"},
             start_new_session=_POSIX,
         )
-        self.ready = False
+        self.slowness = 0.0  # not known until it is ready
 
     def end(self) -> None:
         """Kill the worker process and its child."""
@@ -191,6 +222,9 @@ _workers: dict[str, list[Worker]] = {}  # by kind
 # --- The worker's side ----------------------------------------------------------------------------
 
 
+_KILLED = "[null, null, null]"  # the reply for a child that was killed
+
+
 class JudgementTimeout(BaseException):
     """The judgement has reached its limit. Not an Exception, because sympy and math-verify catch
     every Exception.
@@ -198,8 +232,9 @@ class JudgementTimeout(BaseException):
 
 
 def serve(kind: str) -> None:
-    """Judge rows until standard input ends. A request is a line of JSON, [seconds, row]; the reply
-    is [score, processor seconds].
+    """Judge rows until standard input ends. The first line that it writes is the machine's
+    slowness. A request is a line of JSON, [seconds, row]; the reply is [score, processor seconds,
+    slowness], with a slowness only if the row reached its limit.
     """
     # 1. Keep standard input and output for requests and replies. A verifier may print, which now
     # goes to standard error, or call `exit()`, which would close standard input.
@@ -215,7 +250,7 @@ def serve(kind: str) -> None:
     for row in examples:
         judge(*row)
     gc.freeze()
-    print("ready", file=replies, flush=True)
+    print(slowness(), file=replies, flush=True)
 
     # 3. Fork a child that judges, and wait for its end. If it was killed or crashed, reply without
     # a score and fork another one. If it exited, standard input has ended.
@@ -226,7 +261,7 @@ def serve(kind: str) -> None:
         _, status = os.waitpid(child, 0)
         if os.WIFEXITED(status):
             return
-        print("[null, null]", file=replies, flush=True)
+        print(_KILLED, file=replies, flush=True)
 
     # 4. In the child, limit the memory and refuse everything that acts on the machine.
     if _POSIX:
@@ -236,21 +271,34 @@ def serve(kind: str) -> None:
         signal.signal(signal.SIGPROF, raise_timeout)
     sys.addaudithook(refuse)
 
-    # 5. Judge one row after another. An answer that makes a parser or a verifier fail is wrong.
+    # 5. Judge one row after another. What the row's own data needs is prepared without a limit.
     for line in requests:
         seconds, row = json.loads(line)
+        prepare(kind, row)
         began = time.process_time()
+        score = judge_within(seconds, judge, row)
+        used = time.process_time() - began
+        now = slowness() if score is None else None
+        print(json.dumps([score, used, now]), file=replies, flush=True)
+
+
+def judge_within(seconds: float, judge: Callable, row: list) -> float | None:
+    """Return the score of a row, or None if it reached the limit. An answer that makes a parser or
+    a verifier fail is wrong.
+    """
+    _expired.clear()
+    try:
         try:
-            try:
-                set_timers(seconds)
-                score = judge(*row)
-            finally:
-                set_timers(0)
-        except JudgementTimeout:
-            score = None
-        except (Exception, SystemExit):
-            score = 0.0
-        print(json.dumps([score, time.process_time() - began]), file=replies, flush=True)
+            set_timers(seconds)
+            score = judge(*row)
+        finally:
+            set_timers(0)
+    except JudgementTimeout:
+        set_timers(0)
+    except (Exception, SystemExit):
+        score = 0.0
+    # A bare `except:` of a verifier may have caught the JudgementTimeout.
+    return None if _expired else score
 
 
 def set_timers(seconds: float) -> None:
@@ -266,7 +314,29 @@ def set_timers(seconds: float) -> None:
 
 def raise_timeout(signum, frame):
     """Handle the signal of the first timer."""
+    _expired.append(signum)
     raise JudgementTimeout
+
+
+_expired: list[int] = []  # the signals of this judgement's first timer
+
+
+def slowness(clock: Callable[[], float] = time.process_time, times: int = 4) -> float:
+    """Return how much slower this machine is now than a quiet one of 2026, by the time that a
+    computation takes `times` times; 1.0 for a machine that is as fast or faster.
+
+    clock: what to measure, processor time or the time of a clock.
+    """
+    began = clock()
+    for _ in range(times):
+        table = {str(n): n * n % 7919 for n in range(6000)}
+        sorted(table, key=table.get)
+    each = (clock() - began) / times
+    return min(max(1.0, each / _REFERENCE_SECONDS), _SLOWEST)
+
+
+_REFERENCE_SECONDS = 0.002  # on a quiet two-core machine (x86-64, 2026)
+_SLOWEST = 30.0
 
 
 def refuse(event: str, arguments: tuple) -> None:
@@ -366,9 +436,31 @@ def parse_latex(text: str) -> tuple:
 
 def judge_task(family: str, answer: str, entry: str) -> float:
     """Return the score of the family's own verifier."""
+    return float(verifier_of(family)(answer, json.loads(entry)))
+
+
+@cache
+def verifier_of(family: str) -> Callable:
+    """Return a family's verifier. A few read a large file first, which takes half a second."""
     from reasoning_gym import get_score_answer_fn
 
-    return float(get_score_answer_fn(family)(answer, json.loads(entry)))
+    return get_score_answer_fn(family)
+
+
+def prepare(kind: str, row: list) -> None:
+    """Prepare what a row's own data needs, which is not the policy's doing and has no limit."""
+    if kind == "task":
+        with suppress(Exception):  # an unknown family: the judgement will fail, too
+            verifier_of(row[0])
+
+
+def judge_patterns(patterns: str, readings: str) -> float:
+    """Return 1.0 if a pattern matches in one of the readings of a text, else 0.0; both are JSON."""
+    import regex
+
+    compiled = [regex.compile(pattern, regex.IGNORECASE) for pattern in json.loads(patterns)]
+    texts = json.loads(readings)
+    return float(any(pattern.search(text) for text in texts for pattern in compiled))
 
 
 def judge_schema(schema: str, document: str) -> float:
@@ -407,6 +499,7 @@ _JUDGES = {
         ],
     ),
     "task": (judge_task, [("chain_sum", "1", '{"answer": "1"}')]),
+    "patterns": (judge_patterns, [('["a"]', '["b"]')]),
     "schema": (judge_schema, [("{}", "{}")]),
 }
 

@@ -102,11 +102,12 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
                     ours += _NOT_A_BUILTIN.format(name=name)
             outcome = _feed(session, job, limits, ours, {"__name__": "program"})
         else:
-            lines = job.stdin[0].removesuffix("\n").split("\n") if job.stdin[0] else []
+            lines = re.findall(r"[^\n]*\n|[^\n]+", job.stdin[0])
             outcome = _feed(session, job, limits, _BEFORE_SCRIPT, {_INPUTS: lines[::-1]})
         # Feed the program.
         if outcome.kind == "value":
-            outcome = _feed(session, job, limits, f"{job.source}\n'{_TOKEN}'")
+            source = job.source if job.calls else _with_streams(job.source)
+            outcome = _feed(session, job, limits, f"{source}\n'{_TOKEN}'")
         if outcome.kind != "value" or not job.calls:
             return [replace(outcome, seconds=time.monotonic() - began)] * job.count
         # Feed one call after the other, until one of them ends the session.
@@ -207,14 +208,72 @@ _NOT_A_BUILTIN = """
 def {name}(*arguments):
     raise NameError("the program has no function {name}")
 """
-_BEFORE_SCRIPT = f"""
-def input_{_TOKEN}(prompt="", print=print, lines={_INPUTS}):
+# monty has no `sys.stdin`, no `write` of `sys.stdout` and no EOFError. A script gets these objects
+# instead. All of them read the same lines, the last of which is the next one.
+_BEFORE_SCRIPT = """
+class Reader:
+    def __init__(self, lines, binary):
+        self.lines = lines
+        self.binary = binary
+    def readline(self):
+        line = self.lines.pop() if self.lines else ""
+        return line.encode() if self.binary else line
+    def readlines(self):
+        return list(self)
+    def read(self):
+        text = "".join(self.lines[::-1])
+        self.lines.clear()
+        return text.encode() if self.binary else text
+    def __iter__(self):
+        return self
+    def __next__(self):
+        if not self.lines:
+            raise StopIteration
+        return self.readline()
+class Writer:
+    def __init__(self, binary):
+        self.binary = binary
+    def write(self, text, print=print):
+        print(text.decode() if self.binary else text, end="")
+        return len(text)
+    def writelines(self, texts):
+        for text in texts:
+            self.write(text)
+    def flush(self):
+        pass
+STDIN = Reader(INPUTS, False)
+STDIN.buffer = Reader(INPUTS, True)
+STDOUT = Writer(False)
+STDOUT.buffer = Writer(True)
+def input(prompt="", print=print, stdin=STDIN):
     print(prompt, end="")
-    if not lines:
-        raise Exception("EOF when reading a line")  # monty has no EOFError
-    return lines.pop()
-input = input_{_TOKEN}
+    if not stdin.lines:
+        raise Exception("EOF when reading a line")
+    line = stdin.readline()
+    return line[:-1] if line.endswith("\\n") else line
+def LIMIT(depth):
+    pass
 """
+_BEFORE_SCRIPT = _BEFORE_SCRIPT.replace("INPUTS", _INPUTS)
+_BEFORE_SCRIPT = re.sub(r"\b(Reader|Writer|STDIN|STDOUT|LIMIT)\b", rf"\1_{_TOKEN}", _BEFORE_SCRIPT)
+_OURS = {"stdin": "STDIN", "stdout": "STDOUT", "setrecursionlimit": "LIMIT"}
+
+
+def _with_streams(source: str) -> str:
+    """Return a script with our objects in place of those of `sys` that monty lacks. Each line stays
+    on its line.
+    """
+
+    def assign(match: re.Match) -> str:
+        pairs = [re.split(r"\s+as\s+", name.strip()) for name in match[2].split(",")]
+        if not all(pair[0] in _OURS for pair in pairs):
+            return match[0]
+        return match[1] + "; ".join(f"{pair[-1]} = {_OURS[pair[0]]}_{_TOKEN}" for pair in pairs)
+
+    source = re.sub(r"(?m)^([ \t]*)from sys import ([\w, \t]+)$", assign, source)
+    for name, ours in _OURS.items():
+        source = re.sub(rf"\bsys\.{name}\b", f"{ours}_{_TOKEN}", source)
+    return re.sub(r"\bopen\(0\)", f"STDIN_{_TOKEN}", source)
 
 
 # --- Which errors mean that monty lacks something (pydantic-monty 1.4.0) --------------------------

@@ -35,8 +35,10 @@ def tests_reward(
     limits: for a program with all its tests; by default 1 s, 256 MB and 64 kB of output. A test
         that ends in an error or exceeds a limit is not passed. A time-out also fails the tests
         after it.
+    backend: see `run_code`.
     log_metric: under TRL, logs the shares of completions without a verdict as
-        `tests_reward/unreadable`, `tests_reward/unsupported` and `tests_reward/not_started`.
+        `tests_reward/unreadable`, `tests_reward/unsupported` and `tests_reward/not_started`, and as
+        `tests_reward/out_of_time` the share for which the batch had no time left; they score 0.
 
     A batch with such completions gives one warning. The prompt should not show the tests, because a
     program can contain the expected values. A share can be guessed if many tests expect the same
@@ -64,6 +66,9 @@ def tests_reward(
         if reasons:
             example = reasons[0].rstrip(".")[:160]
             counts.append(f"{len(reasons)} × {programs} (such as: {example})")
+    if log_metric and rows:
+        late = sum(any(outcome.cut_short for outcome in row.outcomes) for row in rows)
+        log_metric("tests_reward/out_of_time", late / len(rows))
     if counts:
         unjudged = sum(bool(row.unjudged) for row in rows)
         warnings.warn(

@@ -16,14 +16,16 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from helpers.rewards.answers.workers import slowness
+
 
 @dataclass(frozen=True)
 class Limits:
     """The limits of one program, for all its inputs together.
 
-    seconds: wall-clock time. Under monty the last call can take up to twice as long. memory: in
-    bytes. output: of everything printed, and of each returned value as text; in bytes, under monty
-    in characters.
+    seconds: wall-clock time on a quiet machine; on a busy one, a program gets more. Under monty the
+    last call can take up to twice as long. memory: in bytes. output: of everything printed, and of
+    each returned value as text; in bytes, under monty in characters.
     """
 
     seconds: float = 1.0
@@ -61,7 +63,8 @@ class Outcome:
         "unsupported": the back end cannot run the program; `message` says why.
         "not started": the machine failed; `message` says how.
     output: what the program printed, up to the limit. seconds: how long the program had run.
-    unordered: the items of a list may be in another order than in CPython.
+    unordered: the items of a list may be in another order than in CPython. cut_short: the batch had
+    no time left, so the program was stopped before it had reached its limit.
     """
 
     kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
@@ -71,6 +74,7 @@ class Outcome:
     output: str = ""
     seconds: float = field(default=0.0, compare=False)
     unordered: bool = field(default=False, compare=False)
+    cut_short: bool = field(default=False, compare=False)
 
 
 def run_code(
@@ -85,59 +89,80 @@ def run_code(
         outcomes of a program and is called from several threads.
     workers: programs run at a time, by default the number of cores.
 
-    A batch has a budget for programs that return no value: together they may take one time limit.
-    When it is used up, each remaining program gets only a share of its time and memory, given in
-    `BACKENDS`. Raise ValueError if the back end is not known or does not work on this machine.
+    First, every program gets a slice: an eighth of its time. Then those that need longer share the
+    batch's budget, at most their time each: 5 times the time of one program (10 under sandlock), or
+    more for over 64 programs. A warning counts the programs that were stopped because it was used
+    up. If the machine is busy, slices and budget become longer, by the time that a reference
+    computation takes. Raise ValueError if the back end is not known or does not work on this
+    machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
     ('value', 42)
     """
     limits = limits or Limits()
-    time_share, memory_share = BACKENDS["sandlock"]
+    budget = BACKENDS["sandlock"]
     if isinstance(backend, str):
         if backend not in BACKENDS:
             raise ValueError(
                 f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
                 "with run()."
             )
-        time_share, memory_share = BACKENDS[backend]
+        budget = BACKENDS[backend]
+        used_backends.add(backend)
         backend = importlib.import_module(f"helpers.rewards.code.{backend}").Sandbox()
-    # The limits of a program after the budget is used up.
-    brief = replace(
-        limits,
-        seconds=max(0.01, time_share * limits.seconds),
-        memory=int(memory_share * limits.memory),
-    )
-    wasted = 0.0  # seconds that programs without a value have taken beyond their shares
-    cut_short = 0  # programs stopped because the budget was used up
+    workers = workers or os.cpu_count() or 1
+    budget *= limits.seconds * max(1.0, len(jobs) / _BATCH)
+    outcomes: list[list[Outcome]] = [[]] * len(jobs)
+    began = time.monotonic()
 
-    def run_in_budget(job: Job) -> list[Outcome]:
-        nonlocal wasted, cut_short
-        hurried = wasted + brief.seconds >= limits.seconds  # the budget is one time limit
-        began = time.monotonic()
-        outcomes = _run(backend, job, brief if hurried else limits)
-        kinds = {outcome.kind for outcome in outcomes}
-        if kinds != {"value"}:
-            wasted += max(0.0, time.monotonic() - began - brief.seconds)
-            cut_short += hurried and not kinds.isdisjoint(("timeout", "memory"))
-        return outcomes
+    with ThreadPoolExecutor(workers) as threads:
 
-    with ThreadPoolExecutor(workers or os.cpu_count()) as threads:
-        outcomes = list(threads.map(run_in_budget, jobs))
-    if cut_short:
+        def run(waiting: Sequence[int], seconds: float) -> list[int]:
+            """Run these jobs with this limit of time, and return those that reached it."""
+            limited = replace(limits, seconds=seconds)
+            found = threads.map(lambda at: _run(backend, jobs[at], limited), waiting)
+            for at, outcomes_of_job in zip(waiting, found, strict=True):
+                outcomes[at] = outcomes_of_job
+            return [at for at in waiting if any(one.kind == "timeout" for one in outcomes[at])]
+
+        # 1. Give every program a slice. On a busy machine, give the late ones a longer one.
+        had = limits.seconds / 8
+        most = limits.seconds
+        late = run(range(len(jobs)), had)
+        slower = slowness(time.monotonic, times=12) if late else 1.0
+        if slower > _BUSY:
+            had *= _BUSY * slower
+            most *= _BUSY * slower
+            budget *= _BUSY * slower
+            late = run(late, had)
+        # 2. Let the late programs share the rest of the budget, as long as they get much more time
+        # than they had.
+        while late:
+            left = began + budget - time.monotonic()
+            seconds = min(most, left * workers / len(late))
+            if seconds < 1.5 * had:
+                break
+            late = run(late, seconds)
+            had = seconds
+    if late and had < most:
+        for at in late:
+            outcomes[at] = [replace(one, cut_short=True) for one in outcomes[at]]
         warnings.warn(
-            f"{cut_short} of {len(jobs)} programs were stopped after {brief.seconds:g} s, because "
-            f"others had used up the {limits.seconds:g} s of a batch for those that never end.",
+            f"{len(late)} of {len(jobs)} programs were stopped after {had:.2g} s, because together "
+            "they had used up the time of the batch; they count as programs that never end.",
             stacklevel=3,
         )
     return outcomes
 
 
+used_backends: set[str] = set()  # the names of those that ran programs in this process
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
-# The numbers are a program's shares of its time and memory after the budget is used up.
-BACKENDS = {"monty": (0.01, 0.05), "sandlock": (0.25, 1.0)}
+# The numbers are the budget of a batch of up to _BATCH programs, in time limits of one program.
+BACKENDS = {"monty": 5.0, "sandlock": 10.0}
+_BATCH = 64
+_BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
 SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
 
 

@@ -128,10 +128,12 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
                     *lines, received = (received + data).split(b"\n")
                     missing = job.count - len(outcomes)
                     outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
-            seconds = time.monotonic() - began
-            # A process that has closed its output gets a second to end. After that it is killed.
+            # A process that has closed its output gets the rest of its time to end, at most a
+            # second. After that it is killed.
+            remaining = began + limits.seconds - time.monotonic()
             over = last is not None or len(outcomes) == job.count
-            ended = process.wait(timeout=0.001 if over else 1.0)
+            ended = process.wait(timeout=0.001 if over else min(1.0, max(0.001, remaining)))
+            seconds = time.monotonic() - began
     except (RuntimeError, OSError) as error:  # the machine failed, not the program
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
         return [failed] * job.count

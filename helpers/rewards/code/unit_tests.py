@@ -19,6 +19,7 @@ import ast
 import contextlib
 import json
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
@@ -33,7 +34,8 @@ class Test:
     compare: "==", or "is" for None, True and False. wraps: the functions applied to the returned
     value before it is compared, the innermost first: ("set", "len") for `len(set(f(1)))`.
     tolerance: the greatest difference between two numbers. If `call` is None, the program is a
-    script: it reads `stdin` and must print `value`.
+    script: it reads `stdin` and must print `value`; `tolerance` then is for numbers that `value`
+    writes with a decimal point, and also counts as a share of the number.
     """
 
     call: str | None = None
@@ -51,7 +53,7 @@ class Test:
         if outcome.kind != "value":
             return False
         if self.call is None:
-            return _printed_lines(outcome.output) == _printed_lines(self.value)
+            return same_output(outcome.output, str(self.value), self.tolerance)
         try:
             value = outcome.value
             for name in self.wraps:
@@ -145,6 +147,40 @@ def equal_data(value: object, expected: object, tolerance: float = 0.0) -> bool:
     )
 
 
+def same_output(printed: str, expected: str, tolerance: float = 0.0) -> bool:
+    """Return whether two outputs are equal, up to spaces at the ends of lines, empty lines at the
+    end, and the tolerance of numbers with a decimal point.
+
+    >>> same_output("0.3333333333333333 a\\n", "0.333333 a", 1e-6), same_output("3.0", "3", 1e-6)
+    (True, False)
+    """
+    lines = _printed_lines(printed), _printed_lines(expected)
+    if len(lines[0]) != len(lines[1]):
+        return False
+    for given, wanted in zip(*lines, strict=True):
+        if given == wanted:
+            continue
+        words = re.split("( +)", given), re.split("( +)", wanted)  # the spaces must be the same
+        if not tolerance or len(words[0]) != len(words[1]):
+            return False
+        for word, other in zip(*words, strict=True):
+            are_numbers = _DECIMAL.fullmatch(other) and _NUMBER.fullmatch(word)
+            near = are_numbers and math.isclose(
+                float(word), float(other), rel_tol=tolerance, abs_tol=tolerance
+            )
+            if word != other and not near:
+                return False
+    return True
+
+
+# The tolerance of printed numbers, as in programming contests: six digits are usually printed.
+PRINTED_TOLERANCE = 1e-6
+_DECIMAL = re.compile(r"[-+]?\d{1,30}\.\d{1,30}(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE
+)
+
+
 def _printed_lines(text: object) -> list[str]:
     """Return the lines of an output, without spaces and tabs at the end of a line, and without
     empty lines at the end of the text.
@@ -162,8 +198,11 @@ def _test_of_object(test: object, number: int) -> Test:
     # Parquet adds None for a missing field. None may also be the value that a call must return.
     fields = {name: field for name, field in fields.items() if field is not None}
     match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | fields:
-        case {"stdin": str(stdin), "stdout": str(value)} if fields.keys() <= {"stdin", "stdout"}:
-            return Test(stdin=stdin.replace("\r\n", "\n"), value=value)
+        case {"stdin": str(stdin), "stdout": str(value)} if fields.keys() <= _OF_SCRIPTS:
+            tolerance = fields.get("tolerance", PRINTED_TOLERANCE)
+            if isinstance(tolerance, int | float) and tolerance >= 0:
+                text = stdin.replace("\r\n", "\n")
+                return Test(stdin=text, value=value, tolerance=float(tolerance))
         case {
             "call": str(call),
             "args": list() | tuple() as args,
@@ -177,9 +216,12 @@ def _test_of_object(test: object, number: int) -> Test:
     raise ValueError(
         f"test {number} is {_short(test)}: give asserts only, or objects only. An object needs "
         "`call`, the name of a function, and `value`, and may have `args`, a list, and "
-        "`tolerance`, a number of 0 or more; or the texts `stdin` and `stdout`. Only plain data "
-        "can be compared."
+        "`tolerance`, a number of 0 or more; or the texts `stdin` and `stdout`, with a `tolerance` "
+        "for printed decimals. Only plain data can be compared."
     )
+
+
+_OF_SCRIPTS = {"stdin", "stdout", "tolerance"}
 
 
 def _check_plain(values: list) -> None:
