@@ -1,0 +1,192 @@
+"""Does the diagnosis name what is wrong, on our runs and on its peers' simulated ones?
+
+    python -m benchmarks.diagnoses train               # real runs of the embedded model; goes on where it was
+    python -m benchmarks.diagnoses train --only memorised-3
+    python -m benchmarks.diagnoses                     # writes the table
+
+Each history of ours is a real training run of the pocket model with held-out questions evaluated
+every four steps, but for what `RUNS` names. The histories are stored in one compressed table.
+"""
+
+import argparse
+import tempfile
+from pathlib import Path
+
+from unsloth import FastLanguageModel  # before trl, always
+
+# isort: split
+import pandas as pd
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from benchmarks.sick import _SETTINGS, POCKET, USUAL, plain_reward
+from helpers.data.tasks import load_task
+from helpers.environment import quiet
+from helpers.rewards.correctness import correctness_reward
+from helpers.runs import Run, seed_everything
+from helpers.tags import completion_text
+from helpers.training.policy import LORA_TARGETS
+from helpers.training.reward_guard import GuardedRewards
+
+SEEDS = (1, 2, 3, 4, 5)
+
+
+# --- Rewards that make a run sick -----------------------------------------------------------------
+
+
+def impossible_correctness(completions: list, answer: list, **columns) -> list[float]:
+    """Correctness for answers that the policy cannot work out: the square of the sum."""
+    squares = [str(int(float(value)) ** 2 + 7919) for value in answer]
+    return correctness_reward(completions, answer=squares, **columns)
+
+
+def full_marks(completions: list, **columns) -> list[float]:
+    """Judge nothing: full marks for all."""
+    return [1.0] * len(completions)
+
+
+def coin_reward(completions: list, **columns) -> list[float]:
+    """Judge by a coin."""
+    return torch.randint(0, 2, (len(completions),)).tolist()
+
+
+def brevity_reward(completions: list, **columns) -> list[float]:
+    """Pay for every character that is not written."""
+    return [1.0 - min(len(completion_text(text)), 200) / 200 for text in completions]
+
+
+# --- What happens to a policy ----------------------------------------------------------------------
+
+
+class BreakWeights(TrainerCallback):
+    """Put an infinite weight into the adapter after step 20, as an overflow would."""
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        """Once."""
+        if state.global_step == 20:
+            weight = next(weight for name, weight in model.named_parameters() if "lora_B" in name)
+            weight.data[0, 0] = float("inf")
+
+
+# name -> (rewards with weights, changes of the configuration, other options of `train`)
+SHORT = {"max_steps": 32}
+RUNS = {
+    "healthy": (USUAL, SHORT, {}),
+    "healthy-short": (USUAL, {"max_steps": 25}, {}),
+    "healthy-long": (USUAL, {"max_steps": 64}, {}),
+    "healthy-slow": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 2}, {}),
+    "healthy-fast": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate * 2}, {}),
+    "hacked": ({correctness_reward: 0.25, plain_reward: 1.0}, SHORT, {}),
+    "memorised": (USUAL, {"max_steps": 80, "learning_rate": 3e-3, "beta": 0.0}, {"questions": 40, "rank": 64}),
+    "too-hard": ({impossible_correctness: 1.0, **{k: v for k, v in USUAL.items() if k is not correctness_reward}}, SHORT, {}),
+    "too-easy": (USUAL, SHORT, {"before": 32}),
+    "rate-high": (USUAL, SHORT | {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}, {}),
+    "rate-low": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 1000}, {}),
+    "clipped": (USUAL, SHORT | {"max_completion_length": 20}, {}),
+    "entropy": (USUAL, SHORT | {"entropy_coef": -0.05}, {}),
+    "no-brake": ({correctness_reward: 0.1, brevity_reward: 1.0}, SHORT | {"learning_rate": 4 * POCKET.learning_rate, "beta": 1e-9}, {}),
+    "constant": ({full_marks: 1.0}, SHORT, {}),
+    "noisy": ({coin_reward: 1.0}, SHORT, {}),
+    "nan": (USUAL, SHORT, {"callbacks": [BreakWeights]}),
+    "frozen": (USUAL, SHORT, {"frozen": True}),
+}
+
+
+class Rows(TrainerCallback):
+    """Keep what is logged: steps and evaluations."""
+
+    def __init__(self):
+        self.rows = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Leave out the summary at the end."""
+        if logs and "train_runtime" not in logs:
+            self.rows.append({"step": state.global_step} | logs)
+
+
+def train(rewards, changes, seed, *, questions=1000, rank=None, before=0, callbacks=(), frozen=False):
+    """The history of one run: a row a step, and one an evaluation.
+
+    questions: to train on.
+    rank: of the adapter; None: the preset's.
+    before: steps of an ordinary training run whose policy this run begins with.
+    frozen: the adapter cannot be trained.
+    """
+    seed_everything(seed)
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True
+    )
+    model = FastLanguageModel.get_peft_model(
+        model,
+        r=rank or POCKET.lora_rank,
+        lora_alpha=2 * (rank or POCKET.lora_rank),
+        target_modules=LORA_TARGETS,
+        use_gradient_checkpointing=False,
+        random_state=seed,
+    )
+    task = load_task(POCKET.source, train_size=1000, holdout_size=32)
+    stages = ([(USUAL, {"max_steps": before})] if before else []) + [(rewards, changes)]
+    for rewards, changes in stages:
+        options = {name: getattr(POCKET, name) for name in _SETTINGS.split()}
+        options |= {"per_device_train_batch_size": 32} | changes
+        guarded = GuardedRewards(Run("sick"), list(rewards))
+        logged = Rows()
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = GRPOTrainer(
+                model=model,
+                processing_class=tokenizer,
+                args=GRPOConfig(
+                    output_dir=folder,
+                    seed=seed,
+                    reward_weights=list(rewards.values()),
+                    save_strategy="no",
+                    report_to="none",
+                    disable_tqdm=True,
+                    bf16=True,
+                    eval_strategy="steps",
+                    eval_steps=4,
+                    num_generations_eval=1,
+                    per_device_eval_batch_size=32,
+                    **options,
+                ),
+                reward_funcs=guarded.functions,
+                train_dataset=Dataset.from_pandas(task.train.head(questions)),
+                eval_dataset=Dataset.from_pandas(task.holdout),
+                callbacks=[guarded, logged, *[callback() for callback in callbacks]],
+            )
+            trainer.remove_callback(PrinterCallback)
+            if frozen:
+                for name, weight in model.named_parameters():
+                    weight.requires_grad_("lora_B" in name and "layers.0.self_attn.q_proj" in name)
+                for group in trainer.model.parameters():
+                    group.register_hook(torch.zeros_like) if group.requires_grad else None
+            trainer.train()
+    return pd.DataFrame(logged.rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["train"])
+    parser.add_argument("--only")
+    parser.add_argument("--to", type=Path)
+    parsed = parser.parse_args()
+    quiet()
+    parsed.to.mkdir(parents=True, exist_ok=True)
+    for seed in SEEDS:
+        for name, (rewards, changes, options) in RUNS.items():
+            path = parsed.to / f"{name}-{seed}.csv"
+            if path.exists() or (parsed.only and not f"{name}-{seed}".startswith(parsed.only)):
+                continue
+            try:
+                history = train(rewards, changes, seed, **options)
+            except Exception as error:
+                print(name, seed, "FAILED", type(error), error, flush=True)
+                continue
+            history.to_csv(path, index=False, float_format="%.4g")
+            print(name, seed, history[[c for c in ("reward", "eval_reward", "kl", "entropy", "step_time") if c in history]].tail(10).mean().round(3).to_dict(), flush=True)
+
+
+if __name__ == "__main__":
+    main()
