@@ -130,7 +130,7 @@ def train(rewards, changes, seed, *, questions=1000, rank=None, before=0, callba
     stages = ([(USUAL, {"max_steps": before})] if before else []) + [(rewards, changes)]
     for rewards, changes in stages:
         options = {name: getattr(POCKET, name) for name in _SETTINGS.split()}
-        options |= {"per_device_train_batch_size": 32} | changes
+        options |= {"per_device_train_batch_size": 16} | changes
         guarded = GuardedRewards(Run("sick"), list(rewards))
         logged = Rows()
         with tempfile.TemporaryDirectory() as folder:

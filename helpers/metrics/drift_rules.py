@@ -90,10 +90,10 @@ def clipped_updates(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "clip_ratio",
-        "The clip stops much of every update: the policy moves too far per round of sampling.",
+        "The clip stops much of every update.",
         f"{last.mean():.0%} of the tokens at {span(last)}",
-        "Lower the learning rate, or take fewer updates per round (num_iterations, "
-        "steps_per_generation).",
+        "The policy moves too far per round of sampling: lower the learning rate, or take fewer "
+        "updates per round (num_iterations, steps_per_generation).",
     )
 
 

@@ -29,7 +29,7 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
         name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
         name = name.strip().removeprefix("train/")
         name = known.get(name.lower(), name)
-        if name.startswith("rewards/") and not name.endswith(("/mean", "/std")):
+        if name.startswith("rewards/") and not name.endswith(("/mean", "/std", "/min", "/max")):
             name += "/mean"
         if name not in history and name not in names.values():
             names[column] = name

@@ -182,8 +182,9 @@ def format_only(signals: Signals) -> Finding | None:
     if form is None or right is None or signals.solved or min(len(form), len(right)) < MIN_ROWS:
         return None
     # Was the format learned, and long enough ago? A gain of less than 0.2 may be drift.
-    windows = signals.since_below(form, FORM_LEARNED - 0.2)
-    if windows is None or len(form) - windows[0].stop < MIN_ROWS:
+    lowest = form.rolling(MIN_WINDOW).mean().min()
+    windows = signals.since_below(form, max(lowest, FORM_LEARNED - 0.2))
+    if len(form) - windows[0].stop < MIN_ROWS:
         return None
     gain = change_between(form, *windows)
     if gain.after < FORM_LEARNED or not gain.is_rise(CERTAIN, 0.2):

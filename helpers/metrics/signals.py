@@ -159,7 +159,7 @@ class Signals:
         entropy = self.optional("entropy")
         if entropy is not None and len(entropy) >= 2 * MIN_WINDOW:
             start = entropy.iloc[:MIN_WINDOW].mean()
-            self.entropy_left = float(self.last(entropy).mean() / start) if start > 0 else None
+            self.entropy_left = float(self.latest(entropy).mean() / start) if start > 0 else None
 
         # Find out whether the rewards have any weight.
         means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
@@ -296,17 +296,13 @@ class Signals:
         """Return whether a series may have risen by at least `least`: False only if that is
         unlikely.
         """
-        return change.difference + CERTAIN * change.error >= least
+        return change.difference + CERTAIN * change.error > least
 
-    def since_below(self, series: pd.Series, level: float) -> tuple[slice, slice] | None:
-        """Return the window that ends where the series, by its running mean, was last at or below
-        this level, and the last window; None if it never was.
+    def since_below(self, series: pd.Series, level: float) -> tuple[slice, slice]:
+        """Return the window that ends where the series, by its mean over MIN_WINDOW rows, was last
+        at or below this level, and the last window. Raise IndexError if it never was.
         """
-        means = series.rolling(min(MIN_WINDOW, len(series))).mean()
-        below = np.flatnonzero(means <= level)
-        if not len(below):
-            return None
-        end = int(below[-1]) + 1
+        end = int(np.flatnonzero(series.rolling(MIN_WINDOW).mean() <= level)[-1]) + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)
 
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
