@@ -1,14 +1,16 @@
-"""Does the diagnosis name what is wrong, on our runs and on its peers' simulated ones?
+"""Does the diagnosis name what is wrong, on real runs and on its peers' simulated ones?
 
-    python -m benchmarks.diagnoses train               # real runs of the embedded model; goes on where it was
-    python -m benchmarks.diagnoses train --only memorised-3
-    python -m benchmarks.diagnoses                     # writes the table
+    python -m benchmarks.diagnoses train FOLDER         # FOLDER/ours/KIND-SEED.csv; goes on where it was
+    peers/bin/python benchmarks/peers.py simulate FOLDER    # benchmarks/peers.py says what it needs
+    peers/bin/python benchmarks/peers.py judge FOLDER
+    python -m benchmarks.diagnoses table FOLDER         # benchmarks/results/diagnoses.md
 
-Each history of ours is a real training run of the pocket model with held-out questions evaluated
-every four steps, but for what `RUNS` names. The histories are stored in one compressed table.
+Each history in FOLDER/ours is a real training run of the embedded model, with 16 completions a step
+and 32 held-out questions evaluated every four steps, but for what `RUNS` names.
 """
 
 import argparse
+import json
 import tempfile
 from pathlib import Path
 
@@ -24,6 +26,7 @@ from trl import GRPOConfig, GRPOTrainer
 from benchmarks.sick import _SETTINGS, POCKET, USUAL, plain_reward
 from helpers.data.tasks import load_task
 from helpers.environment import quiet
+from helpers.metrics.diagnosis import diagnose
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run, seed_everything
 from helpers.tags import completion_text
@@ -79,14 +82,29 @@ RUNS = {
     "healthy-slow": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 2}, {}),
     "healthy-fast": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate * 2}, {}),
     "hacked": ({correctness_reward: 0.25, plain_reward: 1.0}, SHORT, {}),
-    "memorised": (USUAL, {"max_steps": 80, "learning_rate": 3e-3, "beta": 0.0}, {"questions": 40, "rank": 64}),
-    "too-hard": ({impossible_correctness: 1.0, **{k: v for k, v in USUAL.items() if k is not correctness_reward}}, SHORT, {}),
+    "memorised": (
+        USUAL,
+        {"max_steps": 80, "learning_rate": 3e-3, "beta": 0.0},
+        {"questions": 40, "rank": 64},
+    ),
+    "too-hard": (
+        {
+            impossible_correctness: 1.0,
+            **{k: v for k, v in USUAL.items() if k is not correctness_reward},
+        },
+        SHORT,
+        {},
+    ),
     "too-easy": (USUAL, SHORT, {"before": 32}),
     "rate-high": (USUAL, SHORT | {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}, {}),
     "rate-low": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 1000}, {}),
     "clipped": (USUAL, SHORT | {"max_completion_length": 20}, {}),
     "entropy": (USUAL, SHORT | {"entropy_coef": -0.05}, {}),
-    "no-brake": ({correctness_reward: 0.1, brevity_reward: 1.0}, SHORT | {"learning_rate": 4 * POCKET.learning_rate, "beta": 1e-9}, {}),
+    "no-brake": (
+        {correctness_reward: 0.1, brevity_reward: 1.0},
+        SHORT | {"learning_rate": 4 * POCKET.learning_rate, "beta": 1e-9},
+        {},
+    ),
     "constant": ({full_marks: 1.0}, SHORT, {}),
     "noisy": ({coin_reward: 1.0}, SHORT, {}),
     "nan": (USUAL, SHORT, {"callbacks": [BreakWeights]}),
@@ -106,7 +124,9 @@ class Rows(TrainerCallback):
             self.rows.append({"step": state.global_step} | logs)
 
 
-def train(rewards, changes, seed, *, questions=1000, rank=None, before=0, callbacks=(), frozen=False):
+def train(
+    rewards, changes, seed, *, questions=1000, rank=None, before=0, callbacks=(), frozen=False
+):
     """The history of one run: a row a step, and one an evaluation.
 
     questions: to train on.
@@ -166,26 +186,123 @@ def train(rewards, changes, seed, *, questions=1000, rank=None, before=0, callba
     return pd.DataFrame(logged.rows)
 
 
+# --- The table ------------------------------------------------------------------------------------
+
+# What names each kind: rules of ours, then the names that the peers give it.
+NAMES = {
+    "hacked": ("hacking held_out", "reward_hacking", ""),
+    "memorised": ("held_out", "reward_hacking", ""),
+    "too-hard": (
+        "zero_spread constant format_only no_learning",
+        "advantage_collapse reward_composition",
+        "DEGENERATE_GROUPS FORMAT_GAMING",
+    ),
+    "too-easy": ("solved", "advantage_collapse plateau", "DEGENERATE_GROUPS"),
+    "rate-high": ("kl", "kl_drift", "KL_BLOWUP"),
+    "rate-low": ("no_learning", "plateau", ""),
+    "clipped": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
+    "entropy": ("entropy mode_collapse", "entropy_collapse", "ENTROPY_COLLAPSE"),
+    "no-brake": ("kl hacking", "kl_drift reward_hacking", "KL_BLOWUP"),
+    "constant": (
+        "zero_spread constant",
+        "advantage_collapse",
+        "DEGENERATE_GROUPS REWARD_STD_DEATH",
+    ),
+    "noisy": ("no_learning", "plateau", ""),
+    "nan": ("gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
+    "frozen": ("no_gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
+    # rldoctor's scenarios
+    "entropy_collapse": ("entropy", "entropy_collapse", "ENTROPY_COLLAPSE"),
+    "saturated_groups": ("solved", "advantage_collapse", "DEGENERATE_GROUPS"),
+    "too_hard": ("zero_spread", "advantage_collapse", "DEGENERATE_GROUPS"),
+    "reward_hacking": ("held_out", "reward_hacking", ""),
+    "length_hacking": ("length held_out", "length_pathology reward_hacking", "REWARD_HACK_LENGTH"),
+    "truncation": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
+    "kl_blowup": ("kl", "kl_drift", "KL_BLOWUP"),
+    "clip_saturation": ("clip_ratio", "clip_saturation", "CLIP_SATURATION"),
+    "grad_spikes": ("gradient_spikes", "gradient_pathology", "GRAD_PATHOLOGY"),
+    "plateau": ("plateau", "plateau", ""),
+    "format_domination": ("format_only", "reward_composition", "FORMAT_GAMING"),
+    # rlprobe's
+    "reward_hack_length": ("length", "length_pathology reward_hacking", "REWARD_HACK_LENGTH"),
+    "format_gaming": ("format_only", "reward_composition", "FORMAT_GAMING"),
+    "degenerate_groups": ("zero_spread", "advantage_collapse", "DEGENERATE_GROUPS"),
+    "adv_collapse": ("", "", "ADV_COLLAPSE"),
+    "value_divergence": ("", "", "VALUE_DIVERGENCE"),
+    "grad_pathology": ("gradient gradient_spikes", "gradient_pathology", "GRAD_PATHOLOGY"),
+    "truncation_starve": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
+    "repetition_spiral": ("", "", "REPETITION_SPIRAL"),
+    "reward_std_death": ("zero_spread", "advantage_collapse", "REWARD_STD_DEATH DEGENERATE_GROUPS"),
+    "ref_drift_asymmetry": ("", "", "REF_DRIFT_ASYMMETRY"),
+    "throughput_rot": ("slower", "", "THROUGHPUT_ROT"),
+}
+JUDGES = ("ours", "rldoctor", "rlprobe")
+ALARMS = ("warning", "critical")
+
+
+def outcome(kind: str, found: list[str], alarms: list[str], judge: int) -> str:
+    """What a judge made of a history: "named", "misnamed", "missed", "alarm" or "quiet"."""
+    if kind.startswith("healthy"):
+        return "alarm" if alarms else "quiet"
+    if set(found) & set(NAMES[kind][judge].split()):
+        return "named"
+    return "misnamed" if alarms else "missed"
+
+
+def table(folder: Path) -> str:
+    """The page: a row a kind, in how many of its histories each judge did what."""
+    peers = json.loads((folder / "peers.json").read_text())
+    rows = {}
+    for path in sorted(folder.rglob("*.csv")):
+        origin, kind = path.parent.name, path.stem.rpartition("-")[0]
+        findings = diagnose(pd.read_csv(path))
+        roots = [finding.rule for finding in findings if not finding.cause]
+        alarms = [finding.rule for finding in findings if finding.severity in ALARMS]
+        verdicts = peers[str(path.relative_to(folder))]
+        row = rows.setdefault((origin, kind), {judge: [] for judge in JUDGES})
+        row["ours"].append(outcome(kind, roots, alarms, 0))
+        for number, judge in enumerate(JUDGES[1:], 1):
+            row[judge].append(outcome(kind, verdicts[judge], verdicts[judge], number))
+    lines = ["| histories | kind | n | ours | rldoctor | rlprobe |", "|---|---|---|---|---|---|"]
+    for (origin, kind), row in rows.items():
+        cells = [
+            ", ".join(f"{of.count(one)} {one}" for one in dict.fromkeys(of)) for of in row.values()
+        ]
+        lines.append(f"| {origin} | {kind} | {len(row['ours'])} | {' | '.join(cells)} |")
+    lines += ["", "| histories | judge | sick ones named | healthy ones with an alarm |"]
+    lines.append("|---|---|---|---|")
+    for origin in dict.fromkeys(origin for origin, _ in rows):
+        for judge in JUDGES:
+            of = [one for (where, _), row in rows.items() if where == origin for one in row[judge]]
+            sick = [one for one in of if one in ("named", "misnamed", "missed")]
+            healthy = [one for one in of if one in ("alarm", "quiet")]
+            lines.append(
+                f"| {origin} | {judge} | {sick.count('named')} of {len(sick)} | "
+                f"{healthy.count('alarm')} of {len(healthy)} |"
+            )
+    return "\n".join(lines)
+
+
 def main() -> None:
+    """Train what is missing, or print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["train"])
-    parser.add_argument("--only")
-    parser.add_argument("--to", type=Path)
+    parser.add_argument("what", choices=["train", "table"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="the beginning of KIND-SEED")
     parsed = parser.parse_args()
+    if parsed.what == "table":
+        print(table(parsed.folder))
+        return
     quiet()
-    parsed.to.mkdir(parents=True, exist_ok=True)
     for seed in SEEDS:
-        for name, (rewards, changes, options) in RUNS.items():
-            path = parsed.to / f"{name}-{seed}.csv"
-            if path.exists() or (parsed.only and not f"{name}-{seed}".startswith(parsed.only)):
+        for kind, (rewards, changes, options) in RUNS.items():
+            path = parsed.folder / "ours" / f"{kind}-{seed}.csv"
+            if path.exists() or not path.stem.startswith(parsed.only):
                 continue
-            try:
-                history = train(rewards, changes, seed, **options)
-            except Exception as error:
-                print(name, seed, "FAILED", type(error), error, flush=True)
-                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            history = train(rewards, changes, seed, **options)
             history.to_csv(path, index=False, float_format="%.4g")
-            print(name, seed, history[[c for c in ("reward", "eval_reward", "kl", "entropy", "step_time") if c in history]].tail(10).mean().round(3).to_dict(), flush=True)
+            print(path.stem, history["reward"].dropna().tail(5).mean().round(3), flush=True)
 
 
 if __name__ == "__main__":
