@@ -48,7 +48,7 @@ lab: $(READY)
 notebooks: $(READY)
 	@test -n "$(ONLY)" || rm -rf runs/demo/evaluation
 	@CUDA_VISIBLE_DEVICES= $(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
-	  --ExecutePreprocessor.store_widget_state=False notebooks/$(ONLY)*.ipynb
+	  --ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.kernel_name=python3 notebooks/$(ONLY)*.ipynb
 
 # The finished run that comes with the project, notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)

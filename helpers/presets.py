@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from helpers import PROJECT, smollm2
-from helpers.environment import OLDEST_CAPABILITY, Machine
+from helpers.environment import Machine, gpu_obstacle
 from helpers.setting_rules import problems
 from helpers.templates import template_options
 
@@ -566,6 +566,7 @@ _TABLE = (
         "high_performance",
         needs_gb=39,
         model="unsloth/Qwen3-4B-Instruct-2507",
+        load_in_4bit=False,  # the probabilities of vLLM and of the policy are nearer than in 4 bits
         max_prompt_length=512,
         max_completion_length=1024,
         thinking=False,
@@ -603,8 +604,10 @@ PRESETS = {preset.name: preset for preset in _TABLE}
 
 
 def pick(machine: Machine) -> str:
-    """Return the name of the largest preset for the machine's GPU; `pocket` if none fits."""
-    if machine.gpu is None or machine.compute_capability < OLDEST_CAPABILITY:
+    """Return the name of the largest preset for the machine's GPU; `pocket` if none fits, or if
+    torch cannot use the GPU, which then has to be hidden (`gpu_obstacle`).
+    """
+    if machine.gpu is None or gpu_obstacle(machine):
         return "pocket"
     largest_first = ("h200", "h100", "a100", "l4", "t4", "small")
     fitting = (name for name in largest_first if PRESETS[name].needs_gb <= machine.gpu_memory_gb)

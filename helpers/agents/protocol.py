@@ -56,12 +56,13 @@ def tools_of(kind: type) -> list[str]:
 
 
 def schema_of(tool: Callable) -> dict:
-    """Return the description of a tool's arguments that the policy sees: `parameters` in the schema
-    that Transformers makes for TRL.
+    """Return what the policy sees of a tool: `parameters` in the schema that Transformers makes for
+    TRL, and the tool's `description`.
     """
     from transformers.utils import get_json_schema
 
-    return get_json_schema(tool)["function"]["parameters"]
+    function = get_json_schema(tool)["function"]
+    return function["parameters"] | {"description": function["description"]}
 
 
 def check_environment(factory: Callable[[], Environment]) -> list[str]:

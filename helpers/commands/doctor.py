@@ -45,7 +45,8 @@ def main(parsed: argparse.Namespace) -> int:
     if machine.gpu:
         print(
             f"GPU       {machine.gpu}, {machine.gpu_memory_gb:.0f} GB, compute capability "
-            f"{machine.compute_capability}, {'bf16' if machine.bf16 else 'fp16 only'}"
+            f"{machine.compute_capability}, {'bf16' if machine.bf16 else 'fp16 only'}, driver "
+            f"{machine.driver or 'unknown'}"
         )
     else:
         print("GPU       none")
@@ -69,7 +70,7 @@ def main(parsed: argparse.Namespace) -> int:
             estimate = memory.check(preset, card)
         run_settings.for_machine(preset, machine)
     except ValueError as error:
-        problems.append(str(error))
+        problems.insert(0, str(error))
     print("\n".join(["", *estimate, ""]))
     print("\n".join(problems or ["all well"]))
     return int(bool(problems))

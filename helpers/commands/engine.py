@@ -22,10 +22,14 @@ def lines_to_print(source: str, output: str) -> list[str]:
     >>> lines_to_print("print(verdict)", "NO GO:\\n  - it pays for length")
     ['NO GO:', '  - it pays for length']
     """
-    beginnings = ("step ", "data: ", "note: ", "NOT ")  # NOT: 03's warning about untested rewards
+    # WARNING: 05 about a model that should not be used. NOT: 03 about untested rewards.
+    beginnings = ("step ", "data: ", "note: ", "WARNING: ", "NOT ", "stopping early: ")
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
         beginnings += ("GO:", "NO GO:", "  - ")
+    # 04's findings about the run itself; other notebooks diagnose examples.
+    if "diagnose(history)" in source:
+        beginnings += ("critical (", "warning (")
     return [line for line in output.splitlines() if line.startswith(beginnings)]
 
 

@@ -139,7 +139,7 @@ def check_call(parsed: argparse.Namespace, run: Run) -> None:
     if note := run.outdated("merged"):
         print(f"note: {note}", file=sys.stderr)
     if parsed.engine == "vllm":
-        obstacle = environment.vllm_obstacle(environment.this_machine())
+        obstacle = environment.vllm_obstacle(environment.this_machine(), load_in_4bit=False)
         if obstacle:
             raise ValueError(f"--engine vllm: {obstacle}.")
         if parsed.gguf:

@@ -17,6 +17,8 @@ from pathlib import Path
 import papermill
 from nbclient.exceptions import DeadKernelError
 from papermill.exceptions import PapermillExecutionError
+from papermill.iorw import load_notebook_node
+from papermill.translators import PythonTranslator
 
 from helpers import PROJECT, commands, presets
 from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
@@ -41,6 +43,8 @@ _MAKERS = ("01", "03", *LESSONS)  # write the data or the training of a run
 _LOADERS = ("00", "02", "03", "05")  # load a model, as every lesson does
 _TRAINING = "03"
 _EVALUATION = "05"
+# The kernel of this interpreter. A notebook may name another one, from the editor that saved it.
+KERNEL = {"kernel_name": "python3", "language": "python"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -227,7 +231,12 @@ def notebook_paths() -> dict[str, Path]:
     return {path.name[:2]: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
 
 
-_inspect = lru_cache(papermill.inspect_notebook)  # reads each notebook once
+@lru_cache  # reads each notebook once
+def _inspect(path: str) -> dict[str, dict]:
+    """Return what papermill knows of each parameter of a notebook, by name."""
+    cells = [cell for cell in load_notebook_node(path).cells if "parameters" in cell.metadata.tags]
+    found = [parameter for cell in cells[:1] for parameter in PythonTranslator.inspect(cell)]
+    return {parameter.name: parameter._asdict() for parameter in found}
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
@@ -408,6 +417,7 @@ def run_notebook(path: Path, run: Run, parameters: dict) -> bool:
             # disable=None shows the bar only on a terminal
             progress_bar={"desc": path.stem, "leave": False, "disable": None},
             cwd=str(path.parent),
+            **KERNEL,
         )
     except PapermillExecutionError as error:
         print(

@@ -15,7 +15,7 @@ from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
 from helpers import commands
-from helpers.commands.run import check_call, notebook_paths
+from helpers.commands.run import KERNEL, check_call, notebook_paths
 from helpers.runs import Run
 from helpers.training import processes
 
@@ -56,7 +56,9 @@ def main(parsed: argparse.Namespace) -> int:
 
     # export the notebook as a script; an executed copy would show an earlier training
     notebook = notebook_paths()["03"]
-    whole = parameterize_notebook(load_notebook_node(str(notebook)), {"run": run.name} | parameters)
+    whole = parameterize_notebook(
+        load_notebook_node(str(notebook)), {"run": run.name} | parameters, **KERNEL
+    )
     cells = [
         cell.source
         for cell in whole.cells

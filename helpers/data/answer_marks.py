@@ -24,8 +24,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
 
     value: a worked solution, a field of a hub data set, or the answer itself.
     kind: how the answer is judged. Answers of a kind in TEXT_KINDS may be about marks, so only a
-        mark at the end of a solution is read. A list of texts in a CSV cell is itself the answer
-        if the kind is one of these, "set" or "mathematics".
+        mark at the end of a solution is read, and a list in a CSV cell is itself the answer.
 
     Dropped if several different results are marked.
 
@@ -42,8 +41,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
     if isinstance(literal, dict) and "ground_truth" in literal:
         value = literal
     has_texts = isinstance(literal, list) and any(isinstance(item, str) for item in literal)
-    may_be_a_list = is_text or kind in ("set", "mathematics")
-    if has_texts and not may_be_a_list:
+    if has_texts and not is_text:
         value = literal
 
     # 2. The fields of verl's data sets, and lists of one answer.

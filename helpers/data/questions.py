@@ -11,13 +11,15 @@ from helpers.data.files import Dropped, parse_literal
 from helpers.tags import completion_text
 
 
-def question_in(value: object) -> tuple[object, str]:
+def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
     r"""Return the question in a value, and the format it was found in.
 
     If the value is the question itself, the second element is "".
 
-    Dropped for chat messages without a user's message, and for a text that contains a mark of an
-    unknown chat template.
+    has_picture: whether the row has a picture in a column of its own.
+
+    Dropped for chat messages without a user's message, for a text that contains a mark of an
+    unknown chat template, and for a question about a picture or a sound that would not be read.
 
     >>> question_in([{"role": "system", "content": "Add."}, {"role": "user", "content": "1 + 1?"}])
     ('1 + 1?', 'chat messages')
@@ -60,9 +62,57 @@ def question_in(value: object) -> tuple[object, str]:
             f"question has {mark[0]}, a mark of a chat template",
             "Give the question alone: the model's own chat template is put around it.",
         )
+
+    # 4. Pictures and sounds. If the row has a picture, the message only marks its place.
+    beyond_text = [*(_parts_beyond_text(messages) if is_chat else []), *_PLACEHOLDER.findall(value)]
+    if beyond_text and not has_picture:
+        raise Dropped(
+            f"question is about more than text: {beyond_text[0]}",
+            "A model that reads only text cannot answer it. Notebook 11 trains with pictures, from "
+            'a column of their own: columns={"image": "…"}.',
+        )
     return value, found_in
 
 
+def system_message_in(value: object) -> str:
+    r"""Return the system message beside the question in a value, or "" if there is none.
+
+    value: one that `question_in` accepts.
+
+    >>> system_message_in([{"role": "system", "content": "Add."}, {"role": "user", "content": "1"}])
+    'Add.'
+    >>> system_message_in("<|im_start|>system\nAdd.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>")
+    'Add.'
+    """
+    # in a rendered chat template, it precedes the first question
+    first_turn = _USER_TURN.search(value) if isinstance(value, str) else None
+    if first_turn:
+        return _MARK_AND_ROLE.sub("", value[: first_turn.start(1)]).strip()
+    messages = parse_literal(value)
+    system_messages = [
+        {"content": turn.get("content", turn.get("value"))}
+        for turn in (messages if isinstance(messages, list) else [])
+        if isinstance(turn, dict) and turn.get("role", turn.get("from")) in ("system", "developer")
+    ]
+    return completion_text(system_messages).strip()
+
+
+def _parts_beyond_text(messages: list[dict]) -> list[str]:
+    """Return the types of the parts of chat messages that are not text.
+
+    A part is {"type": "image_url", "image_url": …}; Qwen's {"image": …} has no type.
+    """
+    contents = [turn.get("content", turn.get("value")) for turn in messages]
+    parts = [part for content in contents if isinstance(content, list) for part in content]
+    return [
+        str(part.get("type") or next(iter(part), "text"))
+        for part in parts
+        if isinstance(part, dict) and not isinstance(part.get("text"), str)
+    ]
+
+
+# A picture's place in a text: `<image>` at its beginning or end, `<image 1>` anywhere.
+_PLACEHOLDER = re.compile(r"\A\s*<(?:image|video|audio)>|<(?:image|video|audio)>\s*\Z|<image \d+>")
 # A user's turn in a rendered chat template: `<|im_start|>user\nWhat is 1 + 1?<|im_end|>`.
 _USER_TURN = re.compile(
     r"""(?:  # begins
@@ -82,6 +132,10 @@ _USER_TURN = re.compile(
         | \#\#\#\ Response:
     )""",
     re.DOTALL | re.VERBOSE,
+)
+# A mark before the first question, and the role after it: `<|im_start|>system`, `<<SYS>>`.
+_MARK_AND_ROLE = re.compile(
+    r"(?:<+[^<>\s]+>+|\[/?INST\]|\[\|\w+\|\]|### Instruction:)\s*(?:(?:system|developer|user)\b)?"
 )
 # A mark such as `<|eot_id|>` at the start of a line or at the end of the text, or `Assistant:` at
 # the end. Anywhere else, the question may be about the mark: `What does [INST] mean?`

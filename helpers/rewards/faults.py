@@ -182,8 +182,7 @@ def _advice_on(error: BaseException, columns: dict) -> str:
     """Return the advice on an error, "" if its cause is not known."""
     # The call itself raised the error if no line of the reward is in the traceback.
     in_call = error.__traceback__.tb_next is None
-    from_trl = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
-    names = ", ".join(sorted(columns.keys() - from_trl))
+    names = ", ".join(sorted(columns.keys() - FROM_TRL))
     for pattern, only_in_call, advice in _KNOWN_ERRORS:
         match = re.search(pattern, str(error))
         if match and (in_call or not only_in_call):
@@ -191,6 +190,8 @@ def _advice_on(error: BaseException, columns: dict) -> str:
     return ""
 
 
+# The keywords that TRL passes besides the columns of the data.
+FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
 # The advice on a call that ran out of time.
 LATE = (
     "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "

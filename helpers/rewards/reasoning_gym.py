@@ -7,6 +7,8 @@ import unicodedata
 import warnings
 
 from helpers.rewards.answers import workers
+from helpers.rewards.answers.numbers import same_form, same_number
+from helpers.rewards.answers.texts import same_text
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -26,8 +28,9 @@ def task_reward(
         them score None, with one warning.
 
     The verifiers are third-party code that reads a policy's text, so they run in a worker process
-    with a time limit; a verifier that fails or is too slow scores 0.0. Raises LookupError if
-    reasoning-gym is not installed.
+    with a time limit; a verifier that fails or is too slow scores 0.0. Some of them pay for
+    nonsense: `judged_here` and `is_in_form` decide before them, and `without_hedges` after them.
+    Raises LookupError if reasoning-gym is not installed.
 
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
@@ -35,16 +38,25 @@ def task_reward(
     families = family or [None] * len(completions)
     entries = entry or [None] * len(completions)
 
-    # 1. Settle the rows that no verifier may see: rows of other sources, missing answers, and
-    # answers that could run code.
+    # 1. Settle the rows that no verifier may see: rows of other sources, missing answers, answers
+    # that could run code, and those that we judge ourselves.
     scores: list[float | None] = []
     requests = {}
+    golds = {}
     for completion, name, data in zip(completions, families, entries, strict=True):
         scores.append(0.0 if name and data else None)
         given = answer_of(completion, tags)
-        if name and data and given and not _is_code(given):
-            data = data if isinstance(data, str) else json.dumps(data)
-            requests[len(scores) - 1] = (str(name), given[:_LONGEST], data)
+        if not (name and data and given) or _is_code(given):
+            continue
+        content = data if isinstance(data, dict) else json.loads(data)
+        gold = str(content.get("answer") or "")
+        right = judged_here(str(name), given, gold)
+        if right is not None:
+            scores[-1] = float(right)
+        elif is_in_form(str(name), given, gold):
+            position = len(scores) - 1
+            golds[position] = gold
+            requests[position] = request_for(str(name), given[:_LONGEST], content)
     missing = scores.count(None)
     if missing:
         warnings.warn(
@@ -61,8 +73,88 @@ def task_reward(
         )
     verdicts = workers.scores_in_time("task", list(requests.values()))
     for position, score in zip(requests, verdicts, strict=True):
-        scores[position] = min(1.0, max(0.0, score or 0.0))
+        name, given, _ = requests[position]
+        score = min(1.0, max(0.0, score or 0.0))
+        scores[position] = without_hedges(score, name, given, golds[position])
     return scores
+
+
+def judged_here(family: str, given: str, gold: str) -> bool | None:
+    """Return whether an answer is right, for the families whose verifier pays for nonsense and
+    whose answer has one value: a number, a fraction, a truth value or a text; None for the others.
+
+    >>> judged_here("gsm_symbolic", "42 or 43", "42"), judged_here("sudoku", "1 2", "1 2")
+    (False, None)
+    """
+    if gold in ("True", "False") or family == "letter_jumble":
+        return same_text(given, gold)
+    if family in ("coin_flip", "gsm_symbolic"):
+        return same_number(given, gold)
+    if family == "fraction_simplification":
+        return same_form(given, gold)
+    return None
+
+
+def is_in_form(family: str, given: str, gold: str) -> bool:
+    """Return whether an answer is written as the family's answers are, without words and calls.
+
+    >>> is_in_form("complex_arithmetic", "nan", "1.0 + 2.0i")
+    False
+    >>> is_in_form("simple_integration", "x**2/2 + C", "x**2/2 + C")
+    True
+    >>> is_in_form("simple_integration", "Integral(x, x)", "x**2/2 + C")
+    False
+    """
+    form = _FORMS.get(family)
+    if form is None:
+        return True
+    # Letters must be the row's: an expression in another variable is no answer.
+    letters = set(re.findall(r"\b[a-zA-Z]\b", given)) - {"C", "i", "j", "E"}
+    return form.fullmatch(given) is not None and letters <= set(re.findall(r"[a-zA-Z]", gold))
+
+
+def request_for(family: str, given: str, entry: dict) -> tuple[str, str, str]:
+    """Return the row that a worker judges: family, answer and entry.
+
+    The verifier of puzzle24 accepts any four numbers, and 24.9. That of countdown compares the
+    numbers and the value.
+    """
+    if family == "puzzle24":
+        family = "countdown"
+        entry = {"metadata": {"numbers": entry["metadata"]["numbers"], "target": 24}}
+    return family, given, json.dumps(entry)
+
+
+def without_hedges(score: float, family: str, given: str, gold: str) -> float:
+    """Return the score, or 0.0 if the answer only contains the row's answer among other words, or
+    if it is partial credit that a constant answer earns.
+
+    >>> without_hedges(0.5, "mahjong_puzzle", "Peng Chi", "Peng")
+    0.0
+    """
+    if score < 1 and family in _ALL_OR_NOTHING:
+        return 0.0
+    around = given.replace(gold, "", 1).strip(" .\n") if gold and gold in given else ""
+    has_words = re.search(r"\b[a-z]{2,}\b", around)
+    return 0.0 if around and (score < 1 or has_words) else score
+
+
+_NAMES = r"a?(?:sin|cos|tan|sec|csc|cot)h?|log|ln|exp|sqrt|pi|Abs"
+# Each `++` keeps what it has matched, so that no answer makes a pattern try again.
+_EXPRESSION = re.compile(rf"(?:(?:{_NAMES})\b|[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++")
+_SUM = re.compile(r"(?:\d|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])++")
+# How the answers are written, for the families whose verifier reads the answer as Python or sympy.
+_FORMS = {
+    "complex_arithmetic": re.compile(r"(?:[\d.]|[ij]\b|[\s+\-*()])++"),
+    "countdown": _SUM,
+    "puzzle24": _SUM,
+    "simple_integration": _EXPRESSION,
+    "intermediate_integration": _EXPRESSION,
+    "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++"),
+    "polynomial_equations": re.compile(r"(?=\D*\d)[\d.,\s+\-e]++"),
+}
+# Families in which a constant answer or a copy from the question earns much partial credit.
+_ALL_OR_NOTHING = {"game_of_life", "knights_knaves", "modulo_grid", "prime_factorization"}
 
 
 def _is_code(text: str) -> bool:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from helpers import PROJECT
 from helpers.data.files import hub_failure
-from helpers.environment import Machine
+from helpers.environment import Machine, gpu_obstacle
 from helpers.presets import Preset
 from helpers.training.families import CONFIGS, FAMILIES, family_of, lora_targets
 
@@ -53,10 +53,12 @@ def check(
     sees: whether prompts have pictures; None: if the source is a set of pictures. Without pictures,
         only the language part of a vision model is loaded.
 
-    ValueError if the estimate exceeds the GPU; if the context exceeds the model's positions; if the
-    adapter's rank exceeds the model's width; if the language part cannot be loaded alone; if the
-    config.json cannot be had.
+    ValueError if torch cannot use the GPU; if the estimate exceeds it; if the context exceeds the
+    model's positions; if the adapter's rank exceeds the model's width; if the language part cannot
+    be loaded alone; if the config.json cannot be had.
     """
+    if obstacle := gpu_obstacle(machine):
+        raise ValueError(obstacle)
     if sees is None:
         sees = settings.source.startswith("pictures/")
     config = config or config_of(settings.model_path)

@@ -7,12 +7,14 @@ The model is loaded through Unsloth or through plain Transformers, in 16 or 4 bi
 gets `claim_for_training(model)`. `sampling.py` samples completions from the model.
 """
 
+import functools
 import os
 import re
 import sys
 
 import torch
 
+from helpers.environment import gpu_obstacle, this_machine
 from helpers.presets import Preset
 from helpers.runs import seed_everything
 from helpers.templates import set_thinking
@@ -36,10 +38,13 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     `engine="vllm"`, Unsloth starts a vLLM engine that shares the model's weights; for it, Unsloth
     may load another quantisation of the same model (`_vllm_plain_bnb_or_16bit`).
 
-    ValueError if the loaded revision is not the base's, if Unsloth has started no engine, or if
-    Unsloth is imported already and must not be (`needs_unsloth`).
+    ValueError if torch cannot use the machine's GPU, if the loaded revision is not the base's, if
+    Unsloth has started no engine, or if Unsloth is imported already and must not be
+    (`needs_unsloth`).
     """
     on_gpu = torch.cuda.is_available()
+    if obstacle := gpu_obstacle(this_machine(), seen=on_gpu):
+        raise ValueError(obstacle)
     name = base.name if base else settings.model_path
 
     # import Unsloth before Transformers, or not at all
@@ -301,6 +306,20 @@ def claim_for_training(model):
     return model
 
 
+def begin_again(model, fresh: dict[str, torch.Tensor]) -> None:
+    """Make a trained policy the untrained one again, for another training run with the same engine.
+
+    fresh: copies of the adapter's weights from before the first training run, by name.
+
+    TRL's copy of the adapter (`ref`) is removed, and a trainer may claim the model again.
+    """
+    if "ref" in model.peft_config:
+        model.delete_adapter("ref")
+    for name, weight in fresh.items():
+        model.get_parameter(name).data.copy_(weight)
+    model.given_to_a_trainer = False
+
+
 def freeze_reference(model) -> None:
     """Make the current policy the reference of the KL: copy its adapter into a frozen adapter
     `ref`, unless the model has a `ref` already.
@@ -310,6 +329,8 @@ def freeze_reference(model) -> None:
     reference. TRL's `GRPOTrainer` makes the copy itself. Unsloth's GPU trainer does not
     (unsloth/models/rl.py, "Skip add_adapter"), but uses an existing `ref`.
     """
+    if engine_of(model) == "vllm":
+        _send_vllm_only_the_policy()
     if "ref" in model.peft_config:
         return
     # PEFT initialises the new adapter at random before the copy below
@@ -318,3 +339,30 @@ def freeze_reference(model) -> None:
     for name, weight in model.named_parameters():
         if ".default." in name:
             model.get_parameter(name.replace(".default.", ".ref.")).data.copy_(weight.data)
+
+
+@functools.cache  # once per process
+def _send_vllm_only_the_policy() -> None:
+    """Make Unsloth send vLLM the tensors of the adapter `default` alone.
+
+    Unsloth's `_build_lora_request` (unsloth_zoo/vllm_utils.py 7208) takes those of every adapter
+    from the model's state, and vLLM raises at those of `ref`. Every request with an adapter's
+    tensors is built there, even one in place of a merged rollout.
+    """
+    from unsloth_zoo import vllm_utils
+
+    build = vllm_utils._build_lora_request
+
+    def build_from_default(model, *args, **options):
+        # only meanwhile: a checkpoint holds both adapters
+        with model.register_state_dict_post_hook(_drop_other_adapters):
+            return build(model, *args, **options)
+
+    vllm_utils._build_lora_request = build_from_default
+
+
+def _drop_other_adapters(model, state: dict, prefix: str, metadata) -> None:
+    """Remove the LoRA tensors of other adapters than `default` from a model's state."""
+    for name in list(state):
+        if re.search(r"\.lora_[AB]\.(?!default\b)", name):
+            del state[name]

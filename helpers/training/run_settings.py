@@ -9,7 +9,7 @@ import math
 from dataclasses import replace
 
 from helpers import presets
-from helpers.environment import OLDEST_CAPABILITY, Machine, vllm_obstacle
+from helpers.environment import Machine, gpu_obstacle, vllm_obstacle
 from helpers.presets import Preset
 from helpers.training import processes
 from helpers.training.families import family_of
@@ -84,7 +84,7 @@ def for_machine(preset: Preset, machine: Machine) -> Preset:
     engine = preset.engine
     if engine == "auto":
         engine = "vllm" if machine.gpu else "transformers"
-    obstacle = vllm_obstacle(machine) if engine == "vllm" else None
+    obstacle = vllm_obstacle(machine, preset.load_in_4bit) if engine == "vllm" else None
     if obstacle and preset.engine == "vllm":
         install = ""
         if obstacle == "vLLM is not installed":
@@ -117,12 +117,8 @@ def refusal(preset: Preset, machine: Machine) -> str | None:
             "is visible. Without one, take `--preset pocket`, or `--preset smollm2` for a real "
             "language model: both run on a CPU."
         )
-    if preset.needs_gb > 0 and machine.compute_capability < OLDEST_CAPABILITY:
-        return (
-            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
-            f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take `--preset "
-            "pocket` and hide the GPU with CUDA_VISIBLE_DEVICES= in the environment."
-        )
+    if obstacle := gpu_obstacle(machine):
+        return obstacle
     if preset.needs_gb > machine.gpu_memory_gb:
         return (
             f"preset {preset.name!r} is meant for a card of {preset.needs_gb:.0f} GB; "

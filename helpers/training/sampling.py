@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import torch
 
-from helpers.templates import render
+from helpers.templates import encode, render
 
 Tokens = list[int]  # token ids
 
@@ -36,11 +36,14 @@ def sample(
     samples: int = 1,
     batch_size: int | None = None,
     seed: int = 3407,
-) -> list[list[str]]:
+    as_tokens: bool = False,
+) -> list[list]:
     """Return `samples` completions for each chat prompt, in the order of the prompts.
 
     temperature: 0 is greedy decoding, for which one sample per prompt is enough.
     batch_size: completions sampled at a time; None: BATCH.
+    as_tokens: return lists of token ids, for `lengths_of`, and not texts, in which special tokens
+        are missing.
 
     vLLM samples with the adapter's current weights. Whether the model thinks before it answers is
     stored in the tokenizer (`templates.set_thinking`).
@@ -54,14 +57,37 @@ def sample(
     # batch prompts of similar length, so that there is little padding
     order = sorted(range(len(texts)), key=lambda i: len(texts[i]))
     prompts_at_a_time = max(1, (batch_size or BATCH[engine_of(model)]) // samples)
-    completions: list[list[str]] = [[] for _ in texts]
+    completions: list[list] = [[] for _ in texts]
     with sampler(model, tokenizer, temperature=temperature, samples=samples, seed=seed) as complete:
         for start in range(0, len(order), prompts_at_a_time):
             batch = order[start : start + prompts_at_a_time]
             groups = complete([ids[i] for i in batch], [max_new_tokens] * len(batch))
             for i, group in zip(batch, groups, strict=True):
-                completions[i] = tokenizer.batch_decode(group, skip_special_tokens=True)
+                texts_of_group = tokenizer.batch_decode(group, skip_special_tokens=True)
+                completions[i] = group if as_tokens else texts_of_group
     return completions
+
+
+def lengths_of(model, tokenizer, groups: list[list[Tokens]]) -> list[int]:
+    """Return the tokens of each completion with its end token, also if it was cut off before it."""
+    ends = ends_of(model, tokenizer)
+    return [len(ids) + ends.isdisjoint(ids[-1:]) for group in groups for ids in group]
+
+
+def ends_of(model, tokenizer) -> set[int]:
+    """Return the tokens that end a completion; the generation config may list several."""
+    ends = model.generation_config.eos_token_id
+    ends = tokenizer.eos_token_id if ends is None else ends
+    return {ends} if isinstance(ends, int) else set(ends or [])
+
+
+def end_that_ends_nothing(model, tokenizer) -> str | None:
+    """Return what the chat template writes after a reply if no token of it ends a completion. The
+    policy then writes on, into turns of its own, to the limit. None if a token does.
+    """
+    turns = [{"role": "user", "content": "?"}, {"role": "assistant", "content": "A reply."}]
+    end = render(tokenizer, turns, answering=False).rpartition("A reply.")[2].strip()
+    return end if ends_of(model, tokenizer).isdisjoint(encode(tokenizer, end)) else None
 
 
 @contextmanager
@@ -157,12 +183,8 @@ class TransformersSampler:
             **generation_options(self.temperature),
         )
 
-        # the tokens that end a completion; the generation config may list several
-        ends = self.model.generation_config.eos_token_id
-        ends = self.tokenizer.eos_token_id if ends is None else ends
-        ends = {ends} if isinstance(ends, int) else set(ends or [])
-
         # cut each completion after its first end token, or where its room ends
+        ends = ends_of(self.model, self.tokenizer)
         groups: list[list[Tokens]] = [[] for _ in prompts]
         for row, tokens in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
             prompt = row // self.samples

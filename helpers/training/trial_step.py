@@ -173,16 +173,27 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     return lines
 
 
-def check_limit(lengths: list[int], settings: Preset) -> None:
+def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> None:
     """Raise ValueError if more than half of an ordinary sample was cut off at the limit: the policy
     would mostly learn to write less.
 
     lengths: the tokens of each completion including its end token; limit + 1 for a completion that
-        was cut off.
+        was cut off. See `sampling.lengths_of`.
     """
     limit = settings.max_completion_length
     cut = sum(length > limit for length in lengths)
     if cut > len(lengths) / 2:
+        end = sampling.end_that_ends_nothing(model, tokenizer)
+        if end is not None:
+            known = tokenizer.convert_ids_to_tokens(sorted(sampling.ends_of(model, tokenizer)))
+            raise ValueError(
+                f"{cut} of {len(lengths)} ordinary completions did not end before "
+                f"max_completion_length={limit}: the chat template ends a turn with "
+                f"{repr(end) if end else 'no token'}, and what ends a completion is "
+                f"{' or '.join(map(repr, known)) or 'no token'}. Set the model's end token to the "
+                "template's: eos_token in tokenizer_config.json and eos_token_id in "
+                "generation_config.json."
+            )
         shorter = (
             ", or take thinking=False: if the model's template has the choice, completions become "
             "several times as short, and hard questions are answered worse"

@@ -71,14 +71,53 @@ def test_it_starts_without_any_package():
 
 
 @pytest.fixture
-def card(tmp_path, monkeypatch):
+def card(smi):
     """A machine whose nvidia-smi reports an L4."""
-    program = tmp_path / "nvidia-smi"
-    program.write_text("#!/bin/sh\necho 'GPU-0, NVIDIA L4, 23034, 8.9'\n")
-    program.chmod(0o755)
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    environment.this_machine.cache_clear()
+    smi("NVIDIA L4, 23034, 8.9, 580.95.05")
+
+
+T4 = "Tesla T4, 15360, 7.5, 580.82.07"
+OLD = "driver of NVIDIA L4 is 570.124.06, and the pinned torch needs 580"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "described", "preset", "problem"),
+    [
+        ([T4, T4], "Tesla T4, 16 GB, compute capability 7.5, fp16 only", "t4", None),
+        (
+            ["Tesla P100-PCIE-16GB, 16384, 6.0, 580.82.07"],
+            "Tesla P100-PCIE-16GB, 17 GB, compute capability 6.0, fp16 only",
+            "pocket",
+            "serves 7.5 (Turing: T4, RTX 20) and later",
+        ),
+        (["NVIDIA L4, 23034, 8.9, 570.124.06"], "NVIDIA L4, 24 GB", "pocket", OLD),
+        (["NVIDIA GeForce RTX 4060, 8188, 8.9, 580.95.05"], "RTX 4060, 9 GB", "small", None),
+        (["NVIDIA GeForce RTX 5090, 32607, 12.0, 580.95.05"], "RTX 5090, 34 GB", "l4", None),
+        (["NVIDIA H100 80GB HBM3, 81559, 9.0, 580.95.05"], "HBM3, 86 GB", "h100", None),
+        (["NVIDIA GB10, [N/A], 12.1, 580.126.09"], "NVIDIA GB10, {memory}", "{any}", None),
+        (["NVIDIA GB10, Not Supported, 12.1, 580.126.09"], "GB10, {memory}", "{any}", None),
+        ([], "none", "pocket", None),
+    ],
+    ids=["2 T4", "P100", "old driver", "4060", "5090", "H100", "GB10", "GB10 too", "none"],
+)
+def test_each_machine_that_people_have(smi, monkeypatch, gpus, described, preset, problem):
+    """In a process without packages, which is fast and finds all of them missing."""
+    if gpus:
+        smi(*gpus)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
+    monkeypatch.delenv("GRPO_ALL_GPUS", raising=False)
+    command = [sys.executable, "-S", "-m", "helpers", "doctor"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True)
+    memory = re.search(r"cores, (\d+ GB)", done.stdout)[1]  # GB10's GPU uses the machine's
+    found = re.search(r"\nGPU +(.*)\npreset +(\w+):", done.stdout)
+    assert described.format(memory=memory) in found[1]
+    assert preset in (found[2], "{any}") and found[2] in presets.PRESETS
+    said = done.stdout.count("To train on the CPU on purpose")
+    assert said == bool(problem) and (problem or "") in done.stdout
+    if len(gpus) == 2:
+        assert "uses one of the 2 GPUs: Tesla T4 (CUDA_VISIBLE_DEVICES=0)" in done.stderr
+    else:
+        assert done.stderr == ""
 
 
 def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, card):

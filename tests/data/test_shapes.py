@@ -114,6 +114,11 @@ def test_any_other_value_is_the_question_itself(value):
         ("Add.\n<|unknown|>1 + 5?\n<|model|> ", r"question has <\|unknown\|>, a mark of a chat"),
         ("[|human|]1 + 5?", r"question has \[\|human\|\], a mark of a chat"),
         ([{"role": "assistant", "content": "6"}], "question is a list of messages, none of"),
+        (
+            [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}],
+            "question is about more than text: image",
+        ),
+        ("<image>\nHow many cats?", "question is about more than text: <image>"),
     ],
 )
 def test_a_value_without_a_clear_question_is_refused_by_name(value, reason):
@@ -231,8 +236,9 @@ def test_in_texts_only_a_mark_at_the_end_of_a_solution_is_read(kind, value, answ
 @pytest.mark.parametrize(
     ("kind", "answer"),
     [
-        ("set", '["a", "b"]'),
-        ("mathematics", '["a", "b"]'),
+        ("text", '["a", "b"]'),
+        ("set", ["a", "b"]),
+        ("mathematics", ["a", "b"]),
         ("choice", ["a", "b"]),
         ("algebra", ["a", "b"]),
     ],
@@ -463,6 +469,22 @@ def test_rows_of_common_data_sets_are_read(load, make, columns, question, answer
             lambda n: plain(n, answer=f"{n} + 1 = {n + 1}"),
             "answers that are a whole calculation, such as",
         ),
+        (
+            lambda n: plain(n, answer=f"Antwort: {n + 1} Stück"),
+            "most answers are more than a result",
+        ),
+        (
+            lambda n: plain(
+                n,
+                question=[
+                    {"role": "system", "content": "In mm."},
+                    {"role": "user", "content": f"{n}?"},
+                ],
+            ),
+            "found in the data: 8 × chat messages\nnote: system messages of the data that are not "
+            "used: 8, such as 'In mm.'",
+        ),
+        (lambda n: plain(n, answer=f"{n + 1} square metres"), None),
         (lambda n: plain(n, answer=f"x = {n + 1}"), None),
         (lambda n: plain(n, answer=f"{n} + 1 = {n + 1}", kind="text"), None),
         (plain, None),

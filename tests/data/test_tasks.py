@@ -56,7 +56,7 @@ def both(task) -> pd.DataFrame:
         ({"question": "nan", "answer": "1"}, "question is a missing value"),
         *(
             ({"question": f"q{word}", "answer": word}, "answer is a missing value")
-            for word in ("NaN", "nan", "None", " N/A", "-", "#### n/a")
+            for word in ("NaN", "None", " N/A", "-", "#### n/a", "NULL", "NA", "#DIV/0!", "#N/A")
         ),
         ({"question": "Ｗhat is ０ + 0?", "answer": "0"}, "duplicate question"),
         ({"question": "What is 0\u200b + 0?", "answer": "0"}, "duplicate question"),

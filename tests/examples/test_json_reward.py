@@ -126,3 +126,19 @@ def test_a_number_out_of_range_does_not_break_the_schema(rule):
     numbers = ["9" * 4000, "1e999", "-1e999", "1e308", "0.1", "1e-400"]
     documents = [said(f"[{number}]") for number in numbers]
     assert set(json_format_reward(documents, schema={"items": rule})) <= {0.0, 1.0}
+
+
+@pytest.mark.parametrize(
+    ("format", "valid", "invalid"),
+    [("date", "2024-02-29", "2023-02-29"), ("email", "a@b.org", "a"), ("ipv4", "10.0.0.1", "10.0")],
+)
+def test_a_format_of_the_schema_is_checked(format, valid, invalid):
+    schema = {"items": {"format": format}}
+    given = [said(json.dumps([text])) for text in (valid, invalid)]
+    assert json_format_reward(given, schema=schema) == [1.0, 0.0]
+
+
+def test_a_format_that_cannot_be_checked_is_named():
+    schema = {"properties": {"at": {"type": "string", "format": "no-such-format"}}}
+    with pytest.warns(UserWarning, match="no-such-format"):
+        assert json_format_reward([said('{"at": "x"}')], schema=schema) == [1.0]

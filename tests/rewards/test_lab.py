@@ -2,16 +2,23 @@
 test_attacks.py tests the attacks.
 """
 
+import asyncio
+import contextlib
 import json
 import math
+import random
 import re
+import time
+import warnings
 from functools import partial
 from unittest.mock import ANY
 
+import httpx
 import numpy as np
 import pandas as pd
 import pytest
 from told import told
+from trl.rewards import think_format_reward
 
 from examples.more_rewards import (
     fuzzy_match_reward,
@@ -20,6 +27,7 @@ from examples.more_rewards import (
 )
 from helpers.data.tasks import load_task
 from helpers.rewards.correctness import correctness_reward
+from helpers.rewards.lab import attacks
 from helpers.rewards.lab.cases import stored_groups
 from helpers.rewards.lab.measures import Lab
 from helpers.rewards.lab.verdicts import STEPS, against_report, differences, style_cases
@@ -31,6 +39,7 @@ from helpers.rewards.structure import (
 )
 from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
+from notebooks.checks import scripted_judge as scripted
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*have no answer")
 CASED = [
@@ -247,7 +256,7 @@ def advantages(group: list[str], weights: tuple) -> tuple[np.ndarray, np.ndarray
 
 def test_signal_by_hand():
     groups = [["1 0.5", "1 0.5", "0 0.5", "0 0"], ["1 1", "1 1", "1 1", "1 1"]]
-    others = {"zero_spread": 0.5, "scored": 1.0, "constant": None}
+    others = {"zero_spread": 0.5, "scored": 1.0, "unscored": 0.0, "constant": None}
     others |= {"advantage_share": ANY, "rank_correlation": ANY}
     a = {"weight": 1.0, "mean": 0.75, "within_group_std": pytest.approx(math.sqrt(1 / 3) / 2)}
     b = {"weight": 2.0, "mean": 0.6875, "within_group_std": pytest.approx(0.125)}
@@ -259,7 +268,10 @@ def test_signal_by_hand():
         "total": {"mean": 2.125, "zero_spread": 0.5},
         "pass_rate": [0.5, 1.0],
         "answered": 0.0,
-        "unopened": False,
+        "want_opening": [],
+        "first_answer": None,
+        "longer_gold": 0.0,
+        "longer_gold_example": None,
         "one_text": 1.0,
     }
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
@@ -388,7 +400,7 @@ def test_the_one_wrong_cell_is_found_and_marked_and_stops():
 # --- Go -------------------------------------------------------------------------------------------
 
 
-STATISTICS = {"mean", "within_group_std", "zero_spread", "scored", "constant"}
+STATISTICS = {"mean", "within_group_std", "zero_spread", "scored", "unscored", "constant"}
 STATISTICS |= {"advantage_share", "rank_correlation"}
 
 
@@ -476,6 +488,224 @@ def test_what_was_left_out_is_said():
     assert verdict.go and verdict.notes == missing
 
 
+# --- Rewards that people bring: what the verdict says, and whether it is a go ----------------------
+
+
+def of_answer(silent, wrong, right=1.0):
+    """Return a reward with these scores for no single answer, a wrong and a right one."""
+
+    def of_answer_reward(completions, answer, **columns):
+        blocks = [THINK_ANSWER.answer_blocks(completion_text(each)) for each in completions]
+        return [
+            silent
+            if len(found) != 1 or not found[0].strip()
+            else right
+            if found == [gold]
+            else wrong
+            for found, gold in zip(blocks, answer, strict=True)
+        ]
+
+    return of_answer_reward
+
+
+def lucky(draw, rate=0.05):
+    """Return a reward that errs by luck: with `rate`, by the generator that `draw` returns."""
+
+    def lucky_reward(completions, answer, **columns):
+        luck = draw()
+        scores = correctness_reward(completions, answer)
+        return [1 - score if luck.random() < rate else score for score in scores]
+
+    return lucky_reward
+
+
+def wavering_reward(completions, answer, **columns):
+    """Grades right and empty answers firmly, as a judge at temperature 1 does, and others not."""
+    scores = correctness_reward(completions, answer)
+    return [score or random.choice([0.1, 0.2]) for score in scores]
+
+
+def asking(address, score_of, name):
+    """Return a user's own judge, which asks a server about each text that is not empty."""
+
+    def judge_reward(completions, answer, **columns):
+        scores = []
+        for text, gold in zip(map(completion_text, completions), answer, strict=True):
+            right = THINK_ANSWER.extract_answer(text) == gold
+            reply = httpx.post(address, json={"right": right}).text if text.strip() else ""
+            scores.append(score_of(reply) if reply else 0.0)
+        return scores
+
+    judge_reward.__name__ = name
+    return judge_reward
+
+
+def int_beside_text_reward(completions, answer, **columns):
+    blocks = [THINK_ANSWER.extract_answer(completion_text(each)) for each in completions]
+    return [
+        float(int(b) == a if b and b.isdigit() else 0) for b, a in zip(blocks, answer, strict=True)
+    ]
+
+
+def not_there_reward(completions, **columns):
+    gold = columns.get("ground_truth", ["?"] * len(completions))
+    return [float(a == b) for a, b in zip(map(completion_text, completions), gold, strict=True)]
+
+
+def left_out_reward(completions, solution=None, **columns):
+    return [float(solution is not None) for _ in completions]
+
+
+async def threaded_reward(completions, answer, **columns):
+    from math_verify import parse
+
+    def judged(completion, gold):
+        with contextlib.suppress(Exception):
+            return float(parse(completion_text(completion))[0] == parse(gold)[0])
+        return 0.0
+
+    pairs = zip(completions, answer, strict=True)
+    return [await asyncio.to_thread(judged, *pair) for pair in pairs]
+
+
+SILENT_NONE = "silence gets no score"
+NOTHING = "a right answer earns nothing.*"
+# rewards, whether they may train, what the verdict says
+BROUGHT = {
+    "errs": ([lucky(lambda: random)], False, "same completion gets different scores"),
+    "beside": ([correctness_reward, lucky(random.Random)], False, "same completion gets different"),
+    "clock": ([lucky(lambda: random.Random(int(time.time())))], False, "same completion gets"),
+    "wavers": ([wavering_reward], False, "same completion gets different scores"),
+    "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
+    "dear, format": (
+        [of_answer(0.0, -1.0), format_reward],
+        False,
+        "silence pays more than an error",
+    ),
+    "dearer": ([of_answer(0.0, -2.0)], False, "silence pays more than an error"),
+    "paid": ([of_answer(0.3, 0.0)], False, "Silence pays more than an error"),
+    "cheap": ([of_answer(0.0, -0.25)], True, "silence pays more than an error.* less than 20%"),
+    "cheap, format": (
+        [of_answer(0.0, -0.25), format_reward],
+        True,
+        "silence pays .* less than 20%",
+    ),
+    "same loss": ([of_answer(-1.0, -1.0)], True, r"\AGO[^\n]*\n  note: The lab"),
+    "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
+    "none beside 0": ([of_answer(None, 0.0)], True, SILENT_NONE),
+    "text and number": ([int_beside_text_reward], False, NOTHING + "Columns hold text"),
+    "not there": ([not_there_reward], False, NOTHING + "asks for ground_truth; .*question, answer"),
+    "left out": ([left_out_reward], False, NOTHING + "asks for solution; the columns are"),
+    "thread": ([threaded_reward], False, NOTHING + "needs the main thread"),
+}
+
+
+@pytest.mark.parametrize("name", BROUGHT)
+def test_the_verdict_on_what_people_bring_names_the_cause(sums, name, monkeypatch):
+    monkeypatch.setattr(attacks, "source_of", lambda reward: "")  # not the texts of this file
+    rewards, go, says = BROUGHT[name]
+    rows = sums.head(4)
+    lab = Lab(rewards, [1.0, 0.25][: len(rewards)])
+    lab.attacks(rows)
+    lab.signal(rows, healthy_groups(rows))
+    verdict = lab.verdict()
+    assert verdict.go == go and re.search(says, str(verdict)), verdict
+    assert len(verdict.stops) == 1 or go or NOTHING in says or "takes" not in str(verdict)
+
+
+GRADES = {True: "CORRECT, 95", False: "INCORRECT, 20"}
+SCORES = {
+    "word": lambda reply: float("CORRECT" in reply),
+    "clamped": lambda reply: min(1.0, float(reply.split()[1])),
+    "sound": lambda reply: float(reply.startswith("CORRECT")),
+    "scaled": lambda reply: float(reply.split()[1]) / 100,
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_a_judge_that_gives_everything_full_marks_is_named(sums, name, monkeypatch):
+    """A verdict's word in its opposite, and a scale of 0 to 100 cut to 1; alone and beside another."""
+    monkeypatch.setattr(attacks, "source_of", lambda reward: "")
+    rows = sums.head(2)
+
+    def reply(path, headers, request):
+        return 200, GRADES[request["right"]].encode()
+
+    with scripted.served(reply) as address:
+        judge = asking(address, SCORES[name], name)
+        for rewards in ([judge], [correctness_reward, judge]):
+            lab = Lab(rewards, [1.0] * len(rewards))
+            lab.attacks(rows)
+            blames = [stop for stop in lab.verdict().stops if "full marks" in stop]
+            assert bool(blames) == (name in ("word", "clamped")), lab.verdict()
+            assert lab.verdict().go == (not blames)
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_judge_whose_replies_cannot_be_read_is_named_with_its_warning(sums, alone):
+    """It scores empty texts and nothing else."""
+
+    def mute_reward(completions, **columns):
+        texts = list(map(completion_text, completions))
+        if any(texts):
+            warnings.warn("mute: no score in 'It seems right.'", stacklevel=1)
+        return [None if text else 0.0 for text in texts]
+
+    rewards = [mute_reward] if alone else [correctness_reward, mute_reward]
+    lab = Lab(rewards, [1.0] * len(rewards))
+    with pytest.warns(match="It seems right"):
+        lab.attacks(sums.head(2))
+        lab.signal(sums.head(2), healthy_groups(sums.head(2)))
+    said = stops(lab)
+    assert re.search("mute_reward gave 100% of the policy's completions no .*It seems right", said)
+
+
+def test_most_replies_unread_is_a_no_go_alone_and_a_note_beside_another():
+    groups = [["1 -", "0 -", "1 1", "0 -"]] * 2
+    assert "second gave 75% of the policy's completions no score" in str(
+        lab_on(groups, 1.0, 1.0).verdict()
+    )
+    assert "second gave" not in stops(lab_on(groups, 1.0, 1.0))
+    alone = [["-", "-", "1", "0", "-", "-"]] * 2
+    assert "first gave 67% of the policy's completions no score" in stops(lab_on(alone, 1.0))
+    by_task = [["1", "0"], ["-", "-"], ["-", "-"], ["-", "-"]]
+    assert "no score" not in str(lab_on(by_task, 1.0).verdict())
+
+
+OPEN = "so</think><answer>{}</answer>"
+WITHHELD = {
+    "go on behind it": (
+        "{}",
+        ["<think>so</think><answer>{}</answer>\nQuestion: 1 + 1?\n<answer>2</answer>"],
+    ),
+    "more than a result": ("Antwort: {} Stück", blocks("{}")),
+    "answer is .* such as '.*' beside 'The answer is": ("The answer is {} km.", blocks("{}")),
+    "There is nothing to reinforce": ("{}", blocks("1000000")),
+}
+
+
+@pytest.mark.parametrize("says", WITHHELD)
+def test_what_keeps_right_answers_from_their_point_is_named(sums, says):
+    gold, texts = WITHHELD[says]
+    rows = sums.head(4).assign(answer=[gold.format(answer) for answer in sums["answer"][:4]])
+    lab = Lab([correctness_reward, format_reward], [1.0, 0.25])
+    group = [*texts, *blocks("1000001", "1000002")]
+    lab.signal(rows, [[text.format(answer) for text in group] for answer in sums["answer"][:4]])
+    found = [other for other in WITHHELD if re.search(other, stops(lab))]
+    assert says in found and set(found) <= {says, *list(WITHHELD)[1:3]}, stops(lab)
+
+
+def test_a_reward_that_wants_the_tag_which_the_template_opens_is_named(sums):
+    tags = TagFormat(opened=True)
+    lab = Lab([partial(correctness_reward, tags=tags), think_format_reward], [1.0, 0.5], tags)
+    group = [text.removeprefix("<think>") for text in RIGHT_AND_WRONG[:2]]
+    rows = sums.head(4)
+    lab.signal(rows, [[text.format(answer) for text in group] for answer in rows["answer"]])
+    assert re.search(
+        "think_format_reward gave 0 .* wants <think> .* template opens", str(lab.verdict())
+    )
+
+
 # --- No go ----------------------------------------------------------------------------------------
 
 
@@ -539,7 +769,7 @@ def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answe
     lab, said = verdict_of(blind_and_fails_on_one_row)
     assert [gold for gold, _ in lab.results.lost] == rows["answer"].tolist()[1:]
     assert lab.results.attacks.loc["honest and wrong", "wins"] == 1.0
-    assert any(stop.startswith("an honest wrong answer earns as much") for stop in said)
+    assert any(stop.startswith("a right answer earns nothing: fragile_reward") for stop in said)
 
 
 @pytest.mark.parametrize(

@@ -59,6 +59,63 @@ def test_an_answer_that_is_code_reaches_no_verifier(answer, asked, monkeypatch):
     assert task_reward([said(answer)], entry=["{}"], family=["n_queens"]) == [float(asked)]
 
 
+NONSENSE = [
+    "1" * 9000 + "!",
+    "x",
+    "nan",
+    "nan+nanj",
+    "0",
+    "-0",
+    "0,0",
+    "True False",
+    "valid",
+    "1e-1",
+    "[0]",
+    "x + C",
+]
+REPEATED = [
+    "expand({})",
+    "Integral({}, x)",
+    "integrate({}, x)",
+    "simplify({})",
+    "{} or 0",
+    "not {}",
+]
+PAID_FOR_NONSENSE = [
+    *("coin_flip", "complex_arithmetic", "countdown", "fraction_simplification", "game_of_life"),
+    *("game_of_life_halting", "gsm_symbolic", "intermediate_integration", "mahjong_puzzle"),
+    *("polynomial_multiplication", "puzzle24", "simple_integration"),
+]
+
+
+@needs_gym
+@pytest.mark.parametrize("family", PAID_FOR_NONSENSE)
+def test_no_family_pays_for_nonsense_or_for_the_question_in_a_call(family):
+    entry = entry_of(family)
+    gold = str(entry["answer"])
+    expressions = [gold, str(entry["metadata"].get("integrand", "1"))]
+    expressions += [
+        line.rpartition(":")[2] for line in entry["question"].splitlines() if "*" in line
+    ]
+    tried = [wrap.format(text.strip()) for wrap in REPEATED for text in expressions]
+    tried += [*NONSENSE, f"{gold} or 7", f"7\n{gold}"]
+    given = [said(answer) for answer in [gold, *(text for text in tried if text != gold)]]
+    rows = {"entry": [json.dumps(entry, default=str)] * len(given), "family": [family] * len(given)}
+    right, *others = task_reward(given, **rows)
+    paid = [text for text, score in zip(given[1:], others, strict=True) if score > 0.1]
+    assert (right, paid) == (1.0, [])
+
+
+@needs_gym
+def test_puzzle24_needs_the_numbers_of_its_row():
+    numbers = {"metadata": {"numbers": [4, 6, 1, 1]}, "answer": "4*6*1*1"}
+    given = ["6*4*1*1", "8*3*1*1", "4*6+1-1", "(4*6)*1+1", "4*6*1.0*1"]
+    rows = {"entry": [json.dumps(numbers)] * 5, "family": ["puzzle24"] * 5}
+    assert [score == 1.0 for score in task_reward([*map(said, given)], **rows)] == [
+        *(True, False, True, False, False)
+    ]
+
+
 def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     row = {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]}

@@ -12,6 +12,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
+from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy, sampling
@@ -244,6 +245,19 @@ def test_a_model_is_not_trained_by_two_trainers():
         policy.claim_for_training(model)
 
 
+def test_a_trained_policy_begins_again_for_another_trainer():
+    model = policy.add_adapter(load(), replace(PRESETS["pocket"], backend="transformers"), seed=1)
+    fresh = {name: weight.clone() for name, weight in model.named_parameters() if "lora" in name}
+    policy.claim_for_training(model)
+    policy.freeze_reference(model)
+    for name in fresh:
+        model.get_parameter(name).data.add_(1)
+    policy.begin_again(model, fresh)
+    assert list(model.peft_config) == ["default"] and fresh
+    assert all(torch.equal(model.get_parameter(name), old) for name, old in fresh.items())
+    assert policy.claim_for_training(model) is model
+
+
 # --- Back ends and engines ------------------------------------------------------------------------
 
 
@@ -282,3 +296,20 @@ def test_a_model_without_the_requested_engine_is_refused(model):
     with pytest.raises(ValueError, match="Unsloth has started no vLLM engine"):
         policy.check_engine(model, replace(PRESETS["pocket"], engine="vllm"))
     policy.check_engine(model, PRESETS["pocket"])
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [("570.124.06", "driver of NVIDIA L4 is 570"), ("580.95.05", "torch .*sees no NVIDIA L4")],
+)
+def test_a_gpu_that_torch_does_not_see_is_refused_unless_it_is_hidden(
+    smi, monkeypatch, driver, said
+):
+    """A GPU's settings were trained on the CPU without a word."""
+    smi(f"NVIDIA L4, 23034, 8.9, {driver}")
+    with pytest.raises(ValueError, match=f"{said}.*hide the GPU: CUDA_VISIBLE_DEVICES="):
+        policy.load(PRESETS["pocket"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    this_machine.cache_clear()
+    model, _ = policy.load(PRESETS["pocket"])
+    assert model.device.type == "cpu"

@@ -125,15 +125,15 @@ def test_running_out_of_memory_raises_one_sentence(take_trial, policy):
 
 
 @pytest.mark.parametrize(("cut", "thinking"), [(4, None), (5, None), (5, False)])
-def test_a_limit_that_cuts_off_more_than_half_is_refused(cut, thinking):
+def test_a_limit_that_cuts_off_more_than_half_is_refused(policy, cut, thinking):
     settings = replace(SETTINGS, thinking=thinking)
     # the limit is 20 tokens, including the end token
     lengths = [21] * cut + [20] * (8 - cut)
     if cut == 4:
-        trial_step.check_limit(lengths, settings)
+        trial_step.check_limit(lengths, settings, *policy)
         return
     with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
-        trial_step.check_limit(lengths, settings)
+        trial_step.check_limit(lengths, settings, *policy)
     assert ("thinking=False" in str(error.value)) == (thinking is None)
 
 

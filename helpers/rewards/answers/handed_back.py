@@ -21,23 +21,25 @@ def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: 
     form: to write 7/20 as a decimal, or to factor x^2+5x+6. The answer must then have the row's
     form: the same digits, or the same terms and factors in any order.
     """
-    # 1. Keep the comparison if there is no form to change: the answer has the form of the row's
-    # answer, or that form is in the question itself, as 1/2 in "Which is larger, 1/2 or 1/3?".
+    # 1. Keep the comparison if the answer has the form of the row's answer.
     given_form = form_of(given)
     gold_form = form_of(gold)
     if given_form == gold_form:
         return comparison
+
+    # 2. Refuse a copy from the question, and a division left undone: `84/12` for 7.
     expressions = {form_of(text): text for text in expressions_of(question)}
+    if given_form in expressions or mathematics.divisions_of(given) - mathematics.divisions_of(
+        gold
+    ):
+        return Comparison(False)
+
+    # 3. Keep the comparison if the question has the row's answer itself, as in "Which is larger,
+    # 1/2 or 1/3?": there is no form to change.
     if gold_form in expressions:
         return comparison
 
-    # 2. Refuse a copy from the question, and a division left undone: `84/12` for 7.
-    number = parse_number(given)
-    divides = number is not None and "/" in number.form
-    if given_form in expressions or (divides and number.value.denominator == 1):
-        return Comparison(False)
-
-    # 3. Refuse the answer if an expression of the question is equal to the row's answer. If only
+    # 4. Refuse the answer if an expression of the question is equal to the row's answer. If only
     # math-verify can tell, `unless` hands it the pair, and the answer is wrong if the two are
     # equal. Equations in one unknown are skipped: an
     # equation to solve is always equal to its solution.

@@ -18,6 +18,7 @@ from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
+_LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
 DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
 
 
@@ -38,13 +39,17 @@ def compare_answers(
     >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
     True
     """
-    # 1. An identical answer is right, unless it is empty. A long answer must be identical.
+    # 1. An identical answer is right, unless it is empty. Of a working, take the conclusion. A long
+    # answer must be identical.
     if given == gold:
         return Comparison(given.strip() != "")
+    if kind != "exact":
+        given = conclusion_of(given)
     if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
 
     # 2. Drop a lead such as `The answer is`, and apply the rules of the kind.
+    is_declared = kind is not None
     kind = kind or kind_of(gold)
     given = _LEAD.sub("", given)
     if kind == "choice":
@@ -54,11 +59,16 @@ def compare_answers(
     # A column may declare `number` for an answer that is not a number, such as `none of them`. No
     # number equals that, so it is compared as text.
     if kind == "text" or (kind == "number" and parse_number(gold) is None):
-        return Comparison(texts.same_text(given, gold))
+        # `1,000.99 m²` is undeclared text, but its number may be spelt in other ways.
+        same_quantity = not is_declared and numbers.same_quantity(given, gold)
+        return Comparison(same_quantity or texts.same_text(given, gold))
     if kind == "number":
         comparison = Comparison(numbers.same_number(given, gold))
     else:
         in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
+        if kind == "set":  # `[3, 4]` and `3, 4` are one set
+            given = mathematics.without_brackets(given)
+            gold = mathematics.without_brackets(gold)
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
     # 3. An equal answer in another form than the row's may be the question handed back.
@@ -67,6 +77,38 @@ def compare_answers(
     return refuse_handed_back(comparison, given, gold, question)
 
 
+def conclusion_of(given: str) -> str:
+    r"""Return the answer at the end of a working; a text without a conclusion stays as it is.
+
+    A conclusion ends the text. It is the only box, on its own line or after `is` or a colon, or the
+    only sentence with `answer is`. Nothing else in prose is an answer.
+
+    >>> conclusion_of("6 * 7 = 42.\nSo the answer is 42."), conclusion_of("6 * 7 is 42.")
+    ('42', '6 * 7 is 42.')
+    >>> conclusion_of(r"We add. Hence the sum is \boxed{42}."), conclusion_of(r"41 or \boxed{42}")
+    ('42', '41 or \\boxed{42}')
+    """
+    end = given[-LONGEST_ANSWER:].strip()
+    boxes = given.count(r"\boxed")
+    if len(given) > _LONGEST_WORKING or boxes > 1 or len(_STATES.findall(given)) > 1:
+        return given
+    found = (_BOX_AT_END if boxes else _STATED_AT_END).search(end)
+    return found[1] if found else given
+
+
+# The words before an answer.
+_STATES = re.compile(r"\banswer\s*(?:is\b|:|=)", re.IGNORECASE)
+# Lines and then a box, or words such as `Hence the sum is` and then a box.
+_BOX_AT_END = re.compile(
+    r"(?:\n|(?:\b(?:is|are|equals|gives?|get|have|obtain)|:)\s)\s*"
+    r"\$*\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})+)\}\$*\.?\Z"
+)
+# The last of several sentences or lines: `So the answer is 42.`
+_STATED_AT_END = re.compile(
+    r"(?:\n|[.!?:]\s)\s*(?:(?:so|thus|therefore|hence)\b,?\s*)?(?:the\s+)?(?:final\s+)?"
+    r"answer\s*(?:is\b|:|=)+:?\s*(?!not\b)([^\n]*[^\n.])\.?\Z",
+    re.IGNORECASE,
+)
 # A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
 _LEAD = re.compile(
     r"""

@@ -17,6 +17,7 @@ chemistry are written.
 - `H₂O` = `H_2O`, `H2O` = `H_{2}O`, `Ca²⁺` = `Ca^{2+}`, `\mathrm{CO_2}` = `CO2`
 - `1` ≠ `1-0`, `10-5` ≠ `5-10`, `192.168.1.0` ≠ `192.168.0.1`, `my_Var` ≠ `my_var`,
   `myvar` ≠ `my_var`
+- `O^{2-}` ≠ `O_2^-`, `O_2^-` = `O₂⁻`, `SO4^2-` = `SO_4^{2-}`, `SO_{42}^-` ≠ `SO_4^{2-}`
 - `NO2` ≠ `N2O`, `Co` ≠ `CO`, `h2o` ≠ `H2O`, `102` ≠ `10^2`, `1012` ≠ `101_2`, `A` ≠ `A*`
 """
 
@@ -68,28 +69,43 @@ _ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|bu
 
 
 def same_code(given: str, gold: str) -> bool:
-    """Return whether two codes have the same characters."""
-    return code_of(given) == code_of(gold) != ""
+    """Return whether two codes have the same characters.
+
+    A plain digit or sign may be an index or a charge; an index is not a charge.
+    """
+    code = code_of(given)
+    gold_code = code_of(gold)
+    if code == gold_code:
+        return code != ""
+    same_characters = code.translate(_PLAIN) == gold_code.translate(_PLAIN)
+    return same_characters and all(
+        mark == gold_mark or mark.isascii() or gold_mark.isascii()
+        for mark, gold_mark in zip(code, gold_code, strict=True)
+    )
 
 
 def code_of(text: str) -> str:
-    """Return a code in one spelling.
+    """Return a code in one spelling, with raised charges and lowered indices where they are marked.
 
-    >>> code_of("Ca²⁺"), code_of("3 : 4"), code_of("101_{2}")
-    ('Ca2+', '3:4', '101_2')
+    >>> code_of("Ca^{2+}"), code_of("H_2O"), code_of("H2O"), code_of("3 : 4"), code_of("101_{2}")
+    ('Ca²⁺', 'H₂O', 'H2O', '3:4', '101_2')
     """
     text = without_latex(re.sub(r"\\(?:right|longright)arrow|\\to\b", "->", plain_text(text)))
     text = _BRACED.sub(r"\1\2", " ".join(text.split()).removesuffix("."))
     if "->" in text:  # a chemical reaction
         text = text.replace(" ", "")
-    return _CHARGE.sub("", _INDEX.sub("", _JOINED.sub(r"\1", text)))
+    text = _INDEX.sub(lambda index: index[1].translate(_LOWERED), _JOINED.sub(r"\1", text))
+    return _CHARGE.sub(lambda charge: charge[1].translate(_RAISED), text)
 
 
 # Spaces around an arrow, a colon or a dash: 3 : 4.
 _JOINED = re.compile(r"\s*(->|[:-])\s*")
 # Braces of an index or an exponent: x_{12}.
 _BRACED = re.compile(r"([_^])\{([\w+-]*)\}")
-# The _ of H_2O. The base of 101_2 stays.
-_INDEX = re.compile(r"(?<=[A-Za-z)\]])_(?=\d)")
-# The ^ of Ca^2+. The exponent of 10^2 stays.
-_CHARGE = re.compile(r"(?<=[A-Za-z)\]])\^(?=\d*[+-](?!\w))|\^(?=[+-](?!\w))")
+# The index of H_2O. The base of 101_2 stays.
+_INDEX = re.compile(r"(?<=[A-Za-z)\]])_(\d+)", re.ASCII)
+# The charge of Ca^2+ and of SO_4^2-. The exponent of 10^2 stays.
+_CHARGE = re.compile(r"\^(\d*[+-])(?!\w)", re.ASCII)
+_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_PLAIN = {high: low for low, high in [*_LOWERED.items(), *_RAISED.items()]}

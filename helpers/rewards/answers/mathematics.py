@@ -25,6 +25,11 @@ from helpers.rewards.answers.texts import depths, plain_text
 
 _LONGEST = 300  # characters
 _DEEPEST = 25  # nested brackets; deeper text is an attempt to hang the parser, not an answer
+# Greek letters, without the backslash.
+_GREEK = (
+    "(?:(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
+    "|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))"
+)
 # Functions that may be typed without a backslash: `sin x`.
 _FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
 
@@ -60,13 +65,16 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         return Comparison(False)
 
     # 3. Remove the names before values: `x = 3` becomes `3`. Names also say that a list has no
-    # order, so look for them first. Refuse a chain of steps.
+    # order, so look for them first. Refuse a chain of steps, and write out both values of `±`.
     in_any_order = in_any_order or has_no_order(gold)
     given, gold = without_names(given, gold)
     if differ_in_steps(given, gold):
         return Comparison(False)
     if without_spaces(given) == without_spaces(gold):
         return Comparison(True)
+    in_any_order = in_any_order or has_two_values(given, gold)
+    given = without_plus_minus(given)
+    gold = without_plus_minus(gold)
 
     # 4. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
     # be exchanged.
@@ -89,6 +97,7 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         return Comparison(False)
 
     # 7. Leave the rest to math-verify.
+    given, gold = as_intervals(given, gold)
     if not in_any_order:
         given, gold = as_tuples(given, gold)
     return Comparison(None, (gold, given))
@@ -141,7 +150,7 @@ def is_costly(text: str) -> bool:
     """
     return bool(
         re.search(
-            r"\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?\d\d\d|\d\d!|!\s*!"
+            r"(?<![.\d])\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?[\d.]{3}|\d\d!|!\s*!"
             r"|\\(?:sum|prod|int|lim)|binom.*\d\d",
             text,
         )
@@ -162,10 +171,12 @@ def without_names(given: str, gold: str) -> tuple[str, str]:
     r"""Return both answers without the names before their values.
 
     A name may be left out, so names are removed if only one answer has them, or if both have the
-    same one. Two different names stay, and so does an equation such as `x^2 = 3`.
+    same one. Two different names stay, and so does an equation such as `x^2 = 3`. In the given
+    answer, an expression is a name only if it is the row's.
 
     `3` = `y=3`, `x = \sqrt{2}` = `\sqrt{2}`, `(3,2)` = `(p,q)=(3,2)`, `7:32` = `S_{MBCN}:S=7:32`,
-    `x = \boxed{3}` = `3`
+    `x = \boxed{3}` = `3`, `\sqrt{2}` = `\ln x = \sqrt{2}`, `\ln x = \sqrt{2}` ≠ `\sqrt{2}`,
+    `\frac{1}{x} = \sqrt{3}` ≠ `\sqrt{3}`, `x = x<2 and x>3` ≠ `x<2 or x>3`
 
     >>> without_names("x = 3", "3"), without_names("x = 3", "y = 3")
     (('3', '3'), ('x = 3', 'y = 3'))
@@ -177,12 +188,29 @@ def without_names(given: str, gold: str) -> tuple[str, str]:
     names = given_names | gold_names
     if not names or None in names or (given_names and gold_names and len(names) > 1):
         return given, gold
+    if not all(_NAME.fullmatch(name) for name in given_names - gold_names):
+        return given, gold
     # The values of several names form a tuple, in the order of the names.
     template = "({})" if len(names) > 1 else "{}"
     return (
         template.format(", ".join(value for _, value in given_items)),
         template.format(", ".join(value for _, value in gold_items)),
     )
+
+
+# A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
+_LETTER = (
+    rf"(?:\\{_GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
+    r"'*(?:_(?:\w|\{[^{}]*\}))?'*"
+)
+# Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
+_FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
+# The names that a given answer may have: also `f(x)`, `(p,q)`, `V_1:V_2`, `\frac{dy}{dx}`.
+_NAME = re.compile(
+    rf"{_LETTER}(?:\([\w,]+\))?|\({_LETTER}(?:,{_LETTER})*\)|{_FIGURE}"
+    rf"|(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+"
+    r"|\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]"
+)
 
 
 def differ_in_steps(given: str, gold: str) -> bool:
@@ -195,12 +223,49 @@ def differ_in_steps(given: str, gold: str) -> bool:
     return given.count("=") != gold.count("=")
 
 
+def has_two_values(given: str, gold: str) -> bool:
+    r"""Return whether each member of the given answer has a `\pm`, for two of the row's members.
+
+    Such a list has no order. A single `\pm` among other members does not take the order away.
+
+    `\pm 3` = `-3, 3`, `1, 2, 3 \pm 0` ≠ `3, 1, 2`, `1 \pm 0, 2 \pm 0` ≠ `2, 1`
+    """
+    members = split_list(given)
+    return all(r"\pm" in member for member in members) and (
+        len(split_list(gold)) == 2 * len(members)
+    )
+
+
+def without_plus_minus(text: str) -> str:
+    r"""Return an expression with both values of each member that has one `\pm`.
+
+    `\frac{1+\sqrt{5}}{2}, \frac{1-\sqrt{5}}{2}` = `\frac{1\pm\sqrt{5}}{2}`,
+    `\frac{1\pm\sqrt{5}}{2}` = `\frac{1-\sqrt{5}}{2}, \frac{1+\sqrt{5}}{2}`,
+    `\frac{1+\sqrt{5}}{2}` ≠ `\frac{1\pm\sqrt{5}}{2}`, `2 \pm 1` ≠ `3, 1`
+
+    >>> without_plus_minus(r"0, 1 \pm x")
+    '0, 1 + x, 1 - x'
+    """
+    if r"\pm" not in text:
+        return text
+    members = []
+    for member in split_list(text):
+        if r"\pm" not in member:
+            members.append(member)
+            continue
+        # Two of them may mean two or four values. A comma is inside brackets: `\{\pm 1, 2\}`.
+        if member.count(r"\pm") > 1 or re.search(rf"[,=]|\\mp|{_RELATION}", member):
+            return text
+        members.append(member.replace(r"\pm", "+").removeprefix("+").strip())
+        members.append(member.replace(r"\pm", "-"))
+    return ", ".join(members)
+
+
 # The commands that math-verify understands. It drops all others, or reads them as variables.
 _KNOWN_COMMAND = re.compile(
     rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
     rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{_FUNCTIONS}|sinh|cosh|tanh"
-    r"|(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
-    r"|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))(?![a-zA-Z])"
+    rf"|{_GREEK})(?![a-zA-Z])"
 )
 
 
@@ -287,16 +352,29 @@ def has_unreduced_fraction(gold: str) -> bool:
     return "," in gold and any(math.gcd(int(above), int(below)) > 1 for above, below in fractions)
 
 
+def as_intervals(given: str, gold: str) -> tuple[str, str]:
+    r"""Return both answers with intervals in place of inequalities, if all of them allow it.
+
+    math-verify compares the members of `x < 2 or x > 3` one by one, and a chain as it is spelt.
+
+    `(-\infty,2)\cup(3,\infty)` = `x<2 or x>3`, `x<2 or x>3` = `(-\infty,2)\cup(3,\infty)`,
+    `5>x>3` = `3<x<5`, `x>3 or x<2` = `x<2 or x>3`, `(-\infty,2)\cap(3,\infty)` ≠ `x<2 or x>3`,
+    `5 \geq x>3` ≠ `3<x<5`, `3>x>5` ≠ `3<x<5`
+    """
+    new_given = interval_of(given) if is_inequality(given) else given
+    new_gold = interval_of(gold) if is_inequality(gold) else gold
+    return (new_given, new_gold) if new_given and new_gold else (given, gold)
+
+
 def as_tuples(given: str, gold: str) -> tuple[str, str]:
     r"""Return both answers in parentheses if the row's answer is a list whose order counts.
 
-    math-verify compares tuples member by member, but lists as sets. A list of tuples has no order,
-    and `\pm 3` has two values.
+    math-verify compares tuples member by member, but lists as sets. A list of tuples has no order.
 
-    `3, 2, 1` ≠ `1, 2, 3`, `(2,1),(1,2)` = `(1,2),(2,1)`, `\pm 3` = `3, -3`
+    `3, 2, 1` ≠ `1, 2, 3`, `(2,1),(1,2)` = `(1,2),(2,1)`
     """
     members = split_list(gold)
-    if len(members) < 2 or members[0].startswith(("(", "[")) or r"\pm" in given:
+    if len(members) < 2 or members[0].startswith(("(", "[")):
         return given, gold
     return f"({', '.join(split_list(given))})", f"({', '.join(members)})"
 
@@ -309,6 +387,43 @@ _AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
 _COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
 # The relation of an inequality: `x > 3`, `x \neq 3`.
 _RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
+
+
+def interval_of(inequality: str) -> str:
+    r"""Return an inequality in one variable as an interval or a union of intervals; "" if it is
+    anything else.
+
+    >>> interval_of("x < 2 or x > 3"), interval_of(r"5 \geq x > 3"), interval_of("x^2 < 4")
+    ('(-\\infty,2)\\cup(3,\\infty)', '(3,5]', '')
+    """
+    names = variables(inequality) - {"e"}
+    if len(names) != 1 or "," in inequality or "and" in _AND_OR.findall(inequality):
+        return ""
+    (name,) = names
+    intervals = []
+    for piece in split_list(inequality):
+        terms = [term.strip() for term in re.split(rf"({_RELATION})", piece)]
+        # `x > 3` and `3 < x` are both chains from the smallest to the largest term.
+        if len(terms) > 1 and terms[1] in _TURNED:
+            terms[1::2] = [_TURNED.get(relation, "") for relation in terms[1::2]]
+            terms.reverse()
+        if len(terms) == 3 and terms[0] == name:
+            terms = [r"-\infty", "<", *terms]
+        elif len(terms) == 3:
+            terms += ["<", r"\infty"]
+        if len(terms) != 5 or terms[2] != name or not all(terms):
+            return ""
+        below, first, _, second, above = terms
+        if {first, second} - set(_CLOSES) or variables(below + above) & names:
+            return ""
+        opening = "(" if _CLOSES[first] == ")" else "["
+        intervals.append(f"{opening}{below},{above}{_CLOSES[second]}")
+    return r"\cup".join(intervals)
+
+
+# The relations turned around, and the bracket at which an interval with this relation ends.
+_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
+_CLOSES = {"<": ")", r"\lt": ")", r"\leq": "]", r"\le": "]"}
 
 
 def is_inequality(text: str) -> bool:
@@ -334,6 +449,17 @@ def split_list(text: str) -> list[str]:
     return [part.strip() for part in parts if part.strip()]
 
 
+def without_brackets(text: str) -> str:
+    """Return the members of a list without the square brackets around the whole of it.
+
+    >>> without_brackets("[3, 4]"), without_brackets("[1, 2], [3, 4]")
+    ('3, 4', '[1, 2], [3, 4]')
+    """
+    text = plain_text(text)
+    bracketed = re.fullmatch(r"\[([^\[\]()]*,[^\[\]()]*)\]", text)
+    return bracketed[1] if bracketed else text
+
+
 def split_name(item: str) -> tuple[str | None, str]:
     """Split `x = 3` into its name and its value. The name of an equation is None, and the name of a
     value alone is "".
@@ -347,7 +473,7 @@ def split_name(item: str) -> tuple[str | None, str]:
     variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
     # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`.
     is_name = re.fullmatch(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*", name.strip())
-    if "=" in value or not variable or not is_name:
+    if "=" in value or is_inequality(item) or not variable or not is_name:
         return None, item
     return without_spaces(name), value.strip()
 
@@ -361,15 +487,38 @@ def is_literal(text: str) -> bool:
     >>> is_literal("2+3"), is_literal(r"\sqrt{2}"), is_literal("3y")
     (False, False, False)
     """
-    # \frac{1}{2}, \frac12 -> 1/2
-    fraction = r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))"
-    text = re.sub(fraction, r"\1\2/\3\4", _AND_OR.sub(",", text)).replace(r"\infty", "0")
-    separator = rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION}"
-    for piece in map(str.strip, re.split(separator, text)):
+    for piece in pieces_of(text.replace(r"\infty", "0")):
         # The letters e and i are numbers that a computation uses.
-        if piece and not parse_number(piece) and not re.fullmatch("-?[a-df-hj-zA-Z]", piece):
+        if not parse_number(piece) and not re.fullmatch("-?[a-df-hj-zA-Z]", piece):
             return False
     return True
+
+
+def pieces_of(text: str) -> list[str]:
+    r"""Return the pieces between brackets, commas and relations, with `1/2` for `\frac{1}{2}`.
+
+    >>> pieces_of(r"x = (\frac{1}{2}, 3]")
+    ['x', '1/2', '3']
+    """
+    # \frac{1}{2}, \frac12 -> 1/2
+    fraction = r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))"
+    text = re.sub(fraction, r"\1\2/\3\4", _AND_OR.sub(",", text))
+    separator = rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION}"
+    return [piece.strip() for piece in re.split(separator, text) if piece.strip()]
+
+
+def divisions_of(text: str) -> set[str]:
+    """Return the pieces that leave a division undone, because their value is a whole number.
+
+    >>> divisions_of("(144/12, 1/2)")
+    {'144/12'}
+    """
+    undone = set()
+    for piece in [text, *pieces_of(to_latex(plain_text(text)))]:
+        number = parse_number(piece)
+        if number is not None and "/" in number.form and number.value.denominator == 1:
+            undone.add(piece)
+    return undone
 
 
 def tuple_brackets(text: str) -> set[str]:
@@ -490,6 +639,16 @@ _SPELLINGS = [
     (re.compile(r"(?i)(?:all )?real numbers|\\mathbb\{R\}"), r"(-\\infty,\\infty)"),
     # (0,1) U (1,2) -> (0,1) \cup (1,2)
     (re.compile(r"(?<=[)\]}])\s*U\s*(?=[(\[{\\])"), r"\\cup "),
+    # \left[\begin{array}{cc}1 & 2\end{array}\right], \begin{bmatrix} -> \begin{pmatrix}
+    (
+        re.compile(
+            r"(?:\(|(\[))\s*\\begin\{(?:array\}\s*\{[clr ]*|(?:small)?matrix)\}"
+            r"((?:(?!\\(?:begin|end)\{).)*)\\end\{(?:array|(?:small)?matrix)\}\s*(?(1)\]|\))",
+            re.DOTALL,
+        ),
+        r"\\begin{pmatrix}\2\\end{pmatrix}",
+    ),
+    (re.compile(r"\\(begin|end)\{bmatrix\}"), r"\\\1{pmatrix}"),
     # \boxed{1}\boxed{2} is two answers, not a product: the # makes it unreadable
     (re.compile(r"(?<=\})\s*\\boxed"), r" # \\boxed"),
     # \boxed{3} -> 3

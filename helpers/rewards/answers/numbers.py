@@ -13,12 +13,14 @@ Right (`=`) and wrong (`≠`), the given answer first:
   `125\%` ≠ `12.5`
 - A decimal that has to be rounded needs six correctly rounded digits:
   `0.333333` = `1/3`, `0.666667` = `2/3`, `0.33` ≠ `1/3`, `0.3333` ≠ `1/3`, `0.666666` ≠ `2/3`,
-  `2.0000001` ≠ `2`, `0.1234564` ≠ `0.1234561`, `0.0` ≠ `1/1024`, `0.000001` ≠ `1/700000`
+  `2.0000001` ≠ `2`, `0.1234564` ≠ `0.1234561`, `0.0` ≠ `1/1024`, `0.000001` ≠ `1/700000`,
+  `370367/3` ≠ `123456`
 - A unit is ignored unless both answers have one. Words that change the number are not units:
   `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
   `5 km` = `5`, `2 million` = `2000000`, `5\text{ m}^2` = `5`, `90 degrees` = `90^\circ`,
-  `13只` = `13`, `18 €` ≠ `$18`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`,
-  `5ab` ≠ `5`, `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
+  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `18 €` ≠ `$18`,
+  `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `50 km` ≠ `50%`, `5ab` ≠ `5`,
+  `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
 - Names, brackets, quotes and boxes around a number are removed, and digits may be from any script:
   `x = 7` = `7`, `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
   `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
@@ -151,11 +153,12 @@ def same_number(given: str, gold: str) -> bool:
         return False
     if answer.value == wanted.value:
         return True
-    # 50 means 50% if the row's answer is a percentage. And 50% means 50 if the row's answer is a
-    # decimal of 1 or more, because the question then probably asks for per cent.
+    # 50 means 50% if the row's answer is a percentage; 50 km does not. And 50% means 50 if the
+    # row's answer is a decimal of 1 or more, because the question then probably asks for per cent.
     percent_given = "%" in answer.form
     percent_asked = "%" in wanted.form
-    if percent_asked and not percent_given and wanted.value * 100 == answer.value:
+    is_bare = not percent_given and not answer.unit
+    if percent_asked and is_bare and wanted.value * 100 == answer.value:
         return True
     may_be_percent = wanted.places is not None and abs(wanted.value) >= 1 and not percent_asked
     if percent_given and may_be_percent and answer.value * 100 == wanted.value:
@@ -165,15 +168,28 @@ def same_number(given: str, gold: str) -> bool:
 
 def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     """Return whether a decimal of six digits or more is the rounded value of a number that no
-    decimal can spell, such as 1/3.
+    decimal can spell, such as 1/3. A whole number is exact.
     """
     places = decimal.places
-    if places is None or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
+    is_whole = (decimal.value * (100 if "%" in decimal.form else 1)).denominator == 1
+    if places is None or is_whole or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
         return False
     # A decimal can spell the value if the denominator divides a power of 10, that is, if 2 and 5
     # are its only prime factors.
     has_decimal = pow(10, value.denominator.bit_length(), value.denominator) == 0
     return not has_decimal and round(value, places) == decimal.value
+
+
+def same_quantity(given: str, gold: str) -> bool:
+    """Return whether two texts are numbers of the same value and the same unit.
+
+    >>> same_quantity("1000.99 m^2", "1,000.99 m²"), same_quantity("100", "100bps")
+    (True, False)
+    """
+    answer = parse_number(given)
+    wanted = parse_number(gold)
+    have_units = answer is not None and wanted is not None and answer.unit == wanted.unit != ""
+    return have_units and same_number(given, gold)
 
 
 def same_form(given: str, gold: str) -> bool:
@@ -201,8 +217,8 @@ _SPELLINGS = [
     (re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"), r" \1\2/\3\4"),
     # 5\text{ km} -> 5 km
     (re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|boxed)\s*\{([^{}]*)\}"), r" \1 "),
-    # $28$ percent -> 28 percent
-    (re.compile(r"(?<!\\)\$([^$]+)(?<!\\)\$"), r" \1 "),
+    # $28$ percent -> 28 percent, $\$28$ each -> $28 each
+    (re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$"), r" \1 "),
     # 10{,}080, 10,\!080 -> 10,080
     (re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
     # 5\,km, 5~km -> 5 km
@@ -289,10 +305,12 @@ _CURRENCIES = {
 
 # --- Units ----------------------------------------------------------------------------------------
 
-# Symbols: km, kg, °C. The single letters k, M and B are missing, because they multiply.
+# Symbols: km, kg, °C, kbps. The single letters k, M and B are missing, because they multiply, and
+# so is ppm.
 _SYMBOL = (
-    "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi|min|hrs?|ms|(?<=/)[sh]|mol|[kM]?Wh|[kMG]?Hz"
-    "|[kM]?[NJWVA]|k?Pa|[mk]ph|°[CF]?|[¢Ω]"
+    "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi|mins?|hrs?|secs?|yrs?|ms|(?<=/)[sh]|mol|[kM]?Wh"
+    "|[kMG]?Hz|[kMGmµμ]?[NJWVA]|m?Ah|[kMGh]?Pa|[mk]ph|°[CF]?|k?Ω|¢|[kMGT]?bps|(?i:[kmgt]i?b)|[rb]pm"
+    "|fps|[dp]pi|psi|atm|m?bar|mmHg|k?cal|[kMG]?eV|dB|px|pts?|gal|tb?sp|ha|rad"
 )
 # Words: meters, hours, people.
 _UNIT_WORD = (
@@ -316,7 +334,7 @@ _COUNTER = (
 )
 _ONE_UNIT = (
     rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"
-    r"(?:\s*\^-?\d)?(?![\w^])"
+    r"(?:\s*\^-?\d|(?<=m)[23])?(?![\w^])"
 )
 # Up to five units: km/h, square feet, eggs a day.
 UNIT = re.compile(

@@ -47,10 +47,11 @@ def looks_like(row: dict) -> str | None:
     gold = row["answer"]
     kind = kind_of(gold)
     number = parse_number(gold)
+    is_list_or_text = row.get("kind") in ("set", "choice", "exact", "text")
+    if kind != "number" and not is_list_or_text and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
+        return "decimal comma"
     if isinstance(row.get("kind"), str):
         return None
-    if kind != "number" and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
-        return "decimal comma"
     if kind == "text" and labels.split_option(gold)[0]:
         return "choice"
     if kind == "text" and number is not None and number.unit:

@@ -128,7 +128,9 @@ def _inside_box(text: str) -> str:
                 levels = depths(content, "{", "}")
                 is_one_box = min(levels) == levels[-1] == 0
             else:
-                is_one_box = opening not in content
+                # An escaped dollar is no end of a formula: $\$36$.
+                bare = content.replace("\\\\", "").replace(r"\$", "")
+                is_one_box = opening not in bare and not bare.endswith("\\")
             if is_one_box and content.strip():
                 return content.strip()
     return ""
@@ -150,7 +152,9 @@ def without_latex(text: str) -> str:
     >>> without_latex(r"\text{New} York, 5\%"), without_latex("$125$ miles")
     ('New York, 5%', '125 miles')
     """
-    text = re.sub(r"(?<!\\)\$(\S[^$]*(?<![\s\\]))\$", r"\1", _LATEX_WORDS.sub(r"\1", text))
+    text = re.sub(
+        r"(?<!\\)\$((?:[^$\\\s]|\\.)(?:[^$\\]|\\.)*)(?<!\s)\$", r"\1", _LATEX_WORDS.sub(r"\1", text)
+    )
     return re.sub(r"\\([%$&#_{}])", r"\1", text)
 
 

@@ -22,6 +22,7 @@ import gc
 import json
 import math
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -301,6 +302,7 @@ def judge_equal(gold: str, given: str) -> float:
             size = abs(complex(N(part, 3))) if getattr(part, "is_number", False) else 0
             if 0 < size < 1:
                 zeros = max(zeros, -math.floor(math.log10(size)))
+    given_parts = tuple(with_exact_values(part, given, gold_parts) for part in given_parts)
     equal = verify(
         list(gold_parts),
         list(given_parts),
@@ -310,6 +312,25 @@ def judge_equal(gold: str, given: str) -> float:
         timeout_seconds=None,
     )
     return float(equal and all(map(same_equation, gold_parts, given_parts)))
+
+
+def with_exact_values(expression, text: str, gold_parts: tuple):
+    """Return a given expression with the row's irrational values in place of the decimals that
+    round them correctly to six significant digits or more.
+    """
+    from sympy import Abs, Float, Rational, preorder_traversal
+
+    digits_of = {float(digits): digits for digits in re.findall(r"\d*\.\d+", text)}
+    exact = {}
+    for decimal in expression.atoms(Float):
+        digits = digits_of.get(abs(float(decimal)), "0.0")
+        unit = Rational(1, 10 ** len(digits.partition(".")[2]))
+        rounded = Rational(digits) * (-1 if decimal < 0 else 1)
+        for part in (part for gold in gold_parts for part in preorder_traversal(gold)):
+            is_value = getattr(part, "is_number", False) and part.is_real and not part.is_rational
+            if is_value and abs(rounded) >= 10**5 * unit and Abs(part - rounded) < unit / 2:
+                exact[decimal] = part
+    return expression.xreplace(exact)
 
 
 def same_equation(gold, given) -> bool:
@@ -355,7 +376,9 @@ def judge_schema(schema: str, document: str) -> float:
     from jsonschema.validators import validator_for
 
     rules = json.loads(schema)
-    return float(validator_for(rules)(rules).is_valid(json.loads(document)))
+    validator = validator_for(rules)
+    checked = validator(rules, format_checker=validator.FORMAT_CHECKER)
+    return float(checked.is_valid(json.loads(document)))
 
 
 # The judge of each kind, and the examples that a worker judges when it starts. They import the

@@ -263,6 +263,17 @@ def _expression(row: dict, which: int) -> str:
     return expressions[which] if expressions and which < len(expressions) else row[WRONG]
 
 
+def _number_of_question(row: dict, which: int) -> str:
+    """Return one of a question's numbers: of its first four, its last two, its smallest and its
+    largest; without numbers, a wrong answer.
+    """
+    question = re.sub(r"(?<=\d),(?=\d{3}\b)", "", _question(row))
+    numbers = re.findall(r"\d+(?:\.\d+)?", question) or [row[WRONG]]
+    by_size = sorted(numbers, key=lambda number: (len(number.partition(".")[0]), number))
+    tried = [*numbers[:4], *numbers[-2:], by_size[0], by_size[-1]]
+    return tried[which % len(tried)]
+
+
 def _sum(row: dict) -> str:
     """Return the right number as a sum that is not carried out, such as "41 + 1", or the question
     if the answer is not a whole number.
@@ -343,6 +354,9 @@ BATTERY = [
         lambda row: _expression(row, 1),
         lambda row: _expression(row, -1),
     ),
+    *_guesses(
+        "a number of the question", *(partial(_number_of_question, which=n) for n in range(8))
+    ),
     _answer("the question handed back", "{question}", reasoning="{question}", by_chance=True),
     *_guesses("a sum not worked out", _sum),
     _completion("the system prompt handed back", "{system}"),
@@ -385,9 +399,17 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     if not own:
         return []
 
+    texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
+
+    source = "\n".join(map(source_of, own))
+    keys = [
+        text for text in texts if re.search(rf"""[\[(] *["']{re.escape(text)}["'][\]),]""", source)
+    ]
+
     # 1. answers that no task has, other values of the row, and style
     attacks = [
-        *_guesses("an answer that no task has", *_NO_ANSWERS),
+        *_guesses("an answer that no task has", *_NO_ANSWERS, *_no_numbers_in(keys)),
+        *_guesses("the answer garbled", *(partial(_garbled, change=each) for each in _GARBLED)),
         *_guesses(
             "another candidate of the row",
             lambda row: _candidate(row, 0),
@@ -401,9 +423,9 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
 
     # 2. lists, also with separators from the source. For programs a list is not an attack, because
     # the last program counts.
-    texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
     if not are_programs(rows):
-        separators = [text for text in texts if len(text) <= 5 and not text.isalnum()]
+        separators = [text for text in texts if len(text) <= 20 and not text.isalnum()]
+        separators = dict.fromkeys([*separators, *keys])
         attacks += _lists(_MORE_LISTS + [(separator, "{}", "{}") for separator in separators])
         attacks += _guesses(
             "a box for every answer", r"\boxed{{wrong}} \boxed{{wrong}} \boxed{{right}}"
@@ -423,6 +445,30 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
 
 def _between(text: str, row: dict, tags: TagFormat, length: int) -> str:
     return f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
+
+
+def _no_numbers_in(keys: list[str]) -> list[Template]:
+    """Return what Python reads as a number that is none, in a box, a list, and JSON with these keys
+    of a reward's source.
+    """
+    wraps = [
+        r"\boxed{{}}",
+        "[{}]",
+        *(f'{{"{key}": {{}}}}' for key in dict.fromkeys(["answer", *keys])),
+    ]
+    answers = [wrap.replace("{}", number) for wrap in wraps[:_KEYS] for number in _NO_NUMBERS]
+    # the answer may be infinity
+    return [
+        lambda row, text=text: row[WRONG] if re.search("inf|∞", row["answer"], re.I) else text
+        for text in answers
+    ]
+
+
+def _garbled(row: dict, change: Callable[[str], str]) -> str:
+    """Return the answer with each word changed. A reward that compares less than the answer, such
+    as its sorted characters, takes it for right.
+    """
+    return re.sub(r"\w+", lambda match: change(match.group()), row["answer"])
 
 
 def _candidate(row: dict, which: int) -> str:
@@ -516,6 +562,21 @@ _MORE_LISTS = [
     *((", ", "{}", brackets) for brackets in _BRACKETS),
     *((", ", '"{}"', brackets) for brackets in _BRACKETS),
 ]
+
+# what loses a part of a word: its order, its vowels, all but its length or its set of characters
+_GARBLED = (
+    lambda word: word[::-1],
+    lambda word: "".join(sorted(word)),
+    lambda word: word[1:] + word[:1],
+    lambda word: re.sub("[aeiouyAEIOUY]", "", word),
+    lambda word: re.sub("[aeiou]", "e", word),
+    lambda word: re.sub(r"\w", lambda match: "7" if match[0].isdigit() else "x", word),
+    lambda word: word + word,
+    lambda word: word + word[-1:],
+)
+
+_KEYS = 10  # forms in which what is no number is tried
+_NO_NUMBERS = ("NaN", "nan", "Infinity", "-Infinity", "1e999", "null", '"nan"', '""')
 
 # what matches, compares or formats to anything: not a number, wildcards, placeholders, empty JSON
 _NO_ANSWERS = (

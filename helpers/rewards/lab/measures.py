@@ -11,7 +11,9 @@ Each step is optional, and the verdict covers the steps that were run. No model 
 `stored_groups` reads the completions of an earlier run.
 """
 
+import re
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
+from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.rewards.lab import verdicts
@@ -33,7 +36,7 @@ from helpers.rewards.lab.attacks import (
     with_wrong_answers,
 )
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.lab.trial import AttackTrial, columns_of
+from helpers.rewards.lab.trial import JUDGED_AGAIN, AttackTrial, columns_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -52,6 +55,10 @@ class Results:
     lost: (right answer, wrong answer) for each row on which both earn the same.
     tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
         too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
+    escapes: see `AttackTrial`.
+    columns: the columns of the rows that were attacked.
+    unsteady: two scores that the same completion got, by reward. If there are any, the attacks are
+        not tried.
     completions: the texts that `signal` scored, and their columns. `speed` uses them.
     """
 
@@ -62,6 +69,9 @@ class Results:
     ceilings: dict[str, str] = field(default_factory=dict)
     lost: list[tuple[str, str]] = field(default_factory=list)
     tolerated: list[tuple[str, str]] = field(default_factory=list)
+    escapes: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    unsteady: dict[str, tuple[float, float]] = field(default_factory=dict)
     completions: tuple[list[str], dict] = (["<answer>4</answer>"], {})
 
 
@@ -72,6 +82,8 @@ class Lab:
     functions, weights: as for GRPOTrainer and GRPOConfig, one weight per function.
     max_steps: steps of the planned training run, for rewards that follow a schedule.
     faults: the completions of your rows that a reward failed to score.
+    warned: by reward and line, the last warning of this line, such as a judge's about replies that
+        it could not read. The first is shown, too.
     step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
         the largest gap between right and wrong answers.
 
@@ -85,6 +97,7 @@ class Lab:
     max_steps: int = 100
     results: Results = field(default_factory=Results)
     faults: list[Fault] = field(default_factory=list)
+    warned: dict[tuple[str, int], str] = field(default_factory=dict)
     step: int = 0
 
     def __post_init__(self):
@@ -131,12 +144,36 @@ class Lab:
         for name, function in zip(self.names, self.functions, strict=True):
             scored = [None] * len(completions)
             if name not in late:
-                scored, faults = checked_scores(function, messages, columns, is_own(function))
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    scored, faults = checked_scores(function, messages, columns, is_own(function))
                 self.faults += faults
+                for each in caught:
+                    if (name, each.lineno) not in self.warned:
+                        warnings.warn_explicit(
+                            each.message, each.category, each.filename, each.lineno
+                        )
+                    self.warned[name, each.lineno] = str(each.message)
             table[name] = pd.Series(scored, dtype=float)
-        # as in TRL, None adds nothing, and there is no total if all rewards give None
-        table["total"] = table[self.names].mul(self.weights).sum(axis=1, min_count=1)
+        table["total"] = self.total(table)
         return table
+
+    def total(self, scores: pd.DataFrame) -> pd.Series:
+        """Return the weighted sum of each row's scores. As in TRL, None adds nothing, and there is
+        no total if all rewards give None.
+        """
+        return scores[self.names].mul(self.weights).sum(axis=1, min_count=1)
+
+    def compare(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
+        """Add to `results.unsteady` the rewards that gave a completion different scores in two
+        equal calls. Rewards with faults are left out: they are named for these.
+        """
+        faulty = {fault.reward for fault in self.faults}
+        for name in self.names:
+            differs = ~np.isclose(before[name], after[name], equal_nan=True)
+            if differs.any() and name not in faulty:
+                two = float(before[name][differs].iloc[0]), float(after[name][differs].iloc[0])
+                self.results.unsteady.setdefault(name, two)
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""
@@ -211,6 +248,9 @@ class Lab:
         failed on one of the two completions, or if the attack happens to be right. trial.py begins
         with two worked rows: a win, and a row that is left out.
 
+        If a reward gives the same completion different scores, only the two honest answers are
+        tried, and `wins` is nan.
+
         If a reward reads the `trainer_state`, each row is attacked at a dozen steps spread over the
         training run.
         """
@@ -237,14 +277,19 @@ class Lab:
             families.setdefault(attack.name, []).append(attack)
 
         # 4. scores, and comparisons with the honest answers
+        self.results.unsteady.clear()
         trial = AttackTrial(self, attacked, steps, length)
         table = trial.run(families).sort_values("total", ascending=False, kind="stable")
 
+        if self.results.unsteady:
+            table[["wins", "gain"]] = np.nan
         # 5. the step with the largest gap between right and wrong answers
         gaps = trial.tables[HONEST_RIGHT]["total"] - trial.tables[HONEST_WRONG]["total"]
         self.step = int(gaps.fillna(0.0).groupby(level="step").mean().idxmax())
 
         self.results.attacks = table
+        self.results.columns = [name for name in rows.columns if name != "prompt"]
+        self.results.escapes = trial.escapes
         self.results.ceilings = {name: family[0].ceiling for name, family in families.items()}
         self.results.lost = [
             (trial.rows[number]["answer"], trial.rows[number][WRONG]) for number in trial.lost
@@ -269,6 +314,8 @@ class Lab:
             - `within_group_std`: the mean of the groups' standard deviations.
             - `zero_spread`: the share of groups with equal scores.
             - `scored`: the share of completions with a score.
+            - `unscored`: the share without one, in groups where another completion has one; None if
+              no completion has one.
             - `constant`: the score if all completions got the same one, else None.
             - `advantage_share`: the share in the variance of TRL's group-scaled advantage. The
               shares of all rewards sum to 1.
@@ -278,7 +325,12 @@ class Lab:
         - `pass_rate`: for each group, the share of completions that the judges call right; None if
           no judge scores the row.
         - `answered`: the share of completions with a complete answer block.
-        - `unopened`: whether all completions close the reasoning and none opens it.
+        - `want_opening`: the rewards that give all completions 0, but not if each begins with the
+          tag that opens the reasoning.
+        - `first_answer`: the share of completions that would be right if they ended behind their
+          first answer; None if little is behind it.
+        - `longer_gold`: the share of completions whose answer is a part of the row's answer, which
+          is no number. `longer_gold_example`: such an answer and the row's, or None.
         - `one_text`: of the groups with equal totals, the share that consist of one text; None
           without such a group.
         """
@@ -297,6 +349,9 @@ class Lab:
         columns = columns_of([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
+        faults = [*self.faults]
+        for _ in range(-(-JUDGED_AGAIN // len(texts))):
+            self.compare(scores, self.scores(texts, self.step, **columns))
 
         # 2. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
@@ -308,12 +363,15 @@ class Lab:
         rewards = {}
         for name, weight in zip(self.names, self.weights, strict=True):
             values = scores[name].dropna().unique()
+            missing = scores[name].isna()
+            has_scores = (~missing).groupby(group_of).transform("any")
             rewards[name] = {
                 "weight": weight,
                 "mean": _finite(scores[name].mean()),
                 "within_group_std": _finite(spread[name].mean()),
                 "zero_spread": float(flat[name].mean()),
                 "scored": float(scores[name].notna().mean()),
+                "unscored": _finite(missing[has_scores].mean()),
                 "constant": _finite(values[0]) if len(values) == 1 else None,
                 "advantage_share": shares[name],
                 "rank_correlation": {
@@ -324,16 +382,28 @@ class Lab:
         # 4. the share of right completions in each group. A completion is right if every judge that
         # scores it gives at least 0.5. Without a judge, all are wrong.
         judges = self.judges()
-        lowest = scores[judges].min(axis=1)  # the judges' lowest score, nan if none gave one
-        right = (lowest >= 0.5).astype(float)
-        if judges:
-            right[lowest.isna()] = np.nan
+        right = _are_right(scores[judges])
         pass_rate = right.groupby(group_of).mean()
 
         # 5. what the texts look like
-        opening, closing, *_ = self.tags.tags
-        only_closed = all(closing in text and opening not in text for text in texts)
+        opening, closing, _, answer_end = self.tags.tags
         same = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
+        want_opening = [name for name in rewards if rewards[name]["constant"] == 0]
+        if want_opening:
+            with_opening = self.scores([opening + text for text in texts], self.step, **columns)
+            want_opening = [name for name in want_opening if with_opening[name].max() > 0]
+
+        # 6. what keeps answers from being right: text behind them, or a longer answer in the data
+        ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
+        firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
+        first_answer = None
+        if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
+            first_right = _are_right(self.scores(firsts, self.step, **columns)[judges])
+            first_answer = _finite(first_right.mean())
+        answers = [self.tags.extract_answer(text) or "" for text in texts]
+        golds = map(str, columns.get("answer", answers))
+        parts = [pair for pair in zip(answers, golds, strict=True) if _is_part(*pair)]
+        self.faults[:] = faults  # those of a repeated call count once
 
         self.results.completions = texts, columns
         self.results.signal = {
@@ -347,7 +417,10 @@ class Lab:
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
-            "unopened": only_closed and not self.tags.opened,
+            "want_opening": want_opening,
+            "first_answer": first_answer,
+            "longer_gold": len(parts) / len(texts),
+            "longer_gold_example": parts[0] if parts else None,
             "one_text": float(np.mean(same)) if same else None,
         }
         return self.results.signal
@@ -406,7 +479,7 @@ class Lab:
             report["rewards"][name] = entry
         if results.attacks is not None:
             report["attacks"] = {
-                name: {"total": _finite(row["total"]), "wins": float(row["wins"])}
+                name: {"total": _finite(row["total"]), "wins": _finite(row["wins"])}
                 for name, row in results.attacks.iterrows()
             }
         if results.signal is not None:
@@ -445,6 +518,22 @@ def _records(rows: pd.DataFrame) -> list[dict]:
         }
         for row in rows.to_dict("records")
     ]
+
+
+def _is_part(answer: str, gold: str) -> bool:
+    """Return whether an answer is a part of the row's answer, which is no number."""
+    part = rf"(?<!\w){re.escape(answer.strip())}(?!\w)"
+    is_part = answer.strip() not in ("", gold.strip()) and re.search(part, gold)
+    return bool(is_part) and parse_number(gold) is None
+
+
+def _are_right(scores: pd.DataFrame) -> pd.Series:
+    """Return whether all judges that scored a completion gave it at least 0.5, as 1.0 or 0.0; nan
+    if none scored it. Without judges, all are wrong.
+    """
+    lowest = scores.min(axis=1)
+    right = (lowest >= 0.5).astype(float)
+    return right.mask(lowest.isna()) if len(scores.columns) else right
 
 
 def _finite(value: float) -> float | None:

@@ -25,6 +25,8 @@ The attack copies an expression from the question, which is a wrong answer on mo
 it is the right answer, so the row counts neither for nor against the attack.
 """
 
+import re
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,12 +34,15 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.common import source_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 
+JUDGED_AGAIN = 64  # the least number of rows that are judged again
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
+_READS_A_CLOCK = r"\btime\(\)|\b(?:utc)?now\(|time_ns|monotonic|perf_counter"
 
 
 @dataclass
@@ -57,8 +62,10 @@ class AttackTrial:
         which is False if a reward failed on the completion or if the row was left out. A row that
         was left out has no scores (nan).
     examples: by attack, the completion for the first row.
+    calls: by attack, the completions of its family, and their scores before rows were left out.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
+    escapes: the attacks that win only because an error scores below 0.
     """
 
     lab: Any  # a `measures.Lab`; measures.py imports this module
@@ -69,18 +76,42 @@ class AttackTrial:
     examples: dict[str, str] = field(default_factory=dict)
     tolerated: dict[int, str] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
+    escapes: list[str] = field(default_factory=list)
+    calls: dict[str, tuple] = field(default_factory=dict)
 
     def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Score all attacks, and return the table of `Lab.attacks`.
 
         families: the attacks of each name, with the two honest answers among them.
         """
-        # the honest answers come first, because the attacks are compared with them
-        self._score_honest_answers(families[HONEST_RIGHT], families[HONEST_WRONG])
+        # 1. the honest answers, because the attacks are compared with them, and several times: if
+        # the same completion gets different scores, the attacks would show nothing but luck
+        right = families[HONEST_RIGHT]
+        wrong = families[HONEST_WRONG]
+        self._score_honest_answers(right, wrong)
+        if any(re.search(_READS_A_CLOCK, source_of(reward)) for reward in self.lab.functions):
+            time.sleep(1.01)  # the next second of the clock
+        for _ in range(-(-JUDGED_AGAIN // len(self.rows))):
+            self._judge_again(HONEST_RIGHT)
+            self._judge_again(HONEST_WRONG)
+            if self.lab.results.unsteady:
+                return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
+
+        # 2. the attacks, and those that win a second time: no win may be luck
         for name, family in families.items():
             if name not in (HONEST_RIGHT, HONEST_WRONG):
                 self._score_family(family)
-        return self._compare_with_ceilings(families)
+        compared = self._compare_with_ceilings(families)
+        for name in compared.index[compared["wins"] > 0]:
+            self._judge_again(name)
+        return compared
+
+    def _judge_again(self, name: str) -> None:
+        """Score the attacks of a name a second time, in the same calls, and compare the scores."""
+        completions, before = self.calls[name]
+        faults = [*self.lab.faults]
+        self.lab.compare(before, pd.concat(self._scores(completions)))
+        self.lab.faults[:] = faults  # each fault counts once
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
         """Score the honest answers, and replace wrong answers that a reward accepts.
@@ -113,6 +144,7 @@ class AttackTrial:
             for attack in family
         ]
         tables = self._scores(completions)
+        self.calls[name] = completions, pd.concat(tables)
 
         # leave out the rows on which an attack's answer is right
         for attack, texts, table in zip(family, completions, tables, strict=True):
@@ -161,11 +193,27 @@ class AttackTrial:
         return tables
 
     def _compare_with_ceilings(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
-        """Return the table of `Lab.attacks`, and set `lost`."""
+        """Return the table of `Lab.attacks`, and set `lost` and `escapes`.
+
+        An attack does not win by the points that an error loses, but by those that it earns: below
+        0, a score of a reward that tells right from wrong counts as 0. What wins only by an error's
+        loss is an escape.
+        """
         means = pd.DataFrame({name: table.mean() for name, table in self.tables.items()}).T
         compared = means.drop(columns="usable").assign(wins=0.0, gain=0.0, paid_by="")
+        right = means.loc[HONEST_RIGHT, self.lab.names]
+        wrong = means.loc[HONEST_WRONG, self.lab.names]
+        charged = [name for name in self.lab.names if wrong[name] < min(0.0, right[name] - 0.25)]
         for name, family in families.items():
-            margins = _margins(self.tables[name], self.tables[family[0].ceiling])
+            ceiling = self.tables[family[0].ceiling]
+            margins = _margins(self.tables[name], ceiling)
+            if charged and name != HONEST_WRONG:
+                wins_by_loss = (margins["total"] > _SAME).any()
+                margins = _margins(
+                    self._from_zero(self.tables[name], charged), self._from_zero(ceiling, charged)
+                )
+                if wins_by_loss and not (margins["total"] > _SAME).any():
+                    self.escapes.append(name)
             if name == HONEST_WRONG:
                 # A wrong answer wins if it earns as much as the right one. The mean over all steps
                 # decides, because a schedule may begin with equal rewards for both.
@@ -182,6 +230,11 @@ class AttackTrial:
                 contributions = won[self.lab.names].mean() * self.lab.weights
                 compared.loc[name, "paid_by"] = contributions.fillna(0.0).idxmax()
         return compared.assign(example=self.examples)
+
+    def _from_zero(self, table: pd.DataFrame, charged: list[str]) -> pd.DataFrame:
+        """Return the scores, with those of the rewards `charged` not below 0."""
+        table = table.assign(**table[charged].clip(lower=0.0))
+        return table.assign(total=self.lab.total(table))
 
     # --- Rows that are left out: the attack's answer is right, or accepted as right ---
 

@@ -3,26 +3,45 @@
 """
 
 import html
+import inspect
+import re
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
 
-from helpers.rewards.common import is_own, reward_name, source_hash, source_of
-from helpers.rewards.faults import MESSAGES
+from helpers.rewards.common import (
+    defining_function,
+    is_own,
+    reward_name,
+    source_hash,
+    source_of,
+)
+from helpers.rewards.faults import FROM_TRL, MESSAGES
 from helpers.runs import Run
+from helpers.tags import on_one_line
 
 STEPS = ("cases", "attacks", "signal", "speed")  # methods of `Lab`
 # the honest answers that attacks are compared with
 HONEST_RIGHT = "honest and right"
 HONEST_WRONG = "honest and wrong"
+# attacks without an answer
+SILENT = (
+    "nothing at all",
+    "white space",
+    "the four tags, empty",
+    "reasoning, an empty answer",
+)
 
 _TOLERANCE = 1e-3  # a score this close to the expected one is equal to it
 _FEW_DRIVE = 0.10  # if the judges drive a smaller share of the advantage, being right hardly counts
 _MANY_FLAT = 0.50  # largest share of groups that score the same throughout
 _NEVER = 0.02  # mean pass rates up to this leave nothing to reinforce,
 _ALWAYS = 0.95  # and from this on nothing to learn
+_EVEN = 0.5  # if silence pays unless the policy is right this often, an error costs too much
+_RUN_ON = 0.2  # more completions than these would be right if they ended behind their answer
 _TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
 _MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
@@ -62,6 +81,15 @@ def verdict_on(lab) -> Verdict:
         return verdict
     for name in lab.names:
         _judge_faults(lab, name, verdict)
+    for name, (first, second) in results.unsteady.items():
+        verdict.stops.append(
+            f"the same completion gets different scores: {name} gave one {first:g} and then "
+            f"{second:g}. GRPO would learn from luck, and nothing else that was tried here can be "
+            "judged before this is corrected. Draw what is random from the completion itself, read "
+            "no clock, keep nothing from earlier calls, and let a judge answer at temperature 0."
+        )
+    if results.unsteady:
+        return verdict
     if results.cases is not None:
         wrong = differences(results.cases)
         if len(wrong):
@@ -109,10 +137,12 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
     faults = [fault for fault in lab.faults if fault.reward == name]
     scores = _scores_of(lab, name)
     if not faults:
-        if not scores and (lab.results.attacks is not None or lab.results.signal is not None):
+        if scores:
+            _judge_missing_scores(lab, name, verdict)
+        elif lab.results.attacks is not None or lab.results.signal is not None:
             verdict.stops.append(
-                f"{name} never speaks: it gave no completion a score. Does it judge a task, or "
-                "read a column, that these rows do not have?"
+                f"{name} never speaks: it gave no completion a score.{_last_warning(lab, name)} "
+                "Does it judge a task, or read a column, that these rows do not have?"
             )
         return
 
@@ -127,6 +157,35 @@ def _judge_faults(lab, name: str, verdict: Verdict) -> None:
         )
 
 
+def _judge_missing_scores(lab, name: str, verdict: Verdict) -> None:
+    """Name a reward that scores none or few of the answers, though it scores silence, or other
+    completions of the same row. It is a stop if no honest answer got a score, or if there is no
+    other reward.
+    """
+    table = lab.results.attacks
+    signal = lab.results.signal
+    no_honest_answer = (
+        table is not None and table.loc[[HONEST_RIGHT, HONEST_WRONG], name].isna().all()
+    )
+    statistics = signal["rewards"][name] if signal else {"scored": 1.0, "unscored": None}
+    scored = statistics["scored"]
+    if no_honest_answer or scored == 0 or (statistics["unscored"] or 0.0) > _MANY_FLAT:
+        subject = (
+            f"{1 - scored:.0%} of the policy's completions" if scored < 1 else "honest answers"
+        )
+        reasons = verdict.stops if no_honest_answer or len(lab.names) == 1 else verdict.notes
+        reasons.append(
+            f"{name} gave {subject} no score.{_last_warning(lab, name)} Can it read what its judge "
+            "replies?"
+        )
+
+
+def _last_warning(lab, name: str) -> str:
+    """Return what a reward warned of last, as a sentence to append; "" if of nothing."""
+    warned = [text for (reward, _), text in lab.warned.items() if reward == name]
+    return f" It warned: {on_one_line(warned[-1][:300])}" if warned else ""
+
+
 def _judge_attacks(lab, verdict: Verdict) -> None:
     """Add a stop if right answers earn no more than wrong ones, and stops for attacks that win. Add
     a note on another answer that a reward accepts.
@@ -136,7 +195,15 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     wrong = table.loc[HONEST_WRONG]
 
     # 1. wrong answers that earn as much as right ones
-    if wrong["wins"] > 0:
+    for name in lab.names:
+        _judge_praise(lab, name, verdict)
+    nothing = [name for name in lab.names if _is_own(lab, name) and right[name] == wrong[name] == 0]
+    if wrong["wins"] > 0 and nothing:
+        verdict.stops.append(
+            f"a right answer earns nothing: {nothing[0]} gives 0 to "
+            f"{lab.results.lost[0][0]!r:.80}. {_why_nothing(lab, nothing[0])}"
+        )
+    elif wrong["wins"] > 0:
         gold, other = lab.results.lost[0]
         advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
         if any(_is_own(lab, name) for name in lab.names):
@@ -164,6 +231,8 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
         advice = "At any weight it pays for this: make it ask for more, or leave it out."
         if lab.weights[lab.names.index(row["paid_by"])] < 0:
             advice = "Its weight is below 0: what it measures costs, and this has less of it."
+        elif row["paid_by"] in lab.judges() and name in SILENT:
+            advice = "Silence pays more than an error: give it no more than an error gets."
         elif row["paid_by"] in lab.judges():
             advice = "It takes this for right: make it ask for one answer, and for all of it."
         verdict.stops.append(
@@ -173,11 +242,90 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     if len(winners) > 3:
         verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
 
-    # 3. other answers that a reward accepts
+    # 3. silence that earns more than an error
+    _judge_silence(lab, verdict)
+
+    # 4. other answers that a reward accepts
     for gold, near in lab.results.tolerated[:1]:
         verdict.notes.append(
             f"{near!r} earns as much as the right answer {gold!r}. Are both meant to be right?"
         )
+
+
+def _judge_silence(lab, verdict: Verdict) -> None:
+    """Say what an error costs if it earns less than silence: a stop if a policy that is right half
+    of the time, or more often, would earn more by giving no answer; otherwise a note.
+    """
+    table = lab.results.attacks
+    earned = table["total"] - table.loc[HONEST_WRONG, "total"]
+    if lab.results.escapes:
+        judges = lab.judges()
+        worth = table[judges].fillna(0.0) @ pd.Series(lab.weights, lab.names)[judges]
+        worth -= worth[HONEST_WRONG]
+        name = worth[lab.results.escapes].round(6).idxmax()
+        rate = worth[name] / worth[HONEST_RIGHT]
+        cost = (
+            f"{'silence' if name in SILENT else repr(name)} pays more than an error: the attack "
+            f"{name!r} earns {earned[name]:.2f} more than an honest wrong answer, whose score is "
+            f"below 0. A policy that is right less than {rate:.0%} of the time earns most by "
+            "giving no answer, and GRPO teaches that, question by question."
+        )
+        if rate >= _EVEN - 1e-6:
+            verdict.stops.append(f"{cost} Let an error cost less, or give silence what it gets.")
+        else:
+            verdict.notes.append(cost)
+    if not lab.faults and earned[earned.index.isin(SILENT)].isna().any():
+        costs = table.loc[HONEST_WRONG, "total"] < 0
+        (verdict.stops if costs else verdict.notes).append(
+            "silence gets no score (None), so TRL leaves it out of its group, and it pays "
+            "more than an error: give what cannot be read a number, such as an error's."
+        )
+
+
+def _judge_praise(lab, name: str, verdict: Verdict) -> None:
+    """Name a reward that tells silence from an answer, and gives all answers full marks. It is a
+    stop if the reward reads the column `answer`; without it, it may judge the style.
+    """
+    scores = lab.results.attacks[name]
+    answered = lab.results.attacks["example"].map(lab.tags.extract_answer).astype(bool)
+    full = scores >= scores.max() - _TOLERANCE
+    if scores.max() > 0 and not full[scores.notna()].all() and full[answered].mean() > 0.95:
+        reward = lab.functions[lab.names.index(name)]
+        reads_answer = "answer" in getattr(reward, "shows", ()) or "answer" in _body(lab, name)
+        (verdict.stops if reads_answer else verdict.notes).append(
+            f"{name} gives full marks ({scores.max():g}) to right answers, to wrong ones and to "
+            "nonsense. Is a larger scale, such as 0 to 100, cut to 1 by min(1, …)? Divide by its "
+            "maximum. Is a word searched for that its opposite contains, as INCORRECT contains "
+            "CORRECT? Compare the whole reply."
+        )
+
+
+def _body(lab, name: str) -> str:
+    """Return the source of a user's own reward, without the rest of its file; otherwise ""."""
+    with suppress(OSError, TypeError):
+        if _is_own(lab, name):
+            return inspect.getsource(defining_function(lab.functions[lab.names.index(name)]))
+    return ""
+
+
+def _why_nothing(lab, name: str) -> str:
+    """Return the likely cause why a user's own reward gives 0 to right answers."""
+    body = _body(lab, name)
+    # columns["name"], columns.get("name"), and parameters with the default None
+    keywords = "|".join(re.findall(r"\*\*(\w+)", body)[:1])
+    pattern = (
+        rf"""\b(?:{keywords})(?:\[|\.\w+\()\s*["'](\w+)|(\w+)(?:\s*:[^,=]*)?\s*=\s*None\s*[,)]"""
+    )
+    asked = {a or b for a, b in re.findall(pattern, body)}
+    missing = ", ".join(sorted(asked - {*lab.results.columns, *FROM_TRL}))
+    if missing:
+        return f"It asks for {missing}; the columns are {', '.join(lab.results.columns)}."
+    if "math_verify" in body and re.search("async def|thread", body, re.I):
+        return (
+            "math-verify's time-out needs the main thread, and fails in another or in an async "
+            "reward: pass parsing_timeout=None to `parse` and timeout_seconds=None to `verify`."
+        )
+    return "Columns hold text, and in Python '84' == 84 is false. Show with `cases=` what earns it."
 
 
 def _judge_signal(lab, verdict: Verdict) -> None:
@@ -222,7 +370,22 @@ def _judge_signal(lab, verdict: Verdict) -> None:
     if not rates:
         verdict.stops.append(f"{listed} gave none of these completions a score.")
         return
-    if passing <= _NEVER:
+    first_answer = signal["first_answer"] or 0.0
+    if first_answer - passing > _RUN_ON:
+        verdict.stops.append(
+            f"{first_answer:.0%} of the completions would be right if they ended behind their "
+            f"first answer, and {passing:.0%} are: they go on behind it. What stops a completion "
+            "is the chat template's token for the end of a turn. Worked examples in the prompt "
+            "(examples) or a warm start on such examples teach the model to write it."
+        )
+    elif passing <= _NEVER and signal["longer_gold"] > _RUN_ON:
+        answer, gold = signal["longer_gold_example"]
+        verdict.stops.append(
+            f"the data's answers are more than a result: in {signal['longer_gold']:.0%} of the "
+            f"completions the answer is a part of the data's, such as {answer!r:.80} beside "
+            f"{gold!r:.80}, and is not right. Prepare data whose answer is the result alone."
+        )
+    elif passing <= _NEVER:
         if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
             advice = (
                 f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
@@ -274,15 +437,17 @@ def _constant(lab, name: str, score: float) -> str:
     if attacked_in_vain and _is_own(lab, name):
         note += ", and to all attacks."
         if score == 0:
-            note += " Nothing that was tried earned it: show with `cases=` what does."
+            note += f" Nothing that was tried earned it. {_why_nothing(lab, name)}"
         if score or "completion_text" not in source_of(lab.functions[lab.names.index(name)]):
             note += f" Does it look at the text? {MESSAGES}"
         return note
-    if score == 0 and lab.results.signal["unopened"]:
+    if name in lab.results.signal["want_opening"]:
+        advice = "Prepare the data again with notebook 01, which looks for that, or leave"
+        if lab.tags.opened:
+            advice = "Take format_reward, which knows that, or leave"
         return (
-            f"{note}. Each closes the reasoning and none opens it: the chat template opens it in "
-            "the prompt. Prepare the data again with notebook 01, which looks for that, or leave "
-            "this reward out."
+            f"{note}. It wants {lab.tags.tags[0]} in the completion, and none has it: the chat "
+            f"template opens it in the prompt. {advice} this reward out."
         )
     return f"{note}, so it teaches nothing here."
 
