@@ -77,19 +77,22 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
 
 
 def explained(findings: list[Finding]) -> list[Finding]:
-    """Return the findings, with the cause in place of the advice where another finding explains
-    one.
+    """Return the findings. One that another finding explains names that one in place of its advice,
+    and a cause is at least as severe as what it explains.
     """
-    present = {finding.rule: finding for finding in findings}
-    results = []
+    results = {finding.rule: finding for finding in findings}
+    for rule, finding in results.items():
+        causes = [finding.cause, *CAUSES.get(rule, ())]
+        cause = next((one for one in causes if one in results), "")
+        advice = f"This follows from {cause}: begin there." if cause else finding.advice
+        results[rule] = replace(finding, cause=cause, advice=advice)
     for finding in findings:
-        causes = [finding.cause, *CAUSES.get(finding.rule, ())]
-        cause = next((one for one in causes if one in present), "")
-        if cause:
-            advice = f"This follows from {cause}: begin there."
-            finding = replace(finding, cause=cause, advice=advice)
-        results.append(finding)
-    return results
+        cause = results[finding.rule].cause
+        while cause:
+            severity = min(results[cause].severity, finding.severity, key=SEVERITIES.index)
+            results[cause] = replace(results[cause], severity=severity)
+            cause = results[cause].cause
+    return list(results.values())
 
 
 # What every training run logs. The KL, the entropy and the tools depend on settings.
@@ -127,9 +130,9 @@ def unread(signals: Signals) -> Finding | None:
 _BROKEN = ("gradient", "no_gradient", "end_token", "clipped")
 CAUSES = {
     "gradient_spikes": ("gradient",),
-    "zero_spread": _BROKEN,
+    "zero_spread": (*_BROKEN, "hacking"),
     "solved": ("held_out", "hacking"),
-    "mode_collapse": ("gradient", "kl"),
+    "mode_collapse": ("gradient", "kl", "end_token", "clipped"),
     "constant": (*_BROKEN, "zero_spread"),
     "reward_fall": ("gradient", "hacking", "kl", "mode_collapse", "clipped"),
     "no_learning": (*_BROKEN, "kl", "mode_collapse", "zero_spread", "entropy", "clip_ratio"),
@@ -137,7 +140,7 @@ CAUSES = {
     "format_only": (*_BROKEN, "hacking", "mode_collapse", "zero_spread", "constant"),
     "other_reward": ("hacking",),
     "length": ("gradient", "kl", "clipped"),
-    "entropy": ("gradient", "mode_collapse", "clip_ratio"),
+    "entropy": ("gradient", "kl", "mode_collapse", "clip_ratio"),
 }
 # Findings of one severity are listed in this order: causes before effects.
 RULES = (
