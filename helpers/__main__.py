@@ -15,6 +15,7 @@ COMMANDS = {
     "doctor": "describe this machine, and what is installed or missing on it",
     "install": "install what this machine needs into this interpreter",
     "sweep": "train a grid of settings and seeds, and make a table with intervals",
+    "diagnose": "say what is wrong with a training run, from its log alone",
     "compare": "compare trained runs: settings that differ, accuracies and curves",
     "generate": "answer a file of questions with a run's merged model",
     "report": "write one HTML page about a run, to send to a colleague",

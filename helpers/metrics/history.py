@@ -1,5 +1,7 @@
 """The training history as a table: one row per logged step, with TRL's column names."""
 
+import ast
+import json
 import re
 from pathlib import Path
 
@@ -9,6 +11,100 @@ import pandas as pd
 def read_metrics(path: Path) -> pd.DataFrame:
     """Return metrics.csv as a DataFrame, sorted by step."""
     return pd.read_csv(path).sort_values("step", ignore_index=True)
+
+
+def read_log(path: Path) -> pd.DataFrame:
+    """Return the training history in a file or folder, with the names it was logged under.
+
+    path: a table (CSV, TSV, Parquet, JSON or JSON lines, such as an export of wandb or trackio), a
+        trainer_state.json, the printed output of a trainer (.log or .txt), TensorBoard's events, or
+        the folder of a run, of checkpoints or of events.
+
+    Raise ValueError if no history is found, or only one that TensorBoard must read and is missing.
+    """
+    # 1. In a folder, look for what holds a history, the most complete first.
+    if path.is_dir():
+        candidates = [path / "metrics.csv"]
+        states = path.rglob("trainer_state.json")
+        candidates += sorted(states, key=lambda state: state.stat().st_mtime, reverse=True)
+        events = sorted(path.rglob("*tfevents*"))
+        if not any(candidate.is_file() for candidate in candidates) and events:
+            return _read_events(events)
+        for candidate in candidates:
+            if candidate.is_file():
+                return read_log(candidate)
+        raise ValueError(
+            f"{path}: no training history in this folder. A metrics.csv, a trainer_state.json or "
+            "TensorBoard's events are read; of wandb and trackio, export the run as CSV."
+        )
+
+    # 2. Read the file by its kind.
+    kind = path.suffix.lower()
+    if "tfevents" in path.name:
+        return _read_events([path])
+    if kind in (".csv", ".tsv"):
+        return pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
+    if kind == ".parquet":
+        return pd.read_parquet(path)
+    text = path.read_text(encoding="utf-8", errors="replace")
+    try:
+        if kind == ".json":
+            logged = json.loads(text)
+            rows = logged.get("log_history", logged) if isinstance(logged, dict) else logged
+        elif kind in (".jsonl", ".ndjson"):
+            rows = [json.loads(line) for line in text.splitlines() if line.strip()]
+        else:
+            rows = _printed_rows(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path}: {error}") from None
+    if not len(rows):
+        raise ValueError(
+            f"{path}: no training history is found in it. Known are CSV, TSV, Parquet, JSON, JSON "
+            "lines, TensorBoard's events, and the printed lines of Transformers and verl."
+        )
+    # verl's file logger nests the numbers of a step under "data"
+    if isinstance(rows, list):
+        rows = [row | row["data"] if isinstance(row.get("data"), dict) else row for row in rows]
+    return pd.DataFrame(rows)
+
+
+def _read_events(paths: list[Path]) -> pd.DataFrame:
+    """Return the scalars of TensorBoard's event files as a table."""
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ModuleNotFoundError:
+        raise ValueError(
+            f"{paths[0]}: TensorBoard is not installed, which reads this file: python -m helpers "
+            "install --optional tensorboard"
+        ) from None
+    rows = {}
+    for path in paths:
+        events = EventAccumulator(str(path), size_guidance={"scalars": 0})
+        events.Reload()
+        for name in events.Tags()["scalars"]:
+            for event in events.Scalars(name):
+                rows.setdefault(event.step, {"step": event.step})[name] = event.value
+    return pd.DataFrame(list(rows.values()))
+
+
+def _printed_rows(text: str) -> list[dict]:
+    """Return the rows in a trainer's printed output: the dictionaries of Transformers, which may
+    lack the step, and verl's lines `step:1 - critic/score/mean:0.25`.
+    """
+    rows = []
+    for line in text.splitlines():
+        printed = re.search(r"\{'.*'\s*:.*\}", line)
+        if printed:
+            try:
+                row = ast.literal_eval(re.sub(r"\bnan\b", "None", printed[0]))
+            except (ValueError, SyntaxError):
+                continue
+            if isinstance(row, dict) and "reward" in row:
+                rows.append({"step": len(rows) + 1} | row)
+        elif re.search(r"\bstep:\d+ - ", line):
+            pairs = re.findall(r"([\w/@.-]+):([-+\d.e]+|nan)(?= - |$)", line)
+            rows.append({name: float(value) for name, value in pairs})
+    return rows
 
 
 def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
@@ -23,13 +119,15 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
     """
     known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
     names = {}
-    for column in history:
+    # wandb's own `_step` counts the calls of its logger, which may be more than the steps
+    columns = sorted(history, key=lambda column: str(column) == "_step")
+    for column in columns:
         # a progress table has spaces around slashes; trackers add a prefix, `train/` or
         # `RUN - train/`
         name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
         name = name.strip().removeprefix("train/")
         name = known.get(name.lower(), name)
-        if name.startswith("rewards/") and not name.endswith(("/mean", "/std")):
+        if name.startswith("rewards/") and not name.endswith(("/mean", "/std", "/min", "/max")):
             name += "/mean"
         if name not in history and name not in names.values():
             names[column] = name

@@ -5,8 +5,10 @@ the mean of a few groups, so it moves by chance even if nothing is learned. Each
 compared with the noise of its own series (`Change`).
 """
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -24,10 +26,13 @@ CERTAIN = 3.0  # by chance once in 700 comparisons; a diagnosis during training 
 SINCE_BEST = 4.5  # for a fall from the best of many windows, which is partly best by chance
 
 # Shares between 0 and 1.
-SOLVED = 0.9  # correctness: most groups can show no further gain
+SOLVED = 0.9  # of full marks: most groups can show no further gain
 NOTABLE = 0.1  # the smallest change of a share that matters to a user
+NEVER = 0.02  # of full marks: practically no answer is correct
 MOST = 0.5  # of groups, completions, calls or episodes
 NEARLY_ALL = 0.9
+ROUNDING = 0.05  # a mean may lie this far outside its scale, by smoothing or rounding
+WIDEST = 0.6  # standard deviation; a larger one contradicts a scale from 0 to 1
 
 SEVERITIES = ("critical", "warning", "info")
 
@@ -40,7 +45,8 @@ class Finding:
     rule: a short identifier, used by at most one finding per history.
     sentence: the observation, without numbers.
     evidence: a phrase with numbers and steps.
-    advice: a sentence that says what to try.
+    advice: what to try first. If another finding explains this one, it says so and advises nothing.
+    cause: the rule of the finding that explains this one; "" if none does.
 
     >>> print(Finding("warning", "kl", "The KL is high.", "0.6 at step 9", "Lower it."))
     warning (kl): The KL is high: 0.6 at step 9. Lower it.
@@ -51,6 +57,7 @@ class Finding:
     sentence: str
     evidence: str
     advice: str
+    cause: str = ""
 
     def __str__(self) -> str:
         sentence = self.sentence.removesuffix(".")
@@ -91,6 +98,17 @@ class Change:
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
 
 
+# The columns of an evaluation: of TRL (`eval_reward`, `eval_rewards/NAME/mean`), of trackers
+# (`eval/accuracy`) and of verl (`val-core/DATA/acc/mean@1`). Those with other words are no scores.
+HELD_OUT = re.compile(
+    r"(?:eval|val|valid|validation|test|held_?out|holdout)(?:-core|-aux)?[_/-](.+)", re.IGNORECASE
+)
+NO_SCORE = (
+    "loss", "runtime", "per_second", "num_", "length", "clip", "std", "/max", "/min", "kl", "blind",
+    "entropy", "time", "format", "tags", "sampling", "tools",
+)  # fmt: skip
+
+
 class Signals:
     """The logged steps of a training history, with the questions that the rules ask about them.
 
@@ -101,17 +119,22 @@ class Signals:
         judges the format; None if there is no such reward.
     success: correctness, or the total reward if no reward judges the answer.
     better: whether success has likely risen.
-    share_right: present correctness; None if it is unknown, or not between 0 and 1.
-    solved: whether share_right is so high that little is left to gain.
+    entropy_left: the present entropy as a share of the initial one; None if too few rows tell.
+    held_out: the score on held-out questions, and the training series that it corresponds to; None
+        if no evaluation was logged.
+    share: correctness as a share of full marks, by step; None if its scale is unknown.
+    share_correct: the present share; None if it is unknown.
+    solved: whether share_correct is so high that little is left to gain.
     unweighted: whether the total is always 0 although single rewards are not: all weights are 0, as
         in distillation from a teacher through the KL.
     """
 
     def __init__(self, history: pd.DataFrame):
-        # Drop rows that are not training steps, such as evaluations.
+        # Separate the training steps from other rows, such as evaluations.
+        logged = history.set_index("step").sort_index() if "step" in history else history
         of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        rows = history.dropna(how="all", subset=of_steps) if of_steps else history
-        self.rows = rows.set_index("step").sort_index() if "step" in rows else rows
+        rows = logged.dropna(how="all", subset=of_steps) if of_steps else logged
+        self.rows = rows
         self.enough = len(rows) >= MIN_ROWS
         self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(rows) // 4))
 
@@ -126,14 +149,63 @@ class Signals:
         total = self.optional("reward")
         self.success = total if self.correctness is None else self.correctness
         self.better = self.risen(self.success)
-        self.share_right = None
-        if self.correctness is not None and self.correctness.between(0, 1).all():
-            self.share_right = float(self.last(self.correctness).mean())
-        self.solved = self.share_right is not None and self.share_right >= SOLVED
+        self.share = self._share_of_full_marks(judges[0]) if judges else None
+        self.share_correct = None if self.share is None else float(self.last(self.share).mean())
+        self.solved = self.share_correct is not None and self.share_correct >= SOLVED
+        self.held_out = self._held_out(logged)
+
+        # Measure how much of the initial entropy is left.
+        self.entropy_left = None
+        entropy = self.optional("entropy")
+        if entropy is not None and len(entropy) >= 2 * MIN_WINDOW:
+            start = entropy.iloc[:MIN_WINDOW].mean()
+            self.entropy_left = float(self.latest(entropy).mean() / start) if start > 0 else None
 
         # Find out whether the rewards have any weight.
         means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
         self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
+
+    def _share_of_full_marks(self, name: str) -> pd.Series | None:
+        """Return a reward's mean as a share of full marks, or None if its scale is unknown.
+
+        The scale is the logged minimum and maximum, or else 0 to 1 if no value contradicts it: a
+        reward between 0 and 1 has a standard deviation of at most 0.5 (0.53 in a batch of eight).
+        """
+        mean = self.optional(f"rewards/{name}/mean")
+        lowest = self.optional(f"rewards/{name}/min")
+        highest = self.optional(f"rewards/{name}/max")
+        if mean is None:
+            return None
+        if lowest is not None and highest is not None and highest.max() > lowest.min():
+            return (mean - lowest.min()) / (highest.max() - lowest.min())
+        std = self.optional(f"rewards/{name}/std")
+        if not mean.between(-ROUNDING, 1 + ROUNDING).all():
+            return None
+        if std is not None and std.max() > WIDEST:
+            return None
+        return mean.clip(0, 1)
+
+    def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series] | None:
+        """Return the score on held-out questions, and the training series to compare it with.
+
+        A score that judges answers is preferred to the total reward of the evaluation.
+        """
+        scores = {}
+        for column in logged:
+            match = HELD_OUT.match(str(column))
+            if match and not any(word in match[1] for word in NO_SCORE):
+                values = pd.to_numeric(logged[column], errors="coerce").dropna()
+                if len(values):
+                    scores[match[1]] = values
+        for words, training in ((STRICT, self.success), (("acc",), self.success)):
+            for name, values in scores.items():
+                if any(word in name.lower() for word in words) and training is not None:
+                    return values, training
+        total = self.optional("reward")
+        for name, values in scores.items():
+            if "reward" in name or "score" in name:
+                return None if total is None else (values, total)
+        return None
 
     def _rewards_named(self, words: Sequence[str]) -> list[str]:
         """Return the rewards whose names contain one of these words."""
@@ -154,6 +226,12 @@ class Signals:
             return self.series(column)
         except NotLogged:
             return None
+
+    def latest(self, series: pd.Series) -> pd.Series:
+        """Return the last tenth of a series, and at least MIN_WINDOW rows: what holds by now, also
+        of a series that climbs.
+        """
+        return series.iloc[-max(MIN_WINDOW, min(MAX_WINDOW, len(series) // 10)) :]
 
     def last(self, series: pd.Series) -> pd.Series:
         """Return the present: the last window of a series."""
@@ -176,6 +254,56 @@ class Signals:
             return False
         firsts = (MIN_WINDOW, MIN_ROWS, self.window)
         return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
+
+    @cached_property
+    def gap(self) -> tuple[Change, Change] | None:
+        """Return the change on held-out questions and the change in training, if training gets
+        better and the held-out score, for certain, does not; else None.
+        """
+        if self.held_out is None or len(self.held_out[0]) < MIN_WINDOW:
+            return None
+        held_out, training = self.held_out
+        # 1. Has training become better by what matters?
+        gain = self.change(training, min(self.window, MIN_ROWS))
+        if not gain.is_rise(CERTAIN, self.notable):
+            return None
+        # 2. Has the held-out score fallen from its best, or gained less than a quarter of that?
+        points = max(2, len(held_out) // 4)
+        end = int(np.nanargmax(held_out.rolling(points).mean().to_numpy())) + 1
+        fall = change_between(held_out, slice(end - points, end), slice(-points, None))
+        change = change_between(held_out, slice(0, points), slice(-points, None))
+        if fall.is_fall(SINCE_BEST, self.notable / 2):
+            return fall, gain
+        if change.difference + LIKELY * change.error < gain.difference / 4:
+            return change, gain
+        return None
+
+    @property
+    def notable(self) -> float:
+        """Return the smallest gain of success that matters: a tenth of full marks, or a quarter of
+        the spread if full marks are unknown.
+        """
+        known = self.share is not None or "reward_std" not in self.rows
+        return NOTABLE if known else 0.25 * self.reward_spread()
+
+    def gained(self, since: tuple[slice, slice]) -> bool:
+        """Return whether success has risen notably between two slices, not in training alone."""
+        if self.success is None or self.gap is not None:
+            return False
+        return change_between(self.success, *since).is_rise(LIKELY, self.notable)
+
+    def may_have_risen(self, change: Change, least: float) -> bool:
+        """Return whether a series may have risen by at least `least`: False only if that is
+        unlikely.
+        """
+        return change.difference + CERTAIN * change.error > least
+
+    def since_below(self, series: pd.Series, level: float) -> tuple[slice, slice]:
+        """Return the window that ends where the series, by its mean over MIN_WINDOW rows, was last
+        at or below this level, and the last window. Raise IndexError if it never was.
+        """
+        end = int(np.flatnonzero(series.rolling(MIN_WINDOW).mean() <= level)[-1]) + 1
+        return slice(max(0, end - self.window), end), slice(-self.window, None)
 
     def since_best(self, series: pd.Series) -> tuple[slice, slice]:
         """Return the window with the highest mean, and the last window."""

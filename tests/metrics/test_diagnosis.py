@@ -32,6 +32,7 @@ from histories import (
 from helpers.metrics.diagnosis import RULES, diagnose, unread
 from helpers.metrics.signals import SEVERITIES, Signals, apply
 
+LONGEST = "completions/max_length"
 STUCK = np.full(N, 0.3)
 HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # the mean is 0.55, but not significantly above 0.5
 
@@ -160,11 +161,86 @@ CASES = {
         FLAT | {"length": line(100, 30)},
         FLAT | {"length": line(100, 60)},
     ),
-    "most completions clipped": (
+    "a third of the completions clipped": (
         "clipped",
         "warning",
-        {"clipped": shaken(0.65, 0.05)},
-        {"clipped": shaken(0.45, 0.05)},
+        {"clipped": shaken(0.42, 0.03)},
+        {"clipped": shaken(0.28, 0.03)},
+    ),
+    "more and more clipped": (
+        "clipped",
+        "warning",
+        {"clipped": 0.5 * line(0, 1) ** 2, "length": line(100, 190)},
+        {"clipped": line(0.6, 0.4), "length": line(190, 100)},
+    ),
+    "clipped by count, but short": (
+        "end_token",
+        "critical",
+        {"clipped": 0.97, "length": 180.0, LONGEST: 640.0},
+        {"clipped": 0.97, "length": 630.0, LONGEST: 640.0},
+    ),
+    "held-out score falls": (
+        "held_out",
+        "critical",
+        {"right": line(0.3, 0.9), "eval_reward": measured(0.5, 0.3)},
+        {"right": line(0.3, 0.9), "eval_reward": measured(0.5, 0.9)},
+    ),
+    "held-out score stays": (
+        "held_out",
+        "critical",
+        {"right": line(0.3, 0.9), "eval/accuracy": measured(0.4, 0.42)},
+        {"right": line(0.3, 0.36), "eval/accuracy": measured(0.4, 0.42)},
+    ),
+    "longer by count, and no better since": (
+        "length",
+        "warning",
+        {"right": until(40, line(0.2, 0.8), 0.5), "length": until(40, 100.0, line(10, 300))},
+        {
+            "right": until(40, line(0.2, 0.8), line(0.1, 0.9)),
+            "length": until(40, 100.0, line(10, 300)),
+        },
+    ),
+    "a plateau": (
+        "plateau",
+        "warning",
+        {"right": until(20, line(0.2, 1.4), 0.5)},
+        {"right": until(20, line(0.2, 1.4), line(0.4, 0.7))},
+    ),
+    "a plateau near full marks": (
+        "plateau",
+        "warning",
+        {"right": until(20, line(0.2, 1.4), 0.5)},
+        {"right": until(20, line(0.2, 2.2), 0.8)},
+    ),
+    "another reward rises": (
+        "other_reward",
+        "warning",
+        FLAT | {"rewards/bonus/mean": shaken(line(0.1, 0.9), 0.02), "reward": line(0.5, 1.3)},
+        {"rewards/bonus/mean": shaken(line(0.1, 0.9), 0.02), "reward": line(0.5, 1.7)},
+    ),
+    "clipped updates": (
+        "clip_ratio",
+        "warning",
+        {"clip_ratio/region_mean": shaken(0.4, 0.03)},
+        {"clip_ratio/region_mean": shaken(0.15, 0.03)},
+    ),
+    "an entropy that is gone although the reward rises": (
+        "entropy",
+        "warning",
+        {"entropy": line(0.4, 0.005)},
+        {"entropy": line(0.4, 0.08)},
+    ),
+    "gradient spikes": (
+        "gradient_spikes",
+        "warning",
+        {"grad_norm": broken("grad_norm", 9.0, [20, 41, 66])},
+        {"grad_norm": broken("grad_norm", 9.0, [20, 41])},
+    ),
+    "memory that grows": (
+        "memory",
+        "warning",
+        {"memory/reserved_gb": line(10, 20)},
+        {"memory/reserved_gb": until(12, line(10, 40), 16.0)},
     ),
     "all completions clipped": (
         "clipped",
@@ -181,8 +257,8 @@ CASES = {
     "entropy spent to learn": (
         "entropy",
         "warning",
-        FLAT | {"entropy": line(0.4, 0.02)},
-        {"entropy": line(0.4, 0.02)},
+        FLAT | {"entropy": line(0.4, 0.06)},
+        {"entropy": line(0.4, 0.06)},
     ),
     "a wide gap": ("sampling", "warning", gaps(np.full(N, 0.13)), gaps(np.full(N, 0.09))),
     "a NaN loss": (
@@ -283,9 +359,9 @@ FELL = {"reward_fall": "critical", "format_only": "warning"}
 FEW = {"too_few_steps": "info"}
 # The columns of a history, the number of rows used, and all findings about them.
 TOLD_APART = {
-    "groups that agree because they are right": (SOLVED, N, {"solved": "info"}),
-    # without a reward that judges the answer, a risen total means that the groups are solved
-    "a total that rose": (UNNAMED, N, {"solved": "info"}),
+    "groups that agree because they are right": (SOLVED, N, {"solved": "info", "entropy": "info"}),
+    # without a reward that judges the answer, nobody knows whether the groups are solved
+    "a total that rose": (UNNAMED, N, {"zero_spread": "warning", "entropy": "warning"}),
     "a flat total": (
         UNNAMED | FLAT,
         N,
@@ -354,13 +430,12 @@ STALE = pd.DataFrame({"step": range(1, 21), "reward": 0.0, GAP: [0.0173] * 10 + 
 BETTER = "but the training is still getting better"
 EXPLAINED = [
     # alarming curves of a healthy run
-    ("info", "kl", history(kl=np.where(np.isin(T, [30, 52]), 7.8, 0.02)), "no drift", "2 of 80"),
     ("info", "loss", history(loss=shaken(line(0, 0.01), 1e-3)), "healthy", "at steps 61 to 80"),
     (
         "info",
         "solved",
         history(**SOLVED),
-        "because they are right",
+        "because they are correct",
         "90% of the groups at steps 61 to 80, 10% at the start, with correctness 0.9",
     ),
     ("info", "tool_failures", agent(2, failed=until(50, 0.95, 0.62), won=0.4), BETTER, "calls"),
@@ -522,7 +597,7 @@ ADVICE = {
     "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "partial credit"),
     "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
     "solved or unsolvable": (DEAD, "zero_spread", "answered sometimes"),
-    "cut off": (DEAD | {"clipped": 1.0}, "zero_spread", "that are cut off"),
+    "cut off": (DEAD | {"clipped": 1.0}, "clipped", "Raise max_completion_length"),
     "one reward is not earned": (
         {"rewards/x/mean": 0.0, "rewards/x/std": 0.0},
         "constant",
@@ -537,10 +612,88 @@ ADVICE = {
     "too hard": (
         {"right": np.full(N, 0.05), "form": np.full(N, 0.5)},
         "no_learning",
-        "hardly an answer is right",
+        "hardly an answer is correct",
     ),
     "too slow": (FLAT, "no_learning", "Raise the learning rate"),
 }
+
+
+def test_what_another_finding_explains_has_no_advice_of_its_own():
+    findings = {one.rule: one for one in diagnose(history(**DEAD | {"clipped": 1.0}))}
+    explained = [one for one in findings.values() if one.cause]
+    assert "zero_spread" in [one.rule for one in explained] and not findings["clipped"].cause
+    assert all(one.cause in findings and one.cause in one.advice for one in explained)
+    alone = found(history(**DEAD), "zero_spread")
+    assert not alone.cause and "This follows" not in alone.advice
+
+
+def test_noise_to_the_limit_follows_from_a_policy_that_ran_away():
+    kl, clipped = until(40, 0.01, 5.0), until(45, 0.05, 1.0)
+    assert found(history(kl=kl, clipped=clipped), "clipped").cause == "kl"
+    assert found(history(kl=kl, clipped=1.0), "clipped").cause == "", "cut off from the start"
+
+
+# Correctness of a scale, and the groups: which of them may be called solved?
+@pytest.mark.parametrize(
+    ("columns", "rule", "says"),
+    [
+        (
+            {RIGHT: shaken(-0.93, 0.02), "reward": line(-0.6, 0.1)},
+            "zero_spread",
+            "hardly an answer",
+        ),
+        ({RIGHT: None, "rewards/my_score/mean": line(0.2, 0.7)}, "zero_spread", "does not tell"),
+        ({RIGHT: None, "rewards/my_score/mean": line(0.2, 0.97)}, "zero_spread", "does not tell"),
+        ({RIGHT: shaken(0.97, 0.01), f"{RIGHT[:-4]}std": 1.0}, "zero_spread", "does not tell"),
+        ({RIGHT: shaken(9.7, 0.1)}, "zero_spread", "does not tell"),
+        (
+            {RIGHT: shaken(9.7, 0.1), f"{RIGHT[:-4]}min": 0, f"{RIGHT[:-4]}max": 10},
+            "solved",
+            "correct",
+        ),
+        ({RIGHT: shaken(0.97, 0.01), f"{RIGHT[:-4]}std": 0.2}, "solved", "correct"),
+    ],
+)
+def test_groups_are_called_solved_only_on_a_known_scale(columns, rule, says):
+    rows = history(**{FORM: None, "zero": 0.8, "reward": line(0.2, 0.7)} | columns)
+    finding = found(rows, rule)
+    assert finding is not None and says in finding.sentence
+    assert rule == "solved" or found(rows, "solved") is None
+
+
+def test_steps_that_get_slower_are_explained_only_if_lengths_do_not_explain_it():
+    slower = {"step_time": shaken(line(9, 40), 0.3)}
+    assert found(history(**slower), "slower").severity == "info"
+    assert found(history(**slower, length=line(90, 400)), "slower") is None
+
+
+def test_equal_lengths_are_pointed_out():
+    same = {"completions/min_length": 200.0, LONGEST: 200.0}
+    assert found(history(**same), "equal_lengths").severity == "info"
+    assert found(history(**same | {"completions/min_length": 90.0}), "equal_lengths") is None
+
+
+EVALUATIONS = [
+    "eval_reward", "eval/accuracy", "eval_rewards/accuracy_reward/mean", "eval/rewards/correctness/mean",
+    "val-core/gsm8k/acc/mean@1", "holdout/accuracy", "train/eval_reward",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("column", EVALUATIONS)
+def test_a_held_out_score_is_read_under_all_its_names_and_from_rows_of_its_own(column):
+    rows = history(right=line(0.3, 0.9), **{column: measured(0.5, 0.3)})
+    apart = pd.concat([rows.drop(columns=column), rows[["step", column]].dropna()])
+    for logged in (rows, apart):
+        first, *_ = diagnose(logged)
+        assert first.rule == "held_out" and "at steps 64 to 80" in first.evidence
+    loss = history(right=line(0.3, 0.9), eval_loss=measured(0.5, 0.3), eval_runtime=measured(9, 3))
+    assert found(loss, "held_out") is None
+
+
+def test_questions_seen_many_times_are_a_possible_cause():
+    rows = history(right=line(0.3, 0.9), eval_reward=measured(0.5, 0.3))
+    assert "12 times" in found(rows.assign(epoch=line(0, 12)), "held_out").advice
+    assert "memorised" not in found(rows.assign(epoch=line(0, 0.5)), "held_out").advice
 
 
 def test_half_marks_for_every_completion_are_not_solved():

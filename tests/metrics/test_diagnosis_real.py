@@ -9,6 +9,7 @@ import pytest
 from histories import severe
 
 from helpers import PROJECT
+from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import read_metrics
 
 DATA = PROJECT / "notebooks" / "data"
@@ -30,6 +31,13 @@ def stored(name: str) -> pd.DataFrame:
 def test_each_sick_run_has_its_finding(name, rule, absent):
     found = severe(stored(f"sick/{name}"))
     assert rule in found and absent not in found
+
+
+def test_each_sick_run_is_given_one_first_step():
+    """The other findings follow from the first: cut-off completions, hacking, the KL."""
+    for name, first in {"a": "clipped", "b": "hacking", "c": "zero_spread", "d": "kl"}.items():
+        findings = diagnose(stored(f"sick/{name}"))
+        assert [one.rule for one in findings if not one.cause] == [first] == [findings[0].rule]
 
 
 def test_statements_of_notebook_04_about_the_sick_runs():

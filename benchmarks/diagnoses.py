@@ -1,0 +1,309 @@
+"""Does the diagnosis name what is wrong, on real runs and on its peers' simulated ones?
+
+    python -m benchmarks.diagnoses train FOLDER         # FOLDER/ours/KIND-SEED.csv; goes on where it was
+    peers/bin/python benchmarks/peers.py simulate FOLDER    # benchmarks/peers.py says what it needs
+    peers/bin/python benchmarks/peers.py judge FOLDER
+    python -m benchmarks.diagnoses table FOLDER         # benchmarks/results/diagnoses.md
+
+Each history in FOLDER/ours is a real training run of the embedded model, with 16 completions a step
+and 32 held-out questions evaluated every four steps, but for what `RUNS` names.
+"""
+
+import argparse
+import json
+import tempfile
+from pathlib import Path
+
+from unsloth import FastLanguageModel  # before trl, always
+
+# isort: split
+import pandas as pd
+import torch
+from datasets import Dataset
+from transformers import PrinterCallback, TrainerCallback
+from trl import GRPOConfig, GRPOTrainer
+
+from benchmarks.sick import _SETTINGS, POCKET, USUAL, plain_reward
+from helpers.data.tasks import load_task
+from helpers.environment import quiet
+from helpers.metrics.diagnosis import diagnose
+from helpers.rewards.correctness import correctness_reward
+from helpers.runs import Run, seed_everything
+from helpers.tags import completion_text
+from helpers.training.policy import LORA_TARGETS
+from helpers.training.reward_guard import GuardedRewards
+
+SEEDS = (1, 2, 3, 4, 5)
+
+
+# --- Rewards that make a run sick -----------------------------------------------------------------
+
+
+def impossible_correctness(completions: list, answer: list, **columns) -> list[float]:
+    """Correctness for answers that the policy cannot work out: the square of the sum."""
+    squares = [str(int(float(value)) ** 2 + 7919) for value in answer]
+    return correctness_reward(completions, answer=squares, **columns)
+
+
+def full_marks(completions: list, **columns) -> list[float]:
+    """Judge nothing: full marks for all."""
+    return [1.0] * len(completions)
+
+
+def coin_reward(completions: list, **columns) -> list[float]:
+    """Judge by a coin."""
+    return torch.randint(0, 2, (len(completions),)).tolist()
+
+
+def brevity_reward(completions: list, **columns) -> list[float]:
+    """Pay for every character that is not written."""
+    return [1.0 - min(len(completion_text(text)), 200) / 200 for text in completions]
+
+
+# --- What happens to a policy ----------------------------------------------------------------------
+
+
+class BreakWeights(TrainerCallback):
+    """Put an infinite weight into the adapter after step 20, as an overflow would."""
+
+    def on_step_end(self, args, state, control, model=None, **kwargs):
+        """Once."""
+        if state.global_step == 20:
+            weight = next(weight for name, weight in model.named_parameters() if "lora_B" in name)
+            weight.data[0, 0] = float("inf")
+
+
+# name -> (rewards with weights, changes of the configuration, other options of `train`)
+SHORT = {"max_steps": 32}
+RUNS = {
+    "healthy": (USUAL, SHORT, {}),
+    "healthy-short": (USUAL, {"max_steps": 25}, {}),
+    "healthy-long": (USUAL, {"max_steps": 64}, {}),
+    "healthy-slow": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 2}, {}),
+    "healthy-fast": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate * 2}, {}),
+    "hacked": ({correctness_reward: 0.25, plain_reward: 1.0}, SHORT, {}),
+    "memorised": (
+        USUAL,
+        {"max_steps": 80, "learning_rate": 3e-3, "beta": 0.0},
+        {"questions": 40, "rank": 64},
+    ),
+    "too-hard": (
+        {
+            impossible_correctness: 1.0,
+            **{k: v for k, v in USUAL.items() if k is not correctness_reward},
+        },
+        SHORT,
+        {},
+    ),
+    "too-easy": (USUAL, SHORT, {"before": 32}),
+    "rate-high": (USUAL, SHORT | {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}, {}),
+    "rate-low": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 1000}, {}),
+    "clipped": (USUAL, SHORT | {"max_completion_length": 20}, {}),
+    "entropy": (USUAL, SHORT | {"entropy_coef": -0.05}, {}),
+    "no-brake": (
+        {correctness_reward: 0.1, brevity_reward: 1.0},
+        SHORT | {"learning_rate": 4 * POCKET.learning_rate, "beta": 1e-9},
+        {},
+    ),
+    "constant": ({full_marks: 1.0}, SHORT, {}),
+    "noisy": ({coin_reward: 1.0}, SHORT, {}),
+    "nan": (USUAL, SHORT, {"callbacks": [BreakWeights]}),
+    "frozen": (USUAL, SHORT, {"frozen": True}),
+}
+
+
+class Rows(TrainerCallback):
+    """Keep what is logged: steps and evaluations."""
+
+    def __init__(self):
+        self.rows = []
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        """Leave out the summary at the end."""
+        if logs and "train_runtime" not in logs:
+            self.rows.append({"step": state.global_step} | logs)
+
+
+def train(
+    rewards, changes, seed, *, questions=1000, rank=None, before=0, callbacks=(), frozen=False
+):
+    """The history of one run: a row a step, and one an evaluation.
+
+    questions: to train on.
+    rank: of the adapter; None: the preset's.
+    before: steps of an ordinary training run whose policy this run begins with.
+    frozen: the adapter cannot be trained.
+    """
+    seed_everything(seed)
+    model, tokenizer = FastLanguageModel.from_pretrained(
+        POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True
+    )
+    model = FastLanguageModel.get_peft_model(
+        model,
+        r=rank or POCKET.lora_rank,
+        lora_alpha=2 * (rank or POCKET.lora_rank),
+        target_modules=LORA_TARGETS,
+        use_gradient_checkpointing=False,
+        random_state=seed,
+    )
+    task = load_task(POCKET.source, train_size=1000, holdout_size=32)
+    stages = ([(USUAL, {"max_steps": before})] if before else []) + [(rewards, changes)]
+    for rewards, changes in stages:
+        options = {name: getattr(POCKET, name) for name in _SETTINGS.split()}
+        options |= {"per_device_train_batch_size": 16} | changes
+        guarded = GuardedRewards(Run("sick"), list(rewards))
+        logged = Rows()
+        with tempfile.TemporaryDirectory() as folder:
+            trainer = GRPOTrainer(
+                model=model,
+                processing_class=tokenizer,
+                args=GRPOConfig(
+                    output_dir=folder,
+                    seed=seed,
+                    reward_weights=list(rewards.values()),
+                    save_strategy="no",
+                    report_to="none",
+                    disable_tqdm=True,
+                    bf16=True,
+                    eval_strategy="steps",
+                    eval_steps=4,
+                    num_generations_eval=1,
+                    per_device_eval_batch_size=32,
+                    **options,
+                ),
+                reward_funcs=guarded.functions,
+                train_dataset=Dataset.from_pandas(task.train.head(questions)),
+                eval_dataset=Dataset.from_pandas(task.holdout),
+                callbacks=[guarded, logged, *[callback() for callback in callbacks]],
+            )
+            trainer.remove_callback(PrinterCallback)
+            if frozen:
+                for name, weight in model.named_parameters():
+                    weight.requires_grad_("lora_B" in name and "layers.0.self_attn.q_proj" in name)
+                for group in trainer.model.parameters():
+                    group.register_hook(torch.zeros_like) if group.requires_grad else None
+            trainer.train()
+    return pd.DataFrame(logged.rows)
+
+
+# --- The table ------------------------------------------------------------------------------------
+
+# What names each kind: rules of ours, then the names that the peers give it.
+NAMES = {
+    "hacked": ("hacking held_out", "reward_hacking", ""),
+    "memorised": ("held_out", "reward_hacking", ""),
+    "too-hard": (
+        "zero_spread constant format_only no_learning",
+        "advantage_collapse reward_composition",
+        "DEGENERATE_GROUPS FORMAT_GAMING",
+    ),
+    "too-easy": ("solved", "advantage_collapse plateau", "DEGENERATE_GROUPS"),
+    "rate-high": ("kl", "kl_drift", "KL_BLOWUP"),
+    "rate-low": ("no_learning", "plateau", ""),
+    "clipped": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
+    "entropy": ("entropy mode_collapse", "entropy_collapse", "ENTROPY_COLLAPSE"),
+    "no-brake": ("kl hacking", "kl_drift reward_hacking", "KL_BLOWUP"),
+    "constant": (
+        "zero_spread constant",
+        "advantage_collapse",
+        "DEGENERATE_GROUPS REWARD_STD_DEATH",
+    ),
+    "noisy": ("no_learning", "plateau", ""),
+    "nan": ("gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
+    "frozen": ("no_gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
+    # rldoctor's scenarios
+    "entropy_collapse": ("entropy", "entropy_collapse", "ENTROPY_COLLAPSE"),
+    "saturated_groups": ("solved", "advantage_collapse", "DEGENERATE_GROUPS"),
+    "too_hard": ("zero_spread", "advantage_collapse", "DEGENERATE_GROUPS"),
+    "reward_hacking": ("held_out", "reward_hacking", ""),
+    "length_hacking": ("length held_out", "length_pathology reward_hacking", "REWARD_HACK_LENGTH"),
+    "truncation": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
+    "kl_blowup": ("kl", "kl_drift", "KL_BLOWUP"),
+    "clip_saturation": ("clip_ratio", "clip_saturation", "CLIP_SATURATION"),
+    "grad_spikes": ("gradient_spikes", "gradient_pathology", "GRAD_PATHOLOGY"),
+    "plateau": ("plateau", "plateau", ""),
+    "format_domination": ("format_only", "reward_composition", "FORMAT_GAMING"),
+    # rlprobe's
+    "reward_hack_length": ("length", "length_pathology reward_hacking", "REWARD_HACK_LENGTH"),
+    "format_gaming": ("format_only", "reward_composition", "FORMAT_GAMING"),
+    "degenerate_groups": ("zero_spread", "advantage_collapse", "DEGENERATE_GROUPS"),
+    "adv_collapse": ("", "", "ADV_COLLAPSE"),
+    "value_divergence": ("", "", "VALUE_DIVERGENCE"),
+    "grad_pathology": ("gradient gradient_spikes", "gradient_pathology", "GRAD_PATHOLOGY"),
+    "truncation_starve": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
+    "repetition_spiral": ("", "", "REPETITION_SPIRAL"),
+    "reward_std_death": ("zero_spread", "advantage_collapse", "REWARD_STD_DEATH DEGENERATE_GROUPS"),
+    "ref_drift_asymmetry": ("", "", "REF_DRIFT_ASYMMETRY"),
+    "throughput_rot": ("slower", "", "THROUGHPUT_ROT"),
+}
+JUDGES = ("ours", "rldoctor", "rlprobe")
+ALARMS = ("warning", "critical")
+
+
+def outcome(kind: str, found: list[str], alarms: list[str], judge: int) -> str:
+    """What a judge made of a history: "named", "misnamed", "missed", "alarm" or "quiet"."""
+    if kind.startswith("healthy"):
+        return "alarm" if alarms else "quiet"
+    if set(found) & set(NAMES[kind][judge].split()):
+        return "named"
+    return "misnamed" if alarms else "missed"
+
+
+def table(folder: Path) -> str:
+    """The page: a row a kind, in how many of its histories each judge did what."""
+    peers = json.loads((folder / "peers.json").read_text())
+    rows = {}
+    for path in sorted(folder.rglob("*.csv")):
+        origin, kind = path.parent.name, path.stem.rpartition("-")[0]
+        findings = diagnose(pd.read_csv(path))
+        roots = [finding.rule for finding in findings if not finding.cause]
+        alarms = [finding.rule for finding in findings if finding.severity in ALARMS]
+        verdicts = peers[str(path.relative_to(folder))]
+        row = rows.setdefault((origin, kind), {judge: [] for judge in JUDGES})
+        row["ours"].append(outcome(kind, roots, alarms, 0))
+        for number, judge in enumerate(JUDGES[1:], 1):
+            row[judge].append(outcome(kind, verdicts[judge], verdicts[judge], number))
+    lines = ["| histories | kind | n | ours | rldoctor | rlprobe |", "|---|---|---|---|---|---|"]
+    for (origin, kind), row in rows.items():
+        cells = [
+            ", ".join(f"{of.count(one)} {one}" for one in dict.fromkeys(of)) for of in row.values()
+        ]
+        lines.append(f"| {origin} | {kind} | {len(row['ours'])} | {' | '.join(cells)} |")
+    lines += ["", "| histories | judge | sick ones named | healthy ones with an alarm |"]
+    lines.append("|---|---|---|---|")
+    for origin in dict.fromkeys(origin for origin, _ in rows):
+        for judge in JUDGES:
+            of = [one for (where, _), row in rows.items() if where == origin for one in row[judge]]
+            sick = [one for one in of if one in ("named", "misnamed", "missed")]
+            healthy = [one for one in of if one in ("alarm", "quiet")]
+            lines.append(
+                f"| {origin} | {judge} | {sick.count('named')} of {len(sick)} | "
+                f"{healthy.count('alarm')} of {len(healthy)} |"
+            )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Train what is missing, or print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["train", "table"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--only", default="", help="the beginning of KIND-SEED")
+    parsed = parser.parse_args()
+    if parsed.what == "table":
+        print(table(parsed.folder))
+        return
+    quiet()
+    for seed in SEEDS:
+        for kind, (rewards, changes, options) in RUNS.items():
+            path = parsed.folder / "ours" / f"{kind}-{seed}.csv"
+            if path.exists() or not path.stem.startswith(parsed.only):
+                continue
+            path.parent.mkdir(parents=True, exist_ok=True)
+            history = train(rewards, changes, seed, **options)
+            history.to_csv(path, index=False, float_format="%.4g")
+            print(path.stem, history["reward"].dropna().tail(5).mean().round(3), flush=True)
+
+
+if __name__ == "__main__":
+    main()

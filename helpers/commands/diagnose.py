@@ -1,0 +1,51 @@
+"""`python -m helpers diagnose`: what is wrong with a training run, from its log alone.
+
+The log may come from this suite, TRL, verl or OpenRLHF, or from a tracker; see
+`metrics.history.read_log`. The findings are those of notebook 04.
+"""
+
+import argparse
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from helpers.metrics.diagnosis import diagnose
+from helpers.metrics.history import read_log
+from helpers.metrics.signals import SEVERITIES
+from helpers.runs import Run
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `diagnose`."""
+    parser.add_argument(
+        "log", help="a run's name, or a log: CSV, JSON, trainer_state.json, a folder of events, …"
+    )
+    parser.add_argument(
+        "--fail-on",
+        choices=SEVERITIES,
+        help="exit with 1 if a finding is at least this severe; for batches",
+    )
+    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Print the findings, the most severe first. Return 0, or 1 if one is as severe as `--fail-on`.
+
+    Raise FileNotFoundError if there is neither such a file nor such a run, and ValueError if the
+    log cannot be read.
+    """
+    path = Path(parsed.log)
+    if not path.exists():
+        if path.suffix or len(path.parts) > 1:
+            raise FileNotFoundError(f"{parsed.log} is not there.")
+        path = Run(parsed.log).require("metrics.csv")
+    history = read_log(path)
+    findings = diagnose(history)
+    if parsed.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=1))
+    else:
+        print(*findings or [f"no findings in {len(history)} rows"], sep="\n")
+    if parsed.fail_on is None:
+        return 0
+    fatal = SEVERITIES[: SEVERITIES.index(parsed.fail_on) + 1]
+    return int(any(finding.severity in fatal for finding in findings))

@@ -1,0 +1,115 @@
+"""Diagnosis rules about how far the policy has moved: KL, entropy, clipped updates, loss."""
+
+import numpy as np
+import pandas as pd
+
+from helpers.metrics.signals import (
+    CERTAIN,
+    MIN_WINDOW,
+    Finding,
+    Signals,
+    lower_bound,
+    span,
+)
+
+# Nats per token.
+KL_HIGH = 0.5  # the reference finds a sampled token 1.6 times less likely; healthy: below 0.1
+KL_RUNAWAY = 2.0  # 7 times less likely: the text no longer resembles the reference model's
+
+
+def high_kl(signals: Signals) -> Finding | None:
+    """Report that the KL is high at the end of the history, by its running median."""
+    kl = signals.series("kl", MIN_WINDOW)
+    level = _running_median(kl)
+    now = level.iloc[-1]
+    if now <= KL_HIGH:
+        return None
+    low = np.flatnonzero(level <= KL_HIGH)
+    since = level.iloc[low[-1] + 1 :] if len(low) else level
+    runaway = now > KL_RUNAWAY
+    return Finding(
+        "critical" if runaway else "warning",
+        "kl",
+        "The policy has run away from the reference model." if runaway else "The KL is high.",
+        f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at {span(since)}",
+        "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
+        "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
+        "less likely.",
+    )
+
+
+def _running_median(kl: pd.Series) -> pd.Series:
+    """Return the running median over nine rows, which up to four spikes hardly change."""
+    return kl.rolling(9, min_periods=MIN_WINDOW).median().dropna()
+
+
+# Shares of the initial entropy.
+ENTROPY_LOW = 0.25  # samples for one question hardly differ
+ENTROPY_GONE = 0.1  # whatever the reward does, hardly anything is left to explore with
+
+
+def collapsed_entropy(signals: Signals) -> Finding | None:
+    """Report that the entropy collapsed before the task was solved: a curve that falls to the axis.
+
+    Without entropy, the policy finds no better answers (Cui et al., arXiv 2505.22617).
+    """
+    left = signals.entropy_left
+    if left is None or left >= (ENTROPY_GONE if signals.better else ENTROPY_LOW):
+        return None
+    change = signals.change(signals.series("entropy"), MIN_WINDOW)
+    if signals.solved:
+        return Finding(
+            "info",
+            "entropy",
+            "The entropy is spent, as at the end of a good training run.",
+            f"{change} (nats per token)",
+            "Nothing needs to be done.",
+        )
+    return Finding(
+        "warning",
+        "entropy",
+        "The entropy has collapsed, and the policy hardly explores any more.",
+        f"{change} (nats per token)",
+        "Lower the learning rate, or raise the temperature. With several updates per round of "
+        "sampling, a higher epsilon_high lets rare tokens gain.",
+    )
+
+
+CLIP_HIGH = 0.25  # of the tokens; usual: 0 with one update per round of sampling, else below 0.1
+
+
+def clipped_updates(signals: Signals) -> Finding | None:
+    """Report that many tokens are outside the clip range: a ratio that stays high or climbs."""
+    names = ("clip_ratio/region_mean", "clip_ratio")
+    ratio = next((one for one in map(signals.optional, names) if one is not None), None)
+    if ratio is None:
+        ratio = signals.series("clip_ratio/low_mean") + signals.series("clip_ratio/high_mean")
+    last = signals.last(ratio.dropna())
+    if len(last) < MIN_WINDOW or lower_bound(last) < CLIP_HIGH:
+        return None
+    return Finding(
+        "warning",
+        "clip_ratio",
+        "The clip stops much of every update.",
+        f"{last.mean():.0%} of the tokens at {span(last)}",
+        "The policy moves too far per round of sampling: lower the learning rate, or take fewer "
+        "updates per round (num_iterations, steps_per_generation).",
+    )
+
+
+def rising_loss(signals: Signals) -> Finding | None:
+    """Explain a rising loss, which is healthy unless the KL is high."""
+    loss = signals.series("loss", 2 * MIN_WINDOW)
+    change = signals.change(loss)
+    kl = signals.optional("kl")
+    kl_is_high = kl is not None and len(kl) >= MIN_WINDOW and high_kl(signals) is not None
+    if not change.is_rise(CERTAIN) or kl_is_high:
+        return None
+    return Finding(
+        "info",
+        "loss",
+        "The loss rises, which is healthy.",
+        str(change),
+        "Apart from the completions' lengths, advantages cancel in it, and beta times the KL is "
+        "added: judge by the reward.",
+    )

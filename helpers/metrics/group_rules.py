@@ -1,0 +1,152 @@
+"""Diagnosis rules about the groups: do their completions differ, and is there anything to learn?"""
+
+import numpy as np
+
+from helpers.metrics.history import reward_names
+from helpers.metrics.signals import (
+    MIN_ROWS,
+    MIN_WINDOW,
+    MOST,
+    NEARLY_ALL,
+    NEVER,
+    Finding,
+    Signals,
+    lower_bound,
+    span,
+)
+
+
+def unweighted_rewards(signals: Signals) -> Finding | None:
+    """Report that all rewards have weight 0: the total is always 0, but single rewards are not."""
+    if not signals.unweighted or len(signals.rows) < MIN_WINDOW:
+        return None
+    return Finding(
+        "info",
+        "unweighted",
+        "The rewards weigh 0: they are measured, and the KL alone teaches.",
+        f"the total is 0 at all {len(signals.rows)} steps, and single rewards are not",
+        "With a teacher as the reference this is meant; otherwise give a reward a weight.",
+    )
+
+
+def dead_groups(signals: Signals) -> Finding | None:
+    """Report that most groups are dead, because all completions in them score the same: a curve of
+    frac_reward_zero_std above a half. The finding says whether their questions are solved, the
+    policy has collapsed on wrong answers, nothing earns the reward, or nobody knows.
+
+    reward_std does not show dead groups, because it is the spread over the whole batch.
+    """
+    share = signals.series("frac_reward_zero_std", MIN_WINDOW)
+    # In the first steps, some groups are dead by chance, so every group must be dead.
+    if signals.unweighted or (not signals.enough and share.min() < 1):
+        return None
+    last = signals.last(share)
+    if lower_bound(last) < MOST:
+        return None
+    start = share.iloc[:MIN_WINDOW].mean()
+    now = last.mean()
+    correct = signals.share_correct
+    evidence = f"{now:.0%} of the groups at {span(last)}, {start:.0%} at the start"
+    if correct is not None:
+        evidence += f", with correctness {correct:.2f}"
+
+    # 1. Solved: if all wrong completions were in dead groups, they would still be less than half of
+    # the completions there.
+    if correct is not None and correct > 1 - now / 2:
+        return Finding(
+            "info",
+            "solved",
+            "Most groups are dead because they are correct, as at the end of a good training run.",
+            evidence,
+            "There is little left to learn from these questions: stop, or go on with harder ones.",
+        )
+    # 2. Collapsed: such a policy had fewer dead groups before, and has less entropy now. (A policy
+    # that writes noise has more.)
+    spent = signals.entropy_left is not None and signals.entropy_left < 0.5
+    if now - start >= 0.3 and spent and not signals.better:
+        return Finding(
+            "critical",
+            "mode_collapse",
+            "The policy has collapsed on answers that are not correct.",
+            evidence,
+            "Go back to a checkpoint with spread, and lower the learning rate.",
+        )
+    # 3. Wrong, or unknown.
+    level = signals.last(signals.series("reward")).mean()
+    wrong = correct is not None and correct < NEVER
+    if signals.correctness is not None:
+        wrong = wrong or signals.last(signals.correctness).mean() <= 0
+    known = wrong or correct is not None or level <= 0
+    sentence = (
+        "Many groups are dead, and teach nothing, because all their completions score the same."
+    )
+    if wrong:
+        sentence = "Many groups are dead because hardly an answer is correct."
+    elif not known:
+        sentence = "Many groups are dead: solved or impossible, which this log does not tell."
+    return Finding(
+        "critical" if now >= NEARLY_ALL and not (signals.better and not known) else "warning",
+        "zero_spread",
+        sentence,
+        evidence,
+        _first_step_for_dead_groups(signals, wrong or level <= 0, known),
+    )
+
+
+def _first_step_for_dead_groups(signals: Signals, nothing_earned: bool, known: bool) -> str:
+    """Return advice for dead groups that are not solved, by what their rewards are."""
+    reward = signals.series("reward")
+    clipped = signals.optional("completions/clipped_ratio")
+    if clipped is not None and clipped.std() > 0.2 and reward.corr(clipped) < -NEARLY_ALL:
+        return (
+            "Whether the completions of a step are cut off decides its whole reward: raise "
+            "max_completion_length until none is, then ask several questions per step."
+        )
+    if nothing_earned:
+        return (
+            "Nothing earns the reward: take easier questions, a larger model, or a reward with "
+            "partial credit, and read some completions."
+        )
+    if np.ptp(reward) < 1e-6:
+        return (
+            f"All earn {reward.iloc[-1]:.3g}. If these are full marks, take harder questions; if "
+            "not, the reward is a constant."
+        )
+    if not known:
+        return (
+            "Look at some completions of the last steps (log_completions=True, or "
+            "completions.parquet): correct ones ask for harder questions, wrong ones for easier."
+        )
+    return "Take questions that are answered sometimes, or larger groups."
+
+
+def constant_reward(signals: Signals) -> Finding | None:
+    """Report a reward that gave every completion at every step the same number, for at least
+    MIN_ROWS steps.
+    """
+    for name in reward_names(signals.rows):
+        mean = signals.optional(f"rewards/{name}/mean")
+        std = signals.optional(f"rewards/{name}/std")
+        if mean is None or std is None or min(len(mean), len(std)) < MIN_ROWS:
+            continue
+        if max(std.max(), np.ptp(mean)) < 1e-6:
+            value = mean.iloc[0]
+            if value == 0:
+                advice = (
+                    "A penalty may stay: nothing was wrong. If nothing can earn it, take easier "
+                    "questions. If something should: completions are lists of messages, "
+                    "`completion_text` gives the text."
+                )
+            else:
+                advice = (
+                    "If these are full marks, it is learned: take harder questions, or leave it "
+                    "out. If not, it judges nothing."
+                )
+            return Finding(
+                "warning",
+                "constant",
+                "A reward gives every completion the same number, and teaches nothing.",
+                f"{name} is {value:g} for all completions at {span(mean)}",
+                advice,
+            )
+    return None

@@ -1,0 +1,121 @@
+"""Diagnosis rules about the length of completions: limits, ends of turns, growth without gain."""
+
+import numpy as np
+
+from helpers.metrics.signals import (
+    CERTAIN,
+    LIKELY,
+    MIN_WINDOW,
+    MOST,
+    NEARLY_ALL,
+    NOTABLE,
+    Finding,
+    Signals,
+    apply,
+    change_between,
+    lower_bound,
+    span,
+)
+
+MANY_CLIPPED = 1 / 3  # of the completions
+
+
+def clipped_completions(signals: Signals) -> Finding | None:
+    """Report that many completions are cut off at the limit: clipped_ratio above a third."""
+    ratio = signals.series("completions/clipped_ratio", MIN_WINDOW)
+    last = signals.latest(ratio)
+    many = MANY_CLIPPED if signals.enough else MOST
+    if lower_bound(last) < many or apply(end_token, signals):
+        return None
+    # A policy that learns to stop in time needs no help.
+    falls = signals.enough and signals.change(ratio).is_fall(LIKELY, NOTABLE)
+    severity = "warning"
+    if last.mean() >= NEARLY_ALL:
+        severity = "critical"
+    elif falls and last.mean() < MOST:
+        severity = "info"
+    # The noise of a policy that ran away has no end.
+    kl = signals.optional("kl")
+    ran_away = kl is not None and kl.tail(9).median() > 2 and ratio.iloc[:MIN_WINDOW].mean() < many
+    return Finding(
+        severity,
+        "clipped",
+        f"{'Most' if last.mean() > MOST else 'Many'} completions are cut off at the limit, before "
+        "an answer can be read.",
+        f"{last.mean():.0%} at {span(last)}",
+        "Raise max_completion_length; if the texts ramble, reward brevity.",
+        cause="kl" if ran_away else "",
+    )
+
+
+def end_token(signals: Signals) -> Finding | None:
+    """Report completions that count as cut off although most are far shorter than the limit: their
+    end token is not among those that the trainer knows.
+    """
+    ratio = signals.series("completions/clipped_ratio", MIN_WINDOW)
+    longest = signals.series("completions/max_length", MIN_WINDOW)
+    length = signals.series("completions/mean_length", MIN_WINDOW)
+    clipped = signals.last(ratio)
+    # Completions that are cut off have the length of the limit, so the mean is at least this.
+    least = clipped.mean() * longest.max()
+    now = signals.last(length).mean()
+    if clipped.mean() < NEARLY_ALL or now >= NEARLY_ALL * least:
+        return None
+    return Finding(
+        "critical",
+        "end_token",
+        "Completions count as cut off although they end before the limit.",
+        f"{clipped.mean():.0%} at {span(clipped)}, with a mean length of {now:.0f} of "
+        f"{longest.max():.0f} tokens",
+        "The token that ends a turn of this template is not an end token of the tokenizer: set "
+        "tokenizer.eos_token to it before training.",
+    )
+
+
+def changed_length(signals: Signals) -> Finding | None:
+    """Report completions twice or half as long as they were, and no better since: a slope in the
+    length over a flat success.
+    """
+    length = signals.series("completions/mean_length", 2 * MIN_WINDOW)
+    if length.min() <= 0:
+        return None
+    # A smaller change is normal: the pocket model's length changes by half when it learns a format.
+    log = np.log(length)
+    since_start = (slice(0, MIN_WINDOW), slice(-signals.window, None))
+    shortest = log.rolling(MIN_WINDOW).mean().min()
+    since_short = signals.since_below(log, shortest + np.log(1.25))
+    if change_between(log, *since_start).is_fall(CERTAIN, np.log(2)):
+        word, since = "shorter", since_start
+    elif change_between(log, *since_short).is_rise(CERTAIN, np.log(2)):
+        word, since = "longer", since_short
+    else:
+        return None
+    if signals.gained(since):
+        return None
+    return Finding(
+        "warning",
+        "length",
+        f"Completions have become much {word}, and no better.",
+        f"mean length {change_between(length, *since)} (tokens)",
+        "Find what pays for length, and read some completions."
+        if word == "longer"
+        else "Read some: is the reasoning still there?",
+    )
+
+
+def equal_lengths(signals: Signals) -> Finding | None:
+    """Explain a flat line where lengths should differ: the shortest and the longest completion of
+    every step have the same length.
+    """
+    shortest = signals.series("completions/min_length", MIN_WINDOW)
+    longest = signals.series("completions/max_length", MIN_WINDOW)
+    clipped = signals.optional("completions/clipped_ratio")
+    if not shortest.equals(longest) or (clipped is not None and clipped.mean() >= NEARLY_ALL):
+        return None
+    return Finding(
+        "info",
+        "equal_lengths",
+        "All completions of a step have the same length.",
+        f"completions/min_length is completions/max_length at {span(longest)}",
+        "Padding is counted as text, or every answer is the same: look at some completions.",
+    )

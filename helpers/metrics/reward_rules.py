@@ -1,0 +1,255 @@
+"""Diagnosis rules about the reward: does it rise, on held-out questions too, and what raises it?"""
+
+import numpy as np
+import pandas as pd
+
+from helpers.metrics.history import reward_names
+from helpers.metrics.signals import (
+    CERTAIN,
+    LIKELY,
+    MIN_ROWS,
+    MIN_WINDOW,
+    NOTABLE,
+    SINCE_BEST,
+    Finding,
+    Signals,
+    change_between,
+    span,
+)
+
+# --- Held-out questions against training questions ------------------------------------------------
+
+
+def held_out_gap(signals: Signals) -> Finding | None:
+    """Report that training improves and the held-out score does not: two curves that part."""
+    if signals.gap is None:
+        return None
+    held_out, training = signals.gap
+    causes = []
+    epochs = signals.optional("epoch")
+    if epochs is not None and epochs.max() >= 3:
+        causes.append(
+            f"memorised questions (each was seen {epochs.max():.0f} times: take more questions)"
+        )
+    causes.append("a reward that pays for something else (read completions of both sets)")
+    if signals.format is not None and signals.change(signals.format).is_rise(CERTAIN, NOTABLE):
+        causes.append("the format, which rose (compare correctness alone)")
+    causes.append("held-out questions of another kind, or too few of them")
+    return Finding(
+        "critical",
+        "held_out",
+        "Training gets better, and the held-out score does not.",
+        f"held out {held_out}; in training {training}",
+        f"Possible causes: {'; '.join(causes)}.",
+    )
+
+
+# --- Up or down -----------------------------------------------------------------------------------
+
+
+def fallen_reward(signals: Signals) -> Finding | None:
+    """Report that the reward has fallen from its best window."""
+    reward = signals.series("reward", 2 * MIN_WINDOW)
+    # Easier and harder questions alone can move the reward by a quarter of its spread.
+    fall = change_between(reward, *signals.since_best(reward))
+    if not fall.is_fall(SINCE_BEST, max(0.25 * signals.reward_spread(), 1e-9)):
+        return None
+    # Correctness must fall, too. The total alone also falls if a callback lowers the weight of a
+    # reward that the policy has mastered.
+    right = signals.correctness
+    if right is not None:
+        fall_of_right = change_between(right, *signals.since_best(right))
+        if not fall_of_right.is_fall(LIKELY, NOTABLE):
+            return None
+    below_start = signals.change(reward).is_fall(LIKELY)
+    return Finding(
+        "critical" if below_start else "warning",
+        "reward_fall",
+        "The reward has fallen below where it began."
+        if below_start
+        else "The reward has fallen from its height.",
+        str(fall),
+        "Go back to the checkpoint before the fall, with a lower learning rate.",
+    )
+
+
+def flat_reward(signals: Signals) -> Finding | None:
+    """Report that the reward does not rise, and has not fallen either: noise around a level."""
+    reward = signals.series("reward", 2 * MIN_WINDOW)
+    spread = signals.reward_spread()
+    # 1. Return if there is another explanation.
+    if signals.unweighted or signals.solved or fallen_reward(signals):
+        return None
+    if signals.risen(reward) or signals.risen(signals.correctness):
+        return None
+    # 2. Wait until the learning rate passed its maximum MIN_ROWS rows ago.
+    rate = signals.series("learning_rate")
+    if len(rate) - int(np.argmax(rate)) <= MIN_ROWS:
+        return None
+    # 3. Be certain that the gain is less than a quarter of the spread.
+    change = signals.change(reward)
+    if signals.may_have_risen(change, 0.25 * spread):
+        return None
+    correct = signals.share_correct
+    if change.is_fall(LIKELY):
+        advice = "It falls: stop, or lower the learning rate."
+    elif correct is not None and correct < NOTABLE:
+        advice = "Take easier questions, or a larger model: hardly an answer is correct."
+    else:
+        advice = (
+            "Raise the learning rate threefold. If that changes nothing, see in notebook 02 "
+            "whether the reward depends on the answer."
+        )
+    highest_gain = max(0.0, change.difference + CERTAIN * change.error)
+    return Finding(
+        "warning",
+        "no_learning",
+        "The reward does not rise.",
+        f"{change}, a gain of at most {highest_gain:.2g} where rewards spread by {spread:.2g}",
+        advice,
+    )
+
+
+FAR_FROM_FULL = 0.75  # of full marks
+
+
+def plateau(signals: Signals) -> Finding | None:
+    """Report that correctness rose, then stayed far below full marks for half of the run or more: a
+    knee followed by a level line.
+    """
+    share = signals.share
+    if share is None or len(share) < 3 * MIN_ROWS or signals.share_correct > FAR_FROM_FULL:
+        return None
+    if not signals.risen(share) or signals.gap is not None:
+        return None
+    # Find the longest stretch up to the end in which correctness does not rise.
+    rows = max(MIN_ROWS, len(share) // 10)
+    flat_since = None
+    for start in range(0, len(share) // 2 + 1, max(1, len(share) // 20)):
+        change = change_between(share, slice(start, start + rows), slice(-rows, None))
+        if not signals.may_have_risen(change, NOTABLE / 2):
+            flat_since = start
+            break
+    if flat_since is None:
+        return None
+    level = share.iloc[flat_since:]
+    return Finding(
+        "warning",
+        "plateau",
+        "Correctness has stopped rising far below full marks.",
+        f"{level.mean():.0%} at {span(level)}, {len(level) / len(share):.0%} of the run, with "
+        f"{1 - level.mean():.0%} left to gain",
+        "Stop here, and take questions of the right difficulty: those that are answered sometimes.",
+    )
+
+
+# --- What raises it -------------------------------------------------------------------------------
+
+
+def hacked_reward(signals: Signals) -> Finding | None:
+    """Report reward hacking: the total rises while correctness falls from its best window."""
+    reward = signals.series("reward")
+    if signals.correctness is None:
+        return None
+    both = pd.DataFrame({"correct": signals.correctness, "reward": reward}).dropna()
+    if len(both) < 2 * MIN_WINDOW:
+        return None
+    windows = signals.since_best(both["correct"])
+    fall = change_between(both["correct"], *windows)
+    rise = change_between(both["reward"], *windows)
+    if not fall.is_fall(CERTAIN, NOTABLE) or not rise.is_rise(CERTAIN):
+        return None
+    return Finding(
+        "critical",
+        "hacking",
+        "The reward rises while correctness falls, so the policy has found what pays without being "
+        "right.",
+        f"reward {rise}; correctness {fall}",
+        "Read completions of the last steps, find which reward pays them, and correct it or weigh "
+        "correctness more.",
+    )
+
+
+FORM_LEARNED = 0.8  # mean format reward; above it, wrong answers are not due to the format
+
+
+def format_only(signals: Signals) -> Finding | None:
+    """Report that the format was learned and correctness has not risen since before it, MIN_ROWS
+    rows later: one curve climbs to its ceiling, the other stays.
+    """
+    form = signals.format
+    right = signals.correctness
+    if form is None or right is None or signals.solved or min(len(form), len(right)) < MIN_ROWS:
+        return None
+    # Was the format learned, and long enough ago? A gain of less than 0.2 may be drift.
+    lowest = form.rolling(MIN_WINDOW).mean().min()
+    windows = signals.since_below(form, max(lowest, FORM_LEARNED - 0.2))
+    if len(form) - windows[0].stop < MIN_ROWS:
+        return None
+    gain = change_between(form, *windows)
+    if gain.after < FORM_LEARNED or not gain.is_rise(CERTAIN, 0.2):
+        return None
+    change = change_between(right, *windows)
+    if signals.may_have_risen(change, NOTABLE):
+        return None
+    return Finding(
+        "warning",
+        "format_only",
+        "The format was learned and correctness was not.",
+        f"format {gain}; correctness {change}",
+        "Weigh the format less; if correctness still stays, take easier questions or a larger "
+        "model.",
+    )
+
+
+def other_reward(signals: Signals) -> Finding | None:
+    """Report that the total rises by a reward that judges neither answer nor format, while
+    correctness stays.
+    """
+    total = signals.change(signals.series("reward", MIN_ROWS))
+    if signals.correctness is None or not total.is_rise(CERTAIN, 0.25 * signals.reward_spread()):
+        return None
+    if signals.may_have_risen(signals.change(signals.correctness), NOTABLE):
+        return None
+    risen = {}
+    for name in reward_names(signals.rows):
+        mean = signals.optional(f"rewards/{name}/mean")
+        if mean is not None and not mean.equals(signals.format):
+            risen[name] = signals.change(mean)
+    name = max(risen, key=lambda one: risen[one].difference)
+    if not risen[name].is_rise(CERTAIN, NOTABLE):
+        return None
+    return Finding(
+        "warning",
+        "other_reward",
+        "The reward rises by what does not judge the answer.",
+        f"{name} {risen[name]}; correctness {signals.change(signals.correctness)}",
+        f"Weigh {name} less, and attack it in notebook 02.",
+    )
+
+
+def blind_policy(signals: Signals) -> Finding | None:
+    """Report that the reward rises, but not because the policy looks at the pictures.
+
+    `training.vision.Looking` logs holdout accuracy during training, with the pictures (sighted) and
+    with grey ones (blind).
+    """
+    sighted = signals.series("holdout/sighted", 3)
+    blind = signals.series("holdout/blind", 3)
+    reward = signals.series("reward")
+    # Compare the first third with the last: the reward, and the accuracy that the pictures add.
+    sees = (sighted - blind).dropna()
+    first = max(1, len(reward) // 3)
+    last = max(1, len(sees) // 3)
+    gain = change_between(reward, slice(0, first), slice(-first, None)).difference
+    change = change_between(sees, slice(0, last), slice(-last, None))
+    if gain < NOTABLE or change.difference >= gain / 4:
+        return None
+    return Finding(
+        "warning",
+        "blind",
+        "The reward rises by what needs no picture.",
+        f"sighted minus blind {change}, while the reward gained {gain:.2g}",
+        "Balance the answers of each question, so that guessing does not pay, or take questions "
+        "that only the picture answers.",
+    )
