@@ -38,7 +38,7 @@ def unjudged_programs(signals: Signals) -> Finding | None:
     """Report that many programs in a batch got no verdict, because the sandbox does not support
     something they use, or because time ran out.
     """
-    shares = signals.rows.filter(regex="/(unsupported|not_started)$")
+    shares = signals.rows.filter(regex="/(unsupported|not_started|out_of_time)$")
     highest = shares.max()
     if not highest.max() > UNJUDGED:  # `not >` is also true for nan, if nothing was logged
         return None
