@@ -270,6 +270,8 @@ def test_signal_by_hand():
         "answered": 0.0,
         "want_opening": [],
         "first_answer": None,
+        "longer_gold": 0.0,
+        "longer_gold_example": None,
         "one_text": 1.0,
     }
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
@@ -524,13 +526,6 @@ def lucky(draw, rate=0.05):
     return lucky_reward
 
 
-def by_the_second_reward(completions, answer, **columns):
-    """Errs by luck, alike for equal texts of the same second."""
-    second = int(time.time())
-    errs = [random.Random(f"{each}{second}").random() < 0.2 for each in completions]
-    return [abs(e - s) for e, s in zip(errs, correctness_reward(completions, answer), strict=True)]
-
-
 def wavering_reward(completions, answer, **columns):
     """Grades right and empty answers firmly, as a judge at temperature 1 does, and others not."""
     scores = correctness_reward(completions, answer)
@@ -580,18 +575,6 @@ async def threaded_reward(completions, answer, **columns):
     return [await asyncio.to_thread(judged, *pair) for pair in pairs]
 
 
-def changing(per_call, score_of):
-    """Return a reward that counts its calls: right answers earn `score_of` the calls so far."""
-    calls = []
-
-    def changing_reward(completions, answer, **columns):
-        calls.append(per_call)
-        right = correctness_reward(completions, answer)
-        return [score_of(sum(calls)) * score for score in right]
-
-    return changing_reward
-
-
 SILENT_NONE = "silence gets no score"
 NOTHING = "a right answer earns nothing.*"
 # rewards, whether they may train, what the verdict says
@@ -599,14 +582,16 @@ BROUGHT = {
     "errs": ([lucky(lambda: random)], False, "same completion gets different scores"),
     "beside": ([correctness_reward, lucky(random.Random)], False, "same completion gets different"),
     "clock": ([lucky(lambda: random.Random(int(time.time())))], False, "same completion gets"),
-    "clock, text": ([by_the_second_reward], False, "same completion gets different scores"),
-    "schedule": ([changing(1, lambda n: min(1.0, n / 20))], True, "changes from call to call"),
-    "sinking": ([changing(1, lambda n: 1 + 1 / n)], True, "changes from call to call"),
-    "after it": ([changing(0, lambda n: 1.0)], True, r"\AGO[^\n]*\n  note: The lab"),
     "wavers": ([wavering_reward], False, "same completion gets different scores"),
     "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
+    "dear, format": (
+        [of_answer(0.0, -1.0), format_reward],
+        False,
+        "silence pays more than an error",
+    ),
     "dearer": ([of_answer(0.0, -2.0)], False, "silence pays more than an error"),
     "paid": ([of_answer(0.3, 0.0)], False, "Silence pays more than an error"),
+    "cheap": ([of_answer(0.0, -0.25)], True, "silence pays more than an error.* less than 20%"),
     "cheap, format": (
         [of_answer(0.0, -0.25), format_reward],
         True,
@@ -700,6 +685,8 @@ WITHHELD = {
         "{}",
         ["<think>so</think><answer>{}</answer>\nQuestion: 1 + 1?\n<answer>2</answer>"],
     ),
+    "more than a result": ("Antwort: {} Stück", blocks("{}")),
+    "answer is .* such as '.*' beside 'The answer is": ("The answer is {} km.", blocks("{}")),
     "There is nothing to reinforce": ("{}", blocks("1000000")),
 }
 
@@ -712,7 +699,7 @@ def test_what_keeps_right_answers_from_their_point_is_named(sums, says):
     group = [*texts, *blocks("1000001", "1000002")]
     lab.signal(rows, [[text.format(answer) for text in group] for answer in sums["answer"][:4]])
     found = [other for other in WITHHELD if re.search(other, stops(lab))]
-    assert found == [says], stops(lab)
+    assert says in found and set(found) <= {says, *list(WITHHELD)[1:3]}, stops(lab)
 
 
 def test_a_reward_that_wants_the_tag_which_the_template_opens_is_named(sums):

@@ -23,6 +23,7 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
+from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.common import is_own, reward_name, source_hash, source_of
 from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.rewards.lab import verdicts
@@ -35,14 +36,12 @@ from helpers.rewards.lab.attacks import (
     with_wrong_answers,
 )
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.lab.trial import AttackTrial, columns_of
+from helpers.rewards.lab.trial import JUDGED_AGAIN, AttackTrial, columns_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
-_JUDGED_TWICE = 64  # completions, at least
-_READS_A_CLOCK = r"\btime\(\)|\b(?:utc)?now\(|time_ns|monotonic|perf_counter"
 _NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
 _TABLE_COLUMNS = ("total", "wins", "gain", "paid_by", "usable")  # names a reward cannot have
 
@@ -58,8 +57,8 @@ class Results:
         too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
     escapes: see `AttackTrial`.
     columns: the columns of the rows that were attacked.
-    unsteady, drifting: two scores that the same completion got, by reward; see `judge_twice`. If a
-        reward is unsteady, the attacks are not tried.
+    unsteady: two scores that the same completion got, by reward. If there are any, the attacks are
+        not tried.
     completions: the texts that `signal` scored, and their columns. `speed` uses them.
     """
 
@@ -73,7 +72,6 @@ class Results:
     escapes: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
     unsteady: dict[str, tuple[float, float]] = field(default_factory=dict)
-    drifting: dict[str, tuple[float, float]] = field(default_factory=dict)
     completions: tuple[list[str], dict] = (["<answer>4</answer>"], {})
 
 
@@ -166,41 +164,16 @@ class Lab:
         """
         return scores[self.names].mul(self.weights).sum(axis=1, min_count=1)
 
-    def judge_twice(self, completions: list[str], step: int = 0, /, **columns: list) -> None:
-        """Score two copies of each completion in equal calls. Add rewards that give the same
-        completion different scores to `results.unsteady`, or to `results.drifting` if only calls
-        differ: if the two copies agree in each call, as with a schedule that counts the calls.
-
-        A reward that reads a clock may be seeded by it, so it is unsteady, too. Rewards with faults
-        are left out: they are named for these.
+    def compare(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
+        """Add to `results.unsteady` the rewards that gave a completion different scores in two
+        equal calls. Rewards with faults are left out: they are named for these.
         """
-        copies = 2 * -(-_JUDGED_TWICE // len(completions))
-        texts = completions * copies
-        columns = {name: values * copies for name, values in columns.items()}
-        sources = dict(zip(self.names, map(source_of, self.functions), strict=True))
-        clocked = {name for name in self.names if re.search(_READS_A_CLOCK, sources[name])}
-        known = {*self.results.drifting}
-        faults = [*self.faults]
-
-        # a schedule that counts the calls goes on until it is over
-        before = self.scores(texts, step, **columns)
-        for _ in range(self.max_steps):
-            time.sleep(1.01 if clocked - known else 0.0)  # the next second of the clock
-            after = self.scores(texts, step, **columns)
-            moved = ~np.isclose(before, after, equal_nan=True).all(axis=0)
-            moved = {*before.columns[moved]} - {"total"} - {fault.reward for fault in self.faults}
-            for name in moved:
-                found = self.results.drifting
-                if name in clocked or not (
-                    _copies_agree(before[name]) and _copies_agree(after[name])
-                ):
-                    found = self.results.unsteady
-                first = (~np.isclose(before[name], after[name], equal_nan=True)).argmax()
-                found.setdefault(name, (float(before[name][first]), float(after[name][first])))
-            if moved <= known or self.results.unsteady:
-                break
-            before = after
-        self.faults[:] = faults  # each fault counts once
+        faulty = {fault.reward for fault in self.faults}
+        for name in self.names:
+            differs = ~np.isclose(before[name], after[name], equal_nan=True)
+            if differs.any() and name not in faulty:
+                two = float(before[name][differs].iloc[0]), float(after[name][differs].iloc[0])
+                self.results.unsteady.setdefault(name, two)
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""
@@ -305,13 +278,11 @@ class Lab:
 
         # 4. scores, and comparisons with the honest answers
         self.results.unsteady.clear()
-        self.results.drifting.clear()
         trial = AttackTrial(self, attacked, steps, length)
         table = trial.run(families).sort_values("total", ascending=False, kind="stable")
 
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan
-
         # 5. the step with the largest gap between right and wrong answers
         gaps = trial.tables[HONEST_RIGHT]["total"] - trial.tables[HONEST_WRONG]["total"]
         self.step = int(gaps.fillna(0.0).groupby(level="step").mean().idxmax())
@@ -358,6 +329,8 @@ class Lab:
           tag that opens the reasoning.
         - `first_answer`: the share of completions that would be right if they ended behind their
           first answer; None if little is behind it.
+        - `longer_gold`: the share of completions whose answer is a part of the row's answer, which
+          is no number. `longer_gold_example`: such an answer and the row's, or None.
         - `one_text`: of the groups with equal totals, the share that consist of one text; None
           without such a group.
         """
@@ -377,9 +350,8 @@ class Lab:
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
         faults = [*self.faults]
-        some = slice(None, None, 1 + len(texts) // _JUDGED_TWICE)
-        few_columns = {name: values[some] for name, values in columns.items()}
-        self.judge_twice(texts[some], self.step, **few_columns)
+        for _ in range(-(-JUDGED_AGAIN // len(texts))):
+            self.compare(scores, self.scores(texts, self.step, **columns))
 
         # 2. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
@@ -421,13 +393,16 @@ class Lab:
             with_opening = self.scores([opening + text for text in texts], self.step, **columns)
             want_opening = [name for name in want_opening if with_opening[name].max() > 0]
 
-        # 6. whether text behind the first answer keeps it from being right
+        # 6. what keeps answers from being right: text behind them, or a longer answer in the data
         ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
         first_answer = None
         if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
             first_right = _are_right(self.scores(firsts, self.step, **columns)[judges])
             first_answer = _finite(first_right.mean())
+        answers = [self.tags.extract_answer(text) or "" for text in texts]
+        golds = map(str, columns.get("answer", answers))
+        parts = [pair for pair in zip(answers, golds, strict=True) if _is_part(*pair)]
         self.faults[:] = faults  # those of a repeated call count once
 
         self.results.completions = texts, columns
@@ -444,6 +419,8 @@ class Lab:
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
             "want_opening": want_opening,
             "first_answer": first_answer,
+            "longer_gold": len(parts) / len(texts),
+            "longer_gold_example": parts[0] if parts else None,
             "one_text": float(np.mean(same)) if same else None,
         }
         return self.results.signal
@@ -543,10 +520,11 @@ def _records(rows: pd.DataFrame) -> list[dict]:
     ]
 
 
-def _copies_agree(scores: pd.Series) -> bool:
-    """Return whether the second half of the scores equals the first."""
-    half = len(scores) // 2
-    return np.allclose(scores[:half], scores[half:], equal_nan=True)
+def _is_part(answer: str, gold: str) -> bool:
+    """Return whether an answer is a part of the row's answer, which is no number."""
+    part = rf"(?<!\w){re.escape(answer.strip())}(?!\w)"
+    is_part = answer.strip() not in ("", gold.strip()) and re.search(part, gold)
+    return bool(is_part) and parse_number(gold) is None
 
 
 def _are_right(scores: pd.DataFrame) -> pd.Series:

@@ -25,6 +25,8 @@ The attack copies an expression from the question, which is a wrong answer on mo
 it is the right answer, so the row counts neither for nor against the attack.
 """
 
+import re
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,12 +34,15 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.answers.numbers import parse_number
+from helpers.rewards.common import source_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 
+JUDGED_AGAIN = 64  # the least number of rows that are judged again
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
+_READS_A_CLOCK = r"\btime\(\)|\b(?:utc)?now\(|time_ns|monotonic|perf_counter"
 
 
 @dataclass
@@ -57,7 +62,7 @@ class AttackTrial:
         which is False if a reward failed on the completion or if the row was left out. A row that
         was left out has no scores (nan).
     examples: by attack, the completion for the first row.
-    completions: by attack, a list for each attack of its family, with one text per row.
+    calls: by attack, the completions of its family, and their scores before rows were left out.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     escapes: the attacks that win only because an error scores below 0.
@@ -72,21 +77,25 @@ class AttackTrial:
     tolerated: dict[int, str] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     escapes: list[str] = field(default_factory=list)
-    completions: dict[str, list[list[str]]] = field(default_factory=dict)
+    calls: dict[str, tuple] = field(default_factory=dict)
 
     def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Score all attacks, and return the table of `Lab.attacks`.
 
         families: the attacks of each name, with the two honest answers among them.
         """
-        # 1. the honest answers, because the attacks are compared with them; if the same completion
-        # gets different scores, the attacks would show nothing but luck
+        # 1. the honest answers, because the attacks are compared with them, and several times: if
+        # the same completion gets different scores, the attacks would show nothing but luck
         right = families[HONEST_RIGHT]
         wrong = families[HONEST_WRONG]
         self._score_honest_answers(right, wrong)
-        self._judge_twice(HONEST_RIGHT, HONEST_WRONG)
-        if self.lab.results.unsteady:
-            return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
+        if any(re.search(_READS_A_CLOCK, source_of(reward)) for reward in self.lab.functions):
+            time.sleep(1.01)  # the next second of the clock
+        for _ in range(-(-JUDGED_AGAIN // len(self.rows))):
+            self._judge_again(HONEST_RIGHT)
+            self._judge_again(HONEST_WRONG)
+            if self.lab.results.unsteady:
+                return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
 
         # 2. the attacks, and those that win a second time: no win may be luck
         for name, family in families.items():
@@ -94,16 +103,15 @@ class AttackTrial:
                 self._score_family(family)
         compared = self._compare_with_ceilings(families)
         for name in compared.index[compared["wins"] > 0]:
-            self._judge_twice(name)
+            self._judge_again(name)
         return compared
 
-    def _judge_twice(self, *names: str) -> None:
-        """Let the lab judge the completions of these attacks twice, at each step."""
-        attacks = [texts for name in names for texts in self.completions[name]]
-        completions = [text for texts in attacks for text in texts]
-        columns = columns_of(self.rows * len(attacks))
-        for step in self.steps:
-            self.lab.judge_twice(completions, step, **columns)
+    def _judge_again(self, name: str) -> None:
+        """Score the attacks of a name a second time, in the same calls, and compare the scores."""
+        completions, before = self.calls[name]
+        faults = [*self.lab.faults]
+        self.lab.compare(before, pd.concat(self._scores(completions)))
+        self.lab.faults[:] = faults  # each fault counts once
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
         """Score the honest answers, and replace wrong answers that a reward accepts.
@@ -136,7 +144,7 @@ class AttackTrial:
             for attack in family
         ]
         tables = self._scores(completions)
-        self.completions[name] = completions
+        self.calls[name] = completions, pd.concat(tables)
 
         # leave out the rows on which an attack's answer is right
         for attack, texts, table in zip(family, completions, tables, strict=True):

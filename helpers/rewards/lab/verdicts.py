@@ -90,12 +90,6 @@ def verdict_on(lab) -> Verdict:
         )
     if results.unsteady:
         return verdict
-    for name, (first, second) in results.drifting.items():
-        verdict.notes.append(
-            f"{name} changes from call to call: it gave the same completion {first:g} and then "
-            f"{second:g}. What was tried here holds for its scores after such calls. Let a "
-            "schedule read trainer_state.global_step, and its steps are tried, too."
-        )
     if results.cases is not None:
         wrong = differences(results.cases)
         if len(wrong):
@@ -383,6 +377,13 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             f"first answer, and {passing:.0%} are: they go on behind it. What stops a completion "
             "is the chat template's token for the end of a turn. Worked examples in the prompt "
             "(examples) or a warm start on such examples teach the model to write it."
+        )
+    elif passing <= _NEVER and signal["longer_gold"] > _RUN_ON:
+        answer, gold = signal["longer_gold_example"]
+        verdict.stops.append(
+            f"the data's answers are more than a result: in {signal['longer_gold']:.0%} of the "
+            f"completions the answer is a part of the data's, such as {answer!r:.80} beside "
+            f"{gold!r:.80}, and is not right. Prepare data whose answer is the result alone."
         )
     elif passing <= _NEVER:
         if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
