@@ -46,10 +46,10 @@ def unjudged_programs(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "unjudged",
-        "Many programs were not judged, and score None, or nothing beside others of their row.",
+        "Many programs or answers were not judged, and score None or nothing.",
         f"{column} is {highest[column]:.0%} of the batch at step {shares[column].idxmax()}",
-        'Judge with backend="sandlock"; if they were not started, give the batch more '
-        "time or each program less.",
+        'Judge unsupported programs with backend="sandlock". If time ran out, look at such '
+        "completions: most never end.",
     )
 
 
