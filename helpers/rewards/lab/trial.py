@@ -149,8 +149,8 @@ class AttackTrial:
         # leave out the rows on which an attack's answer is right
         for attack, texts, table in zip(family, completions, tables, strict=True):
             if attack.by_chance:
-                self._leave_out_right_answers(texts, table)
-                self._leave_out_tolerated_numbers(texts, table)
+                self._leave_out_right_answers(texts, table, self._paid_rows(table))
+                self._leave_out_tolerated_numbers(texts, table, self._paid_rows(table))
         if name == PART:
             self._leave_out_other_names(completions, tables)
 
@@ -242,13 +242,21 @@ class AttackTrial:
         """Return the numbers of the rows on which an attack earns more than an honest wrong answer
         at one step or more.
         """
-        margins = _margins(table, self.tables[HONEST_WRONG])
-        largest = margins["total"].groupby(level="row").max()
-        return list(largest.index[largest > _SAME])
+        # as `_margins`, in arrays of steps and rows: this is done for hundreds of attacks
+        wrong = self.tables[HONEST_WRONG]
+        shape = len(self.steps), len(self.rows)
+        usable = (table["usable"] & wrong["usable"]).to_numpy(bool).reshape(shape)
+        margins = (table["total"] - wrong["total"]).to_numpy().reshape(shape)
+        return np.flatnonzero(usable.all(axis=0) & (margins > _SAME).any(axis=0)).tolist()
 
-    def _leave_out_right_answers(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Leave out the rows on which `correctness_reward` calls an attack's answer right."""
-        paid = self._paid_rows(table)
+    def _leave_out_right_answers(
+        self, texts: list[str], table: pd.DataFrame, paid: list[int]
+    ) -> None:
+        """Leave out those of the rows `paid` on which `correctness_reward` calls an attack's answer
+        right.
+        """
+        if not paid:
+            return
         columns = columns_of([self.rows[number] for number in paid])
         right = correctness_reward(
             [texts[number] for number in paid],
@@ -260,9 +268,11 @@ class AttackTrial:
             if score == 1:
                 _leave_out(table, number)
 
-    def _leave_out_tolerated_numbers(self, texts: list[str], table: pd.DataFrame) -> None:
-        """Leave out the rows on which the rewards accept an attack's number because it is close to
-        the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
+    def _leave_out_tolerated_numbers(
+        self, texts: list[str], table: pd.DataFrame, paid: list[int]
+    ) -> None:
+        """Leave out those of the rows `paid` on which the rewards accept an attack's number because
+        it is close to the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
 
         Closeness pays if the number halfway to the right one earns at least as much as the attack's
         number.
@@ -271,7 +281,7 @@ class AttackTrial:
         tags = self.lab.tags
         halfway = list(texts)
         answers = {}  # the attack's answer, by row number
-        for number in self._paid_rows(table):
+        for number in paid:
             row = self.rows[number]
             answer = (tags.answer_blocks(texts[number]) or [""])[-1].strip()
             between = _halfway(answer, row["answer"])
@@ -295,7 +305,7 @@ class AttackTrial:
             if earned_halfway[number] >= earned[number] - _SAME:
                 _leave_out(table, number)
                 if earned[number] >= earned_right[number] - _SAME:
-                    self.tolerated[number] = answer
+                    self.tolerated.setdefault(number, answer)
 
     def _leave_out_other_names(
         self, completions: list[list[str]], tables: list[pd.DataFrame]
@@ -312,7 +322,7 @@ class AttackTrial:
         for number, row in enumerate(self.rows):
             if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
                 (text,) = paying[number]
-                self.tolerated[number] = (self.lab.tags.answer_blocks(text) or [""])[-1]
+                self.tolerated.setdefault(number, (self.lab.tags.answer_blocks(text) or [""])[-1])
                 for table in tables:
                     _leave_out(table, number)
 
