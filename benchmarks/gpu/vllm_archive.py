@@ -33,7 +33,10 @@ NEEDED = [
     # found by importing vLLM from the archive where only torch and Transformers were installed
     *("psutil", "pyzmq", "urllib3", "requests", "aiohttp", "multidict", "attrs", "yarl"),
     *("propcache", "aiohappyeyeballs", "aiosignal", "frozenlist", "openai-harmony", "httpx2"),
-    *("sniffio", "pillow"),
+    *("sniffio", "pillow", "uvloop", "xgrammar", "apache-tvm-ffi", "llguidance", "protobuf"),
+    *("opentelemetry-api", "opentelemetry-sdk", "opentelemetry-semantic-conventions"),
+    *("opentelemetry-proto", "opentelemetry-exporter-otlp-proto-common"),
+    *("opentelemetry-exporter-otlp-proto-http", "googleapis-common-protos"),
 ]
 # vLLM asks its kernels at import what they support: nothing
 STUB = """import torch

@@ -138,7 +138,7 @@ def are_right(
     for comparison in comparisons:
         if comparison.pair:
             pairs += [comparison.pair, *comparison.unless]
-    scores = workers.scores_in_time("equal", pairs, log)
+    scores = workers.scores_in_time("equal", pairs, log) if pairs else []
     equal = dict(zip(pairs, scores, strict=True))
     verdicts = []
     for right, pair, unless in comparisons:
