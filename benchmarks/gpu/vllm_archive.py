@@ -23,8 +23,7 @@ from helpers import PROJECT
 STUBS = ("_C", "_C_stable_libtorch", "_moe_C_stable_libtorch")
 # sleeping needs this one, which allocates the memory that is given back
 KEPT = "vllm/cumem_allocator.abi3.so"
-# What importing the engine needs of PyPI beside torch and Transformers. The list is not complete:
-# README.md in this folder says how far the import has come.
+# What importing the engine needs of PyPI beside torch and Transformers.
 NEEDED = [
     *("msgspec", "cloudpickle", "blake3", "py-cpuinfo", "cachetools", "partial-json-parser"),
     *("prometheus-client", "pybase64", "cbor2", "compressed-tensors", "einops", "gguf"),

@@ -48,8 +48,8 @@ def unjudged_programs(signals: Signals) -> Finding | None:
         "unjudged",
         "Many programs or answers were not judged, and score None or nothing.",
         f"{column} is {highest[column]:.0%} of the batch at step {shares[column].idxmax()}",
-        'Judge unsupported programs with backend="sandlock". If time ran out, look at such '
-        "completions: most never end.",
+        "Unsupported programs need the sandbox sandlock, on Linux 6.12. If time ran out, look at "
+        "such completions: most never end.",
     )
 
 

@@ -14,10 +14,11 @@ import pytest
 from examples.more_rewards import code_format_reward
 from helpers.rewards.code.monty import Sandbox
 from helpers.rewards.code.rewards import looks_up, program_of, tests_reward, verdicts
-from helpers.rewards.code.sandbox import Limits, Outcome
+from helpers.rewards.code.sandbox import Limits, Outcome, used_backends
 from helpers.rewards.lab.attacks import CODE_BATTERY, HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.lab.measures import Lab
 from helpers.tags import THINK_ANSWER
+from tests.rewards.test_sandbox import NEEDS_SANDLOCK
 
 ADD = [
     "assert add(1, 2) == 3",
@@ -187,7 +188,7 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
     good, needs = fenced(RIGHT_ADD), fenced("import heapq\n" + RIGHT_ADD)
     tests = [ADD, "not json [", ADD[:2], [], ["assert add(x, 1) == 2"], ADD[:2]]
     completions = [good, good, needs, good, good, needs]
-    scores, (warning,), metrics = judged(completions, tests=tests)
+    scores, (warning,), metrics = judged(completions, tests=tests, backend="monty")
     assert scores == [1.0, None, None, None, None, None]
     assert warning.startswith(
         "tests_reward: 5 of 6 completions were not judged and score None, or 0 beside one of their "
@@ -212,10 +213,21 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
 def test_a_program_that_cannot_be_run_scores_0_beside_a_judged_one(beside):
     """With a None, it would leave its group and escape the negative advantage of a wrong program."""
     lacking = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}def g():\n    yield 1"]
-    assert tests_reward(lacking, tests=[ADD] * 2) == [None, None], "the row may need it"
+    in_monty = partial(tests_reward, backend="monty")
+    assert in_monty(lacking, tests=[ADD] * 2) == [None, None], "the row may need it"
     earned = [0.0, 0.0, float(beside == RIGHT_ADD)]
-    assert tests_reward([*lacking, beside], tests=[ADD] * 3) == earned
-    assert tests_reward([*lacking, beside], tests=[ADD, ADD, ADD[:1]])[:2] == [None, None]
+    assert in_monty([*lacking, beside], tests=[ADD] * 3) == earned
+    assert in_monty([*lacking, beside], tests=[ADD, ADD, ADD[:1]])[:2] == [None, None]
+
+
+@NEEDS_SANDLOCK
+def test_what_monty_cannot_judge_is_judged_by_cpython_where_sandlock_works():
+    programs = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}class A(int):\n    pass", RIGHT_ADD]
+    wrong = [each.replace("a + b", "a - b") for each in programs]
+    assert tests_reward(programs + wrong, tests=[ADD] * 6) == [1.0] * 3 + [0.25] * 3
+    ordered = "def f(x): return list(set(x))"
+    assert tests_reward([ordered], tests=[["assert f([3, 1, 2]) == [1, 2, 3]"]]) == [1.0]
+    assert used_backends >= {"monty", "sandlock"}
 
 
 @pytest.mark.parametrize(
@@ -249,7 +261,7 @@ DIFFERENT = [  # a program, its test, its score in monty
     ("def f(x): return list(set(x))", "assert set(f([3, 1])) == {1, 3}", 1.0),
     ("def f(x): return list(set(x))", "assert f([3, 1, 2]) == [3, 1, 4]", 0.0),
     ("def f(x): return sorted(set(x))", "assert f([3, 1]) == [1]", 0.0),
-    # programs that use the machine are wrong in any sandbox
+    # programs that use the machine are wrong
     *[
         (f"import os, sys\ndef f(x): return {reaching}", "assert f(1) == 1", 0.0)
         for reaching in ("os.abort()", "os._exit(0)", "sys.exit(0)", "exit()", "open('x').read()")
@@ -267,7 +279,7 @@ DIFFERENT = [  # a program, its test, its score in monty
 @pytest.mark.filterwarnings("ignore:.*cannot run")
 @pytest.mark.parametrize(("program", "test", "score"), DIFFERENT)
 def test_known_differences_of_monty_score_none_and_using_the_machine_scores_0(program, test, score):
-    assert tests_reward([program], tests=[[test]]) == [score]
+    assert tests_reward([program], tests=[[test]], backend="monty") == [score]
 
 
 LOOPS = [f"while {n}: pass" for n in range(1, 63)]

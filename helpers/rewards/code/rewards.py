@@ -24,7 +24,7 @@ def tests_reward(
     share: bool = True,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
-    backend: object = "monty",
+    backend: object = None,
     log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
@@ -124,7 +124,7 @@ def program_of(completion: object, tags: TagFormat | None = None) -> str:
 # --- What programs did, for a reader --------------------------------------------------------------
 
 
-def verdicts(completions: list, tests: list, backend: object = "monty") -> list[str]:
+def verdicts(completions: list, tests: list, backend: object = None) -> list[str]:
     """Return a word for each program: "right" if it passes all its tests, else the outcome of its
     first failed test: "wrong value", the name of the error, or the kind of outcome.
 
@@ -180,7 +180,7 @@ class _Row:
 
 
 def _judge_batch(
-    completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend="monty"
+    completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend=None
 ) -> list[_Row]:
     """Run the programs of a batch on their tests, and return a row for each completion."""
     tests = [None] * len(completions) if tests is None else tests
