@@ -84,8 +84,8 @@ RUNS = {
     "hacked": ({correctness_reward: 0.25, plain_reward: 1.0}, SHORT, {}),
     "memorised": (
         USUAL,
-        {"max_steps": 80, "learning_rate": 3e-3, "beta": 0.0},
-        {"questions": 40, "rank": 64},
+        {"max_steps": 64, "beta": 0.0},
+        {"questions": 4},
     ),
     "too-hard": (
         {
@@ -124,13 +124,10 @@ class Rows(TrainerCallback):
             self.rows.append({"step": state.global_step} | logs)
 
 
-def train(
-    rewards, changes, seed, *, questions=1000, rank=None, before=0, callbacks=(), frozen=False
-):
+def train(rewards, changes, seed, *, questions=1000, before=0, callbacks=(), frozen=False):
     """The history of one run: a row a step, and one an evaluation.
 
     questions: to train on.
-    rank: of the adapter; None: the preset's.
     before: steps of an ordinary training run whose policy this run begins with.
     frozen: the adapter cannot be trained.
     """
@@ -140,8 +137,8 @@ def train(
     )
     model = FastLanguageModel.get_peft_model(
         model,
-        r=rank or POCKET.lora_rank,
-        lora_alpha=2 * (rank or POCKET.lora_rank),
+        r=POCKET.lora_rank,
+        lora_alpha=2 * POCKET.lora_rank,
         target_modules=LORA_TARGETS,
         use_gradient_checkpointing=False,
         random_state=seed,
