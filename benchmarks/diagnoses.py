@@ -11,27 +11,17 @@ and 32 held-out questions evaluated every four steps, but for what `RUNS` names.
 
 import argparse
 import json
-import tempfile
 from pathlib import Path
 
-from unsloth import FastLanguageModel  # before trl, always
-
-# isort: split
 import pandas as pd
 import torch
-from datasets import Dataset
-from transformers import PrinterCallback, TrainerCallback
-from trl import GRPOConfig, GRPOTrainer
+from transformers import TrainerCallback
 
-from benchmarks.sick import _SETTINGS, POCKET, USUAL, plain_reward
-from helpers.data.tasks import load_task
+from benchmarks.sick import POCKET, USUAL, plain_reward, train
 from helpers.environment import quiet
 from helpers.metrics.diagnosis import diagnose
 from helpers.rewards.correctness import correctness_reward
-from helpers.runs import Run, seed_everything
 from helpers.tags import completion_text
-from helpers.training.policy import LORA_TARGETS
-from helpers.training.reward_guard import GuardedRewards
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -82,11 +72,7 @@ RUNS = {
     "healthy-slow": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 2}, {}),
     "healthy-fast": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate * 2}, {}),
     "hacked": ({correctness_reward: 0.25, plain_reward: 1.0}, SHORT, {}),
-    "memorised": (
-        USUAL,
-        {"max_steps": 64, "beta": 0.0},
-        {"questions": 4},
-    ),
+    "memorised": (USUAL, {"max_steps": 64, "beta": 0.0}, {"questions": 4}),
     "too-hard": (
         {
             impossible_correctness: 1.0,
@@ -110,77 +96,6 @@ RUNS = {
     "nan": (USUAL, SHORT, {"callbacks": [BreakWeights]}),
     "frozen": (USUAL, SHORT, {"frozen": True}),
 }
-
-
-class Rows(TrainerCallback):
-    """Keep what is logged: steps and evaluations."""
-
-    def __init__(self):
-        self.rows = []
-
-    def on_log(self, args, state, control, logs=None, **kwargs):
-        """Leave out the summary at the end."""
-        if logs and "train_runtime" not in logs:
-            self.rows.append({"step": state.global_step} | logs)
-
-
-def train(rewards, changes, seed, *, questions=1000, before=0, callbacks=(), frozen=False):
-    """The history of one run: a row a step, and one an evaluation.
-
-    questions: to train on.
-    before: steps of an ordinary training run whose policy this run begins with.
-    frozen: the adapter cannot be trained.
-    """
-    seed_everything(seed)
-    model, tokenizer = FastLanguageModel.from_pretrained(
-        POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True
-    )
-    model = FastLanguageModel.get_peft_model(
-        model,
-        r=POCKET.lora_rank,
-        lora_alpha=2 * POCKET.lora_rank,
-        target_modules=LORA_TARGETS,
-        use_gradient_checkpointing=False,
-        random_state=seed,
-    )
-    task = load_task(POCKET.source, train_size=1000, holdout_size=32)
-    stages = ([(USUAL, {"max_steps": before})] if before else []) + [(rewards, changes)]
-    for rewards, changes in stages:
-        options = {name: getattr(POCKET, name) for name in _SETTINGS.split()}
-        options |= {"per_device_train_batch_size": 16} | changes
-        guarded = GuardedRewards(Run("sick"), list(rewards))
-        logged = Rows()
-        with tempfile.TemporaryDirectory() as folder:
-            trainer = GRPOTrainer(
-                model=model,
-                processing_class=tokenizer,
-                args=GRPOConfig(
-                    output_dir=folder,
-                    seed=seed,
-                    reward_weights=list(rewards.values()),
-                    save_strategy="no",
-                    report_to="none",
-                    disable_tqdm=True,
-                    bf16=True,
-                    eval_strategy="steps",
-                    eval_steps=4,
-                    num_generations_eval=1,
-                    per_device_eval_batch_size=32,
-                    **options,
-                ),
-                reward_funcs=guarded.functions,
-                train_dataset=Dataset.from_pandas(task.train.head(questions)),
-                eval_dataset=Dataset.from_pandas(task.holdout),
-                callbacks=[guarded, logged, *[callback() for callback in callbacks]],
-            )
-            trainer.remove_callback(PrinterCallback)
-            if frozen:
-                for name, weight in model.named_parameters():
-                    weight.requires_grad_("lora_B" in name and "layers.0.self_attn.q_proj" in name)
-                for group in trainer.model.parameters():
-                    group.register_hook(torch.zeros_like) if group.requires_grad else None
-            trainer.train()
-    return pd.DataFrame(logged.rows)
 
 
 # --- The table ------------------------------------------------------------------------------------
@@ -297,7 +212,8 @@ def main() -> None:
             if path.exists() or not path.stem.startswith(parsed.only):
                 continue
             path.parent.mkdir(parents=True, exist_ok=True)
-            history = train(rewards, changes, seed, **options)
+            changes = {"per_device_train_batch_size": 16} | changes
+            history = train(rewards, changes, seed, held_out=32, **options)
             history.to_csv(path, index=False, float_format="%.4g")
             print(path.stem, history["reward"].dropna().tail(5).mean().round(3), flush=True)
 

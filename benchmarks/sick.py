@@ -14,6 +14,7 @@ from unsloth import FastLanguageModel  # before trl, always
 
 # isort: split
 import pandas as pd
+import torch
 from datasets import Dataset
 from transformers import PrinterCallback, TrainerCallback
 from trl import GRPOConfig, GRPOTrainer
@@ -72,19 +73,37 @@ TRAININGS = {
 
 
 class Rows(TrainerCallback):
-    """Keeps what is logged."""
+    """Keeps what is logged: steps, and evaluations if there are any."""
 
     def __init__(self):
         self.rows = []
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Of a step, not the summary at the end."""
-        if logs and "reward" in logs:
+        """Leave out the summary at the end."""
+        if logs and "train_runtime" not in logs:
             self.rows.append({"step": state.global_step} | logs)
 
 
-def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
-    """The history of one training: one row a step, under TRL's names."""
+def train(
+    rewards: dict,
+    changes: dict,
+    seed: int = 3407,
+    *,
+    questions: int = POCKET.train_size,
+    held_out: int = 0,
+    before: int = 0,
+    callbacks: tuple = (),
+    frozen: bool = False,
+) -> pd.DataFrame:
+    """The history of one training: one row a step, under TRL's names.
+
+    changes: of the preset's settings, as keywords of GRPOConfig.
+    questions: to train on.
+    held_out: questions that are evaluated every four steps; each evaluation is a row, too.
+    before: steps of a usual training whose policy this one begins with.
+    callbacks: classes of further callbacks.
+    frozen: the adapter gets no gradient.
+    """
     seed_everything(seed)
     model, tokenizer = FastLanguageModel.from_pretrained(
         POCKET.model_path, max_seq_length=POCKET.context, load_in_4bit=True
@@ -97,8 +116,33 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
         use_gradient_checkpointing=False,
         random_state=seed,
     )
+    task = load_task(POCKET.source, train_size=POCKET.train_size, holdout_size=held_out or 8)
+    if before:
+        fit(model, tokenizer, USUAL, {"max_steps": before}, seed, task, questions)
+    if frozen:
+        for weight in model.parameters():
+            if weight.requires_grad:
+                weight.register_hook(torch.zeros_like)
+    return fit(model, tokenizer, rewards, changes, seed, task, questions, bool(held_out), callbacks)
+
+
+def fit(
+    model,
+    tokenizer,
+    rewards: dict,
+    changes: dict,
+    seed: int,
+    task,
+    questions: int,
+    evaluated: bool = False,
+    callbacks: tuple = (),
+) -> pd.DataFrame:
+    """Train a policy with TRL's trainer, and return the history."""
     options = {name: getattr(POCKET, name) for name in _SETTINGS.split()}
     options |= {"per_device_train_batch_size": 32, "max_steps": 25} | changes
+    if evaluated:
+        options |= {"eval_strategy": "steps", "eval_steps": 4, "num_generations_eval": 1}
+        options |= {"per_device_eval_batch_size": 32}
     # the guard counts the groups that agree
     guarded = GuardedRewards(Run("sick"), list(rewards))
     logged = Rows()
@@ -117,10 +161,9 @@ def train(rewards: dict, changes: dict, seed: int = 3407) -> pd.DataFrame:
                 **options,
             ),
             reward_funcs=guarded.functions,
-            train_dataset=Dataset.from_pandas(
-                load_task(POCKET.source, train_size=POCKET.train_size, holdout_size=8).train
-            ),
-            callbacks=[guarded, logged],
+            train_dataset=Dataset.from_pandas(task.train.head(questions)),
+            eval_dataset=Dataset.from_pandas(task.holdout) if evaluated else None,
+            callbacks=[guarded, logged, *[callback() for callback in callbacks]],
         )
         trainer.remove_callback(PrinterCallback)
         trainer.train()
