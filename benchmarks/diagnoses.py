@@ -72,7 +72,8 @@ RUNS = {
     "healthy-slow": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 2}, {}),
     "healthy-fast": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate * 2}, {}),
     "hacked": ({correctness_reward: 0.25, plain_reward: 1.0}, SHORT, {}),
-    "memorised": (USUAL, {"max_steps": 64, "beta": 0.0}, {"questions": 4}),
+    # a policy that only memorises could not be made of this model: its held-out accuracy rises, too
+    "healthy-four-questions": (USUAL, {"max_steps": 64, "beta": 0.0}, {"questions": 4}),
     "too-hard": (
         {
             impossible_correctness: 1.0,
@@ -103,7 +104,6 @@ RUNS = {
 # What names each kind: rules of ours, then the names that the peers give it.
 NAMES = {
     "hacked": ("hacking held_out", "reward_hacking", ""),
-    "memorised": ("held_out", "reward_hacking", ""),
     "too-hard": (
         "zero_spread constant format_only no_learning",
         "advantage_collapse reward_composition",
