@@ -119,6 +119,7 @@ def train(
     task = load_task(POCKET.source, train_size=POCKET.train_size, holdout_size=held_out or 8)
     if before:
         fit(model, tokenizer, USUAL, {"max_steps": before}, seed, task, questions)
+        model.delete_adapter("ref")  # TRL's reference; the next trainer adds its own
     if frozen:
         for weight in model.parameters():
             if weight.requires_grad:
