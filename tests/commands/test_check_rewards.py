@@ -31,6 +31,12 @@ def reads_solution(completions, solution, **columns):
     return strict(completions, solution)
 
 
+def compute_score(data_source, solution_str, ground_truth, extra_info=None):
+    assert (data_source, extra_info) == ("sums", {"split": "train"})
+    message = [{"role": "assistant", "content": solution_str}]
+    return {"score": strict([message], [ground_truth])[0]}
+
+
 def broken(completions, **columns):
     return [completion["content"] for completion in completions]
 '''
@@ -54,40 +60,31 @@ def test_a_sound_reward_is_a_go(cli, folder):
     assert "scoring" in err and "scoring" not in out  # what a reward prints is no result
 
 
-def test_a_hackable_reward_is_a_no_go_with_the_text_that_wins(cli, folder):
-    code, out, _ = cli("check-rewards", "rewards.py:anywhere", "--source", "mine.csv")
-    attacks = [line for line in out.splitlines() if line.startswith("attack ")]
-    assert code == 1 and "NO GO" in out and len(attacks) == 3
-    assert "\nattack 'wrong block, then right block' earns 1.00: <think>" in out
-
-
-def test_the_text_of_an_attack_stays_on_its_line(cli, folder):
+def test_a_hackable_reward_is_a_no_go_with_each_winning_text_on_its_line(cli, folder):
     (folder / "lines.py").write_text(
         "def lines(completions, **columns):\n"
         "    return [c[0]['content'].count('\\n') / 9 for c in completions]\n"
     )
-    _, out, _ = cli("check-rewards", "lines.py:lines, correctness", "--source", "mine.csv")
+    code, out, _ = cli("check-rewards", "lines.py:lines, correctness", "--source", "mine.csv")
+    assert code == 1 and "NO GO" in out and "lines pays for it" in out
     attacks = out[out.index("\nattack '") :].strip().splitlines()
-    assert all(line.startswith("attack '") for line in attacks) and r"\n" in attacks[0]
+    assert len(attacks) == 3 and all(line.startswith("attack '") for line in attacks)
+    assert r"\n" in attacks[0]
 
 
-def test_json_has_the_whole_report_and_the_exit_code_stays(cli, folder):
-    code, out, _ = cli("check-rewards", "rewards.py:anywhere", "--source", "mine.csv", "--json")
+def test_json_has_the_report_of_a_laboratory_whose_steps_are_run_one_by_one(cli, folder):
+    call = ("check-rewards", "rewards.py:anywhere*2", "--source", "mine.csv", "--json")
+    code, out, _ = cli(*call)
     report = json.loads(out)
     assert code == 1 and not report["verdict"]["go"] and set(report["rewards"]) == {"anywhere"}
     worst = report["worst_attacks"]
     assert len(worst) == 3 and all(one["paid_by"] == "anywhere" for one in worst)
     assert all(one["example"] for one in worst)
-
-
-def test_it_is_the_laboratory_of_notebook_02(cli, folder):
-    """The same verdict as a Lab whose steps are run one by one."""
-    _, out, _ = cli("check-rewards", "rewards.py:anywhere*2", "--source", "mine.csv", "--json")
     lab = Lab(*read_rewards("rewards.py:anywhere*2", THINK_ANSWER))
     rows = pd.DataFrame({"question": QUESTIONS, "answer": ANSWERS})
     lab.cases(None, rows)
     lab.attacks(rows)
-    assert json.loads(out)["verdict"]["stops"] == lab.verdict().stops
+    assert report["verdict"]["stops"] == lab.verdict().stops
 
 
 @pytest.mark.parametrize("has_answers", [True, False])
@@ -125,15 +122,25 @@ def test_columns_with_other_names(cli, folder):
     assert code == 0 and "GO: no reason" in out
 
 
-def test_verls_rows_and_other_tags(cli, folder):
-    rows = [
-        {"prompt": [{"role": "user", "content": question}], "reward_model": {"ground_truth": gold}}
-        for question, gold in zip(QUESTIONS, ANSWERS, strict=True)
-    ]
-    pd.DataFrame(rows).to_parquet("verl.parquet")
+@pytest.mark.parametrize("rewards", ["rewards.py:compute_score", "correctness,format*0.25"])
+def test_rows_and_rewards_of_verl(cli, folder, rewards):
+    rows = pd.DataFrame({"prompt": [[{"role": "user", "content": text}] for text in QUESTIONS]})
+    rows["reward_model"] = [{"style": "rule", "ground_truth": answer} for answer in ANSWERS]
+    rows["data_source"] = "sums"
+    rows["extra_info"] = [{"split": "train"}] * len(rows)
+    rows.to_parquet("verl.parquet")
     mapping = '{"question": "prompt", "answer": "reward_model.ground_truth"}'
-    call = ("--source", "verl.parquet", "--columns", mapping, "--tags", "reasoning/solution")
-    assert cli("check-rewards", "correctness,format*0.25", *call)[0] == 0
+    call = ("--source", "verl.parquet", "--columns", mapping)
+    code, out, _ = cli("check-rewards", rewards, *call)
+    assert code == 0 and "GO: no reason" in out
+
+
+def test_tags_of_other_names(cli, folder):
+    call = ("check-rewards", "rewards.py:strict", "--source", "mine.csv")
+    assert (
+        cli(*call, "--tags", "reasoning/answer")[0] == 1
+    )  # no completion has the form it asks for
+    assert cli(*call, "--tags", "think/answer")[0] == 0
 
 
 def test_a_reward_that_raises_is_a_no_go_with_its_line(cli, folder):
