@@ -17,6 +17,7 @@ COMMANDS = {
     "sweep": "train a grid of settings and seeds, and make a table with intervals",
     "diagnose": "say what is wrong with a training run, from its log alone",
     "compare": "compare trained runs: settings that differ, accuracies and curves",
+    "check-rewards": "attack a list of rewards on rows of data: go or no go, without a model",
     "generate": "answer a file of questions with a run's merged model",
     "report": "write one HTML page about a run, to send to a colleague",
 }
@@ -61,7 +62,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     for name, about in COMMANDS.items():
         command = commands.add_parser(name, help=about)
         if arguments[:1] == [name]:
-            module = importlib.import_module(f"helpers.commands.{name}")
+            module = importlib.import_module(f"helpers.commands.{name.replace('-', '_')}")
             module.add_arguments(command)
             command.set_defaults(command=module.main)
     return parser.parse_args(arguments)

@@ -11,6 +11,7 @@ import re
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from helpers import rewards as library
 from helpers.own_code import load_own
 from helpers.rewards import LIBRARY
 from helpers.runs import Run, atomic_write
-from helpers.tags import TagFormat
+from helpers.tags import TagFormat, completion_text
 
 _EXAMPLE = "my_rewards.py:brevity"
 
@@ -75,7 +76,8 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
     `package.module:function`.
 
     If the reward has a parameter `tags`, the tags are bound to it, unless its default is None: such
-    a reward reads the whole completion.
+    a reward reads the whole completion. A function with a parameter `solution_str` becomes a
+    `VerlReward`.
 
     Raise ValueError, with the name of the notebook's parameter, if there is no such reward.
 
@@ -93,8 +95,39 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
             f"{parameter}={name!r} is not a reward of the library: {', '.join(LIBRARY)}. Name your "
             f"own as file.py:function, such as {_EXAMPLE}."
         )
-    reads = inspect.signature(reward).parameters.get("tags")
+    parameters = inspect.signature(reward).parameters
+    if "solution_str" in parameters:
+        return VerlReward(reward)
+    reads = parameters.get("tags")
     return partial(reward, tags=tags) if reads and reads.default is not None else reward
+
+
+@dataclass(frozen=True)
+class VerlReward:
+    """A reward function of verl, called as TRL calls rewards.
+
+    func: takes the keywords `data_source`, `solution_str`, `ground_truth` and `extra_info` of one
+        completion, and returns a number, or a dictionary with the number as `score`. Its
+        `ground_truth` is the row's `answer`.
+    """
+
+    func: Callable
+
+    def __call__(self, completions, answer, data_source=None, extra_info=None, **columns) -> list:
+        """Return one score per completion."""
+        absent = [None] * len(completions)
+        scores = []
+        for completion, gold, source, info in zip(
+            completions, answer, data_source or absent, extra_info or absent, strict=True
+        ):
+            score = self.func(
+                data_source=source,
+                solution_str=completion_text(completion),
+                ground_truth=gold,
+                extra_info=info,
+            )
+            scores.append(score["score"] if isinstance(score, dict) else score)
+        return scores
 
 
 def names_and_weights(rewards: str) -> list[tuple[str, float]]:

@@ -49,7 +49,9 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
     return without_opening
 
 
-def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list[list[str]]]:
+def stored_groups(
+    stored: pd.DataFrame | str | Path, data: pd.DataFrame | None = None
+) -> tuple[pd.DataFrame, list[list[str]]]:
     """Return the rows and groups that `Lab.signal` needs, from a table of stored completions or a
     .parquet, .csv or .jsonl file of them.
 
@@ -57,8 +59,12 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     optionally `step`. The completions of one question at one step are a group, as in the
     `completions.parquet` of a run. ValueError if a column is missing, or if no group has two
     completions.
+
+    data: rows with different questions. A row of completions takes the columns it lacks from the
+        row of its question; ValueError if it lacks `answer` and its question is not there.
     """
     table = stored
+    name = "this table" if isinstance(stored, pd.DataFrame) else stored
     if not isinstance(stored, pd.DataFrame):
         rows = list(file_rows(Path(str(stored))))
         for row in rows:
@@ -69,17 +75,26 @@ def stored_groups(stored: pd.DataFrame | str | Path) -> tuple[pd.DataFrame, list
     for column in ("question", "completion"):
         if column not in table:
             raise ValueError(
-                "stored completions need the columns question, answer and completion; "
-                f"{column!r} is missing."
+                f"{name}: stored completions need the columns question, answer and completion; "
+                f"{column!r} is missing. It has: {', '.join(map(str, table))}."
             )
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
         raise ValueError(
-            f"none of the {len(table)} stored completions share a question: a group needs at "
-            "least two."
+            f"{name}: none of the {len(table)} stored completions share a question: a group needs "
+            "at least two."
         )
     rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
+    if data is not None:
+        unknown = rows[~rows["question"].isin(data["question"])]
+        if "answer" not in rows and len(unknown):
+            raise ValueError(
+                f"{name} has no column answer, and {len(unknown)} of its {len(rows)} questions are "
+                f"not in the data, such as {unknown['question'].iloc[0]!r:.200}. Add the column."
+            )
+        lacking = data.columns.difference(rows.columns)
+        rows = rows.join(data.set_index("question")[lacking], on="question")
     completions = [
         [_whole(completion_text(one)) for one in group["completion"]] for group in groups
     ]
