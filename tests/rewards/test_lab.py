@@ -4,6 +4,7 @@ test_attacks.py tests the attacks.
 
 import asyncio
 import contextlib
+import functools
 import json
 import math
 import random
@@ -526,6 +527,11 @@ def lucky(draw, rate=0.05):
     return lucky_reward
 
 
+def clock_reward(completions, answer, **columns):
+    """Errs by luck, with a seed that changes each second."""
+    return lucky(lambda: random.Random(int(time.time())))(completions, answer)
+
+
 def wavering_reward(completions, answer, **columns):
     """Grades right and empty answers firmly, as a judge at temperature 1 does, and others not."""
     scores = correctness_reward(completions, answer)
@@ -533,14 +539,17 @@ def wavering_reward(completions, answer, **columns):
 
 
 def asking(address, score_of, name):
-    """Return a user's own judge, which asks a server about each text that is not empty."""
+    """Return a user's own judge, which asks a server about the texts that are not empty."""
+
+    @functools.cache
+    def reply_on(right):
+        return httpx.post(address, json={"right": right}).text
 
     def judge_reward(completions, answer, **columns):
         scores = []
         for text, gold in zip(map(completion_text, completions), answer, strict=True):
-            right = THINK_ANSWER.extract_answer(text) == gold
-            reply = httpx.post(address, json={"right": right}).text if text.strip() else ""
-            scores.append(score_of(reply) if reply else 0.0)
+            right = THINK_ANSWER.answer_blocks(text) == [gold]
+            scores.append(score_of(reply_on(right)) if text.strip() else 0.0)
         return scores
 
     judge_reward.__name__ = name
@@ -581,7 +590,7 @@ NOTHING = "a right answer earns nothing.*"
 BROUGHT = {
     "errs": ([lucky(lambda: random)], False, "same completion gets different scores"),
     "beside": ([correctness_reward, lucky(random.Random)], False, "same completion gets different"),
-    "clock": ([lucky(lambda: random.Random(int(time.time())))], False, "same completion gets"),
+    "clock": ([clock_reward], False, "same completion gets .* luck"),
     "wavers": ([wavering_reward], False, "same completion gets different scores"),
     "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
     "dear, format": (
@@ -609,7 +618,7 @@ BROUGHT = {
 
 @pytest.mark.parametrize("name", BROUGHT)
 def test_the_verdict_on_what_people_bring_names_the_cause(sums, name, monkeypatch):
-    monkeypatch.setattr(attacks, "source_of", lambda reward: "")  # not the texts of this file
+    monkeypatch.setattr(attacks, "code_of", lambda reward: "")  # not the texts of this file
     rewards, go, says = BROUGHT[name]
     rows = sums.head(4)
     lab = Lab(rewards, [1.0, 0.25][: len(rewards)])
@@ -632,7 +641,7 @@ SCORES = {
 @pytest.mark.parametrize("name", SCORES)
 def test_a_judge_that_gives_everything_full_marks_is_named(sums, name, monkeypatch):
     """A verdict's word in its opposite, and a scale of 0 to 100 cut to 1; alone and beside another."""
-    monkeypatch.setattr(attacks, "source_of", lambda reward: "")
+    monkeypatch.setattr(attacks, "code_of", lambda reward: "")
     rows = sums.head(2)
 
     def reply(path, headers, request):

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.common import (
+    code_of,
     defining_function,
     is_own,
     reward_name,
     source_hash,
-    source_of,
 )
 from helpers.rewards.faults import FROM_TRL, MESSAGES
 from helpers.runs import Run
@@ -81,12 +81,21 @@ def verdict_on(lab) -> Verdict:
         return verdict
     for name in lab.names:
         _judge_faults(lab, name, verdict)
-    for name, (first, second) in results.unsteady.items():
+    for name, (first, second, by_call) in results.unsteady.items():
+        cause = (
+            "GRPO would learn from luck. Draw what is random from the completion itself, read no "
+            "clock, and let a judge answer at temperature 0."
+        )
+        if by_call:
+            cause = (
+                "All its copies changed alike, so it counts its calls, or keeps something else "
+                "from earlier ones. For a schedule, read trainer_state.global_step, which also "
+                "holds after a resume; the attacks are then tried at several steps."
+            )
         verdict.stops.append(
-            f"the same completion gets different scores: {name} gave one {first:g} and then "
-            f"{second:g}. GRPO would learn from luck, and nothing else that was tried here can be "
-            "judged before this is corrected. Draw what is random from the completion itself, read "
-            "no clock, keep nothing from earlier calls, and let a judge answer at temperature 0."
+            f"the same completion gets different scores: {name} gave one {first:g}, and "
+            f"{second:g} in another call. {cause} Nothing else that was tried here can be judged "
+            "before this is corrected."
         )
     if results.unsteady:
         return verdict
@@ -438,7 +447,7 @@ def _constant(lab, name: str, score: float) -> str:
         note += ", and to all attacks."
         if score == 0:
             note += f" Nothing that was tried earned it. {_why_nothing(lab, name)}"
-        if score or "completion_text" not in source_of(lab.functions[lab.names.index(name)]):
+        if score or "completion_text" not in code_of(lab.functions[lab.names.index(name)]):
             note += f" Does it look at the text? {MESSAGES}"
         return note
     if name in lab.results.signal["want_opening"]:
