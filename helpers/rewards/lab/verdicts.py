@@ -296,7 +296,7 @@ def _judge_praise(lab, name: str, verdict: Verdict) -> None:
     stop if the reward reads the column `answer`; without it, it may judge the style.
     """
     scores = lab.results.attacks[name]
-    answered = lab.results.attacks["example"].map(lab.tags.extract_answer).astype(bool)
+    answered = [bool(lab.tags.extract_answer(text)) for text in lab.results.attacks["example"]]
     full = scores >= scores.max() - _TOLERANCE
     if scores.max() > 0 and not full[scores.notna()].all() and full[answered].mean() > 0.95:
         reward = lab.functions[lab.names.index(name)]
