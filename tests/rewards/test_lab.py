@@ -532,6 +532,18 @@ def clock_reward(completions, answer, **columns):
     return lucky(lambda: random.Random(int(time.time())))(completions, answer)
 
 
+def counting(weight_of):
+    """Return a reward whose weight follows a schedule of its own: it counts its calls."""
+    calls = []
+
+    def counting_reward(completions, answer, **columns):
+        calls.append(None)
+        scores = correctness_reward(completions, answer)
+        return [(1 + weight_of(len(calls))) * score for score in scores]
+
+    return counting_reward
+
+
 def wavering_reward(completions, answer, **columns):
     """Grades right and empty answers firmly, as a judge at temperature 1 does, and others not."""
     scores = correctness_reward(completions, answer)
@@ -568,6 +580,13 @@ def not_there_reward(completions, **columns):
     return [float(a == b) for a, b in zip(map(completion_text, completions), gold, strict=True)]
 
 
+def none_there_reward(completions, **columns):
+    """Pays for no answer: None is None."""
+    gold = columns.get("truth", [None] * len(completions))
+    answers = map(THINK_ANSWER.extract_answer, map(completion_text, completions))
+    return [float(a == b) for a, b in zip(answers, gold, strict=True)]
+
+
 def left_out_reward(completions, solution=None, **columns):
     return [float(solution is not None) for _ in completions]
 
@@ -586,11 +605,15 @@ async def threaded_reward(completions, answer, **columns):
 
 SILENT_NONE = "silence gets no score"
 NOTHING = "a right answer earns nothing.*"
+BY_CALL = "counting_reward gave .* counts its calls.* trainer_state.global_step"
 # rewards, whether they may train, what the verdict says
 BROUGHT = {
     "errs": ([lucky(lambda: random)], False, "same completion gets different scores"),
     "beside": ([correctness_reward, lucky(random.Random)], False, "same completion gets different"),
     "clock": ([clock_reward], False, "same completion gets .* luck"),
+    "sinks": ([counting(lambda call: 0.99**call)], False, BY_CALL),
+    "begins later": ([counting(lambda call: float(call > 12))], False, BY_CALL),
+    "counts, beside": ([correctness_reward, counting(lambda call: call // 5)], False, BY_CALL),
     "wavers": ([wavering_reward], False, "same completion gets different scores"),
     "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
     "dear, format": (
@@ -610,6 +633,7 @@ BROUGHT = {
     "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
     "none beside 0": ([of_answer(None, 0.0)], True, SILENT_NONE),
     "text and number": ([int_beside_text_reward], False, NOTHING + "Columns hold text"),
+    "not there, beside": ([correctness_reward, none_there_reward], False, "It asks for truth; "),
     "not there": ([not_there_reward], False, NOTHING + "asks for ground_truth; .*question, answer"),
     "left out": ([left_out_reward], False, NOTHING + "asks for solution; the columns are"),
     "thread": ([threaded_reward], False, NOTHING + "needs the main thread"),

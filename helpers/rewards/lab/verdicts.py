@@ -238,7 +238,10 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     for name, row in winners.head(3).iterrows():
         ceiling = lab.results.ceilings[name].replace(" and ", " ")
         advice = "At any weight it pays for this: make it ask for more, or leave it out."
-        if lab.weights[lab.names.index(row["paid_by"])] < 0:
+        missing = _missing_columns(lab, row["paid_by"])
+        if missing:
+            advice = missing
+        elif lab.weights[lab.names.index(row["paid_by"])] < 0:
             advice = "Its weight is below 0: what it measures costs, and this has less of it."
         elif row["paid_by"] in lab.judges() and name in SILENT:
             advice = "Silence pays more than an error: give it no more than an error gets."
@@ -317,8 +320,10 @@ def _body(lab, name: str) -> str:
     return ""
 
 
-def _why_nothing(lab, name: str) -> str:
-    """Return the likely cause why a user's own reward gives 0 to right answers."""
+def _missing_columns(lab, name: str) -> str:
+    """Return a sentence on columns that a user's own reward asks for and that the rows do not have;
+    "" if there is none.
+    """
     body = _body(lab, name)
     # columns["name"], columns.get("name"), and parameters with the default None
     keywords = "|".join(re.findall(r"\*\*(\w+)", body)[:1])
@@ -329,6 +334,15 @@ def _why_nothing(lab, name: str) -> str:
     missing = ", ".join(sorted(asked - {*lab.results.columns, *FROM_TRL}))
     if missing:
         return f"It asks for {missing}; the columns are {', '.join(lab.results.columns)}."
+    return ""
+
+
+def _why_nothing(lab, name: str) -> str:
+    """Return the likely cause why a user's own reward gives 0 to right answers."""
+    missing = _missing_columns(lab, name)
+    if missing:
+        return missing
+    body = _body(lab, name)
     if "math_verify" in body and re.search("async def|thread", body, re.I):
         return (
             "math-verify's time-out needs the main thread, and fails in another or in an async "
