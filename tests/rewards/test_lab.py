@@ -591,16 +591,17 @@ def left_out_reward(completions, solution=None, **columns):
     return [float(solution is not None) for _ in completions]
 
 
-async def threaded_reward(completions, answer, **columns):
+def judged_by_math_verify(completion, gold):
     from math_verify import parse
 
-    def judged(completion, gold):
-        with contextlib.suppress(Exception):
-            return float(parse(completion_text(completion))[0] == parse(gold)[0])
-        return 0.0
+    with contextlib.suppress(Exception):
+        return float(parse(completion_text(completion))[0] == parse(gold)[0])
+    return 0.0
 
+
+async def threaded_reward(completions, answer, **columns):
     pairs = zip(completions, answer, strict=True)
-    return [await asyncio.to_thread(judged, *pair) for pair in pairs]
+    return [await asyncio.to_thread(judged_by_math_verify, *pair) for pair in pairs]
 
 
 SILENT_NONE = "silence gets no score"

@@ -342,8 +342,8 @@ def _why_nothing(lab, name: str) -> str:
     missing = _missing_columns(lab, name)
     if missing:
         return missing
-    body = _body(lab, name)
-    if "math_verify" in body and re.search("async def|thread", body, re.I):
+    code = code_of(lab.functions[lab.names.index(name)])
+    if "math_verify" in code and re.search("async def|thread", code, re.I):
         return (
             "math-verify's time-out needs the main thread, and fails in another or in an async "
             "reward: pass parsing_timeout=None to `parse` and timeout_seconds=None to `verify`."
