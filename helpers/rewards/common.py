@@ -1,14 +1,17 @@
 """What all rewards share.
 
-`reward_name`, `is_own`, `source_of` and `source_hash` describe a reward, for the logs, the manifest
-and the laboratory. `visible` removes the invisible characters from a text before a reward reads it.
+`reward_name`, `is_own`, `source_of`, `code_of` and `source_hash` describe a reward, for the logs,
+the manifest and the laboratory. `visible` removes the invisible characters from a text before a
+reward reads it.
 """
 
+import ast
 import hashlib
 import inspect
 import re
 import unicodedata
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -57,6 +60,33 @@ def source_of(reward: Callable) -> str:
         return inspect.getsource(function)
     except (TypeError, OSError):  # written in C, or typed at a prompt
         return ""
+
+
+def code_of(reward: Callable) -> str:
+    """Return the part of `source_of` that a reward uses: the definition that it is in or that has
+    its name, and the definitions of the file that these name, directly or by way of others. If
+    there is no such definition, return the whole source.
+    """
+    source = source_of(reward)
+    lines = source.splitlines()
+    definitions = {}  # by name, its texts
+    with suppress(SyntaxError, ValueError):
+        for node in ast.parse(source).body:
+            text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
+            targets = node.targets if isinstance(node, ast.Assign) else [node]
+            for target in targets:
+                name = getattr(target, "name", getattr(target, "id", None))
+                definitions.setdefault(name, []).append(text)
+
+    function = defining_function(reward)
+    names = [name for name, value in function.__globals__.items() if value is reward]
+    names.append(function.__qualname__.split(".")[0])
+    used = []
+    for name in names:  # grows
+        for text in definitions.pop(name, []):
+            used.append(text)
+            names += re.findall(r"\w+", text)
+    return "\n".join(used) or source
 
 
 def source_hash(reward: Callable) -> str | None:

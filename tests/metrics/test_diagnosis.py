@@ -614,6 +614,7 @@ ADVICE = {
         "no_learning",
         "hardly an answer is correct",
     ),
+    "it falls": (FLAT | {"reward": shaken(1.0, 0.05) - line(0, 0.1)}, "no_learning", "It falls"),
     "too slow": (FLAT, "no_learning", "Raise the learning rate"),
 }
 

@@ -353,6 +353,7 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
         ({"answer": "5 red apples"}, "text", None),
         ({"answer": "12,0"}, "mathematics", "decimal comma"),
         ({"answer": "-1.234,56"}, "mathematics", "decimal comma"),
+        ({"answer": "12,0", "kind": "number"}, "number", "decimal comma"),
         ({"answer": "12,0", "kind": "text"}, "text", None),
         ({"answer": "1,234"}, "number", None),
         ({"answer": "1, 2"}, "mathematics", None),

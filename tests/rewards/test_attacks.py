@@ -60,7 +60,7 @@ def winners(rows: pd.DataFrame, *functions) -> list[str]:
 @pytest.fixture
 def without_source(monkeypatch):
     """The rewards below without the many texts of this file, each of which would be tried."""
-    monkeypatch.setattr(attacks, "source_of", lambda reward: "")
+    monkeypatch.setattr(attacks, "code_of", lambda reward: "")
 
 
 def of_block(rule, *names):
@@ -104,7 +104,8 @@ def test_no_attack_on_a_set_beats_an_honest_right_answer(sums, name, tags):
     never more than to be wrong; and the page has the set.
     """
     assert f"`{SETS[name]}`" in (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
-    for rows in (sums.head(6), *(rows_of(*answers) for answers in ANSWERS)):
+    listed = [answers for answers in ANSWERS if answers != MATHS or name == "mathematics"]
+    for rows in (sums.head(3), *(rows_of(*answers) for answers in listed)):
         lab = Lab(*read_rewards(SETS[name], tags), tags)
         table = lab.attacks(rows)
         assert {attack.name for attack in BATTERY} | {HONEST_RIGHT, HONEST_WRONG} <= set(
@@ -178,7 +179,7 @@ def test_a_sound_set_may_train(sums, name):
         rows = rows.assign(answer=answers, question=answers, working=None)
     lab = Lab([*rewards, format_reward], [1.0] * len(rewards) + [0.25])
     lab.cases()
-    lab.attacks(rows)
+    lab.attacks(rows[::7])  # some of each family
     right = [THINK_ANSWER.render("so", answer) for answer in rows["answer"]]
     lab.signal(rows, [[text, "no", THINK_ANSWER.render("so", "?")] for text in right])
     verdict = lab.verdict()
@@ -319,9 +320,9 @@ NAMES = {"USA": "US", "apples": "apple", "Paris, France": "Paris,", "yes": "y"}
 @pytest.mark.parametrize(
     ("rule", "answers", "noted"),
     [
-        (within(0.01), DECIMALS, "'0.7045' earns as much as the right answer '0.70456'"),
+        (within(0.01), DECIMALS, "'0.7' earns as much as the right answer '0.70456'"),
         (within(0.001), DECIMALS, "Are both meant to be right?"),
-        (lambda b, gold: round(float(b), 2) == round(float(gold), 2), DECIMALS, "'0.7045'"),
+        (lambda b, gold: round(float(b), 2) == round(float(gold), 2), DECIMALS, "'0.7'"),
         (lambda b, gold: max(0, 1 - abs(float(b) - float(gold))), DECIMALS, ""),
         (lambda block, gold: block in (gold, NAMES.get(gold)), [*NAMES, "no"], "'US' earns"),
         (lambda block, gold: block in (gold, gold[:1]), ["A) Paris", "B) Bonn"], ""),

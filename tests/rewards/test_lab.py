@@ -4,6 +4,7 @@ test_attacks.py tests the attacks.
 
 import asyncio
 import contextlib
+import functools
 import json
 import math
 import random
@@ -526,6 +527,23 @@ def lucky(draw, rate=0.05):
     return lucky_reward
 
 
+def clock_reward(completions, answer, **columns):
+    """Errs by luck, with a seed that changes each second."""
+    return lucky(lambda: random.Random(int(time.time())))(completions, answer)
+
+
+def counting(weight_of):
+    """Return a reward whose weight follows a schedule of its own: it counts its calls."""
+    calls = []
+
+    def counting_reward(completions, answer, **columns):
+        calls.append(None)
+        scores = correctness_reward(completions, answer)
+        return [(1 + weight_of(len(calls))) * score for score in scores]
+
+    return counting_reward
+
+
 def wavering_reward(completions, answer, **columns):
     """Grades right and empty answers firmly, as a judge at temperature 1 does, and others not."""
     scores = correctness_reward(completions, answer)
@@ -533,14 +551,17 @@ def wavering_reward(completions, answer, **columns):
 
 
 def asking(address, score_of, name):
-    """Return a user's own judge, which asks a server about each text that is not empty."""
+    """Return a user's own judge, which asks a server about the texts that are not empty."""
+
+    @functools.cache
+    def reply_on(right):
+        return httpx.post(address, json={"right": right}).text
 
     def judge_reward(completions, answer, **columns):
         scores = []
         for text, gold in zip(map(completion_text, completions), answer, strict=True):
-            right = THINK_ANSWER.extract_answer(text) == gold
-            reply = httpx.post(address, json={"right": right}).text if text.strip() else ""
-            scores.append(score_of(reply) if reply else 0.0)
+            right = THINK_ANSWER.answer_blocks(text) == [gold]
+            scores.append(score_of(reply_on(right)) if text.strip() else 0.0)
         return scores
 
     judge_reward.__name__ = name
@@ -559,29 +580,41 @@ def not_there_reward(completions, **columns):
     return [float(a == b) for a, b in zip(map(completion_text, completions), gold, strict=True)]
 
 
+def none_there_reward(completions, **columns):
+    """Pays for no answer: None is None."""
+    gold = columns.get("truth", [None] * len(completions))
+    answers = map(THINK_ANSWER.extract_answer, map(completion_text, completions))
+    return [float(a == b) for a, b in zip(answers, gold, strict=True)]
+
+
 def left_out_reward(completions, solution=None, **columns):
     return [float(solution is not None) for _ in completions]
 
 
-async def threaded_reward(completions, answer, **columns):
+def judged_by_math_verify(completion, gold):
     from math_verify import parse
 
-    def judged(completion, gold):
-        with contextlib.suppress(Exception):
-            return float(parse(completion_text(completion))[0] == parse(gold)[0])
-        return 0.0
+    with contextlib.suppress(Exception):
+        return float(parse(completion_text(completion))[0] == parse(gold)[0])
+    return 0.0
 
+
+async def threaded_reward(completions, answer, **columns):
     pairs = zip(completions, answer, strict=True)
-    return [await asyncio.to_thread(judged, *pair) for pair in pairs]
+    return [await asyncio.to_thread(judged_by_math_verify, *pair) for pair in pairs]
 
 
 SILENT_NONE = "silence gets no score"
 NOTHING = "a right answer earns nothing.*"
+BY_CALL = "counting_reward gave .* counts its calls.* trainer_state.global_step"
 # rewards, whether they may train, what the verdict says
 BROUGHT = {
     "errs": ([lucky(lambda: random)], False, "same completion gets different scores"),
     "beside": ([correctness_reward, lucky(random.Random)], False, "same completion gets different"),
-    "clock": ([lucky(lambda: random.Random(int(time.time())))], False, "same completion gets"),
+    "clock": ([clock_reward], False, "same completion gets .* luck"),
+    "sinks": ([counting(lambda call: 0.99**call)], False, BY_CALL),
+    "begins later": ([counting(lambda call: float(call > 12))], False, BY_CALL),
+    "counts, beside": ([correctness_reward, counting(lambda call: call // 5)], False, BY_CALL),
     "wavers": ([wavering_reward], False, "same completion gets different scores"),
     "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
     "dear, format": (
@@ -601,6 +634,7 @@ BROUGHT = {
     "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
     "none beside 0": ([of_answer(None, 0.0)], True, SILENT_NONE),
     "text and number": ([int_beside_text_reward], False, NOTHING + "Columns hold text"),
+    "not there, beside": ([correctness_reward, none_there_reward], False, "It asks for truth; "),
     "not there": ([not_there_reward], False, NOTHING + "asks for ground_truth; .*question, answer"),
     "left out": ([left_out_reward], False, NOTHING + "asks for solution; the columns are"),
     "thread": ([threaded_reward], False, NOTHING + "needs the main thread"),
@@ -609,7 +643,7 @@ BROUGHT = {
 
 @pytest.mark.parametrize("name", BROUGHT)
 def test_the_verdict_on_what_people_bring_names_the_cause(sums, name, monkeypatch):
-    monkeypatch.setattr(attacks, "source_of", lambda reward: "")  # not the texts of this file
+    monkeypatch.setattr(attacks, "code_of", lambda reward: "")  # not the texts of this file
     rewards, go, says = BROUGHT[name]
     rows = sums.head(4)
     lab = Lab(rewards, [1.0, 0.25][: len(rewards)])
@@ -632,7 +666,7 @@ SCORES = {
 @pytest.mark.parametrize("name", SCORES)
 def test_a_judge_that_gives_everything_full_marks_is_named(sums, name, monkeypatch):
     """A verdict's word in its opposite, and a scale of 0 to 100 cut to 1; alone and beside another."""
-    monkeypatch.setattr(attacks, "source_of", lambda reward: "")
+    monkeypatch.setattr(attacks, "code_of", lambda reward: "")
     rows = sums.head(2)
 
     def reply(path, headers, request):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from helpers.rewards.common import reward_name, source_hash
+from helpers.rewards.common import code_of, reward_name, source_hash
 from helpers.rewards.own import copies_of, own_rewards, read_rewards, with_absolute_paths
 from helpers.runs import Run
 from helpers.tags import TagFormat
@@ -147,3 +147,29 @@ def test_a_copy_finds_the_modules_beside_the_original(typed, monkeypatch):
     (typed / "work" / "half.py").write_text(reward, encoding="utf-8")
     (half,), _ = own_rewards(Run("mine"), f"{typed}/work/half.py:half", FMT)
     assert half(completions=["x"]) == [0.5]
+
+
+def test_the_code_of_a_reward_is_what_it_names_of_its_file_and_not_the_rest(tmp_path):
+    path = tmp_path / "many.py"
+    path.write_text(
+        "WORDS = ['one']\n"
+        "def words_of(text):\n    return WORDS\n"
+        "def made(rule):\n"
+        "    def a_reward(completions, **columns):\n        return [rule(c) for c in completions]\n"
+        "    return a_reward\n"
+        "def reads(text):\n    return 'two'\n"
+        "mine = made(reads)\n"
+        "def other(completions, **columns):\n    return [words_of(c) for c in completions]\n"
+        "class Third:\n"
+        "    def __call__(self, completions, **columns):\n        return self.three()\n"
+        "    def three(self):\n        return ['three']\n"
+        "third = Third()\n"
+    )
+    namespace = {"__name__": "many"}
+    exec(compile(path.read_text(), str(path), "exec"), namespace)
+    found = {name: code_of(namespace[name]) for name in ("mine", "other", "third")}
+    words = {
+        name: {word for word in ("one", "two", "three") if f"'{word}'" in code}
+        for name, code in found.items()
+    }
+    assert words == {"mine": {"two"}, "other": {"one"}, "third": {"three"}}

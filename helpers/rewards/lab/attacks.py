@@ -34,7 +34,7 @@ from helpers.rewards.answers.kinds import compare_answers
 from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.code.rewards import program_of
 from helpers.rewards.code.unit_tests import Test, read_tests
-from helpers.rewards.common import defining_function, is_own, source_of
+from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -401,7 +401,7 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
 
     texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
 
-    source = "\n".join(map(source_of, own))
+    source = "\n".join(map(code_of, own))
     keys = [
         text for text in texts if re.search(rf"""[\[(] *["']{re.escape(text)}["'][\]),]""", source)
     ]
@@ -502,7 +502,7 @@ def _texts_in(functions: list[Callable]) -> list[str]:
     for function in functions:
         tree = ast.Module([], [])
         with suppress(SyntaxError, ValueError):
-            tree = ast.parse(textwrap.dedent(source_of(function)))
+            tree = ast.parse(textwrap.dedent(code_of(function)))
         docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
         name = defining_function(function).__name__
         own = [node for node in ast.walk(tree) if getattr(node, "name", "") == name]

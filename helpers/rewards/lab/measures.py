@@ -24,7 +24,7 @@ import pandas as pd
 
 from helpers.rewards import LIBRARY
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.common import is_own, reward_name, source_hash, source_of
+from helpers.rewards.common import code_of, is_own, reward_name, source_hash
 from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.rewards.lab import verdicts
 from helpers.rewards.lab.attacks import (
@@ -36,14 +36,15 @@ from helpers.rewards.lab.attacks import (
     with_wrong_answers,
 )
 from helpers.rewards.lab.cases import load_cases
-from helpers.rewards.lab.trial import JUDGED_AGAIN, AttackTrial, columns_of
+from helpers.rewards.lab.trial import AttackTrial, columns_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
+_JUDGED_AGAIN = 64  # the least number of completions that are judged again
 _NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
-_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by", "usable")  # names a reward cannot have
+_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by")  # names a reward cannot have
 
 
 @dataclass
@@ -57,8 +58,8 @@ class Results:
         too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
     escapes: see `AttackTrial`.
     columns: the columns of the rows that were attacked.
-    unsteady: two scores that the same completion got, by reward. If there are any, the attacks are
-        not tried.
+    unsteady: two scores that the same completion got, by reward, and whether only calls differ; see
+        `Lab.compare`. If there are any, the attacks show nothing.
     completions: the texts that `signal` scored, and their columns. `speed` uses them.
     """
 
@@ -71,7 +72,7 @@ class Results:
     tolerated: list[tuple[str, str]] = field(default_factory=list)
     escapes: list[str] = field(default_factory=list)
     columns: list[str] = field(default_factory=list)
-    unsteady: dict[str, tuple[float, float]] = field(default_factory=dict)
+    unsteady: dict[str, tuple[float, float, bool]] = field(default_factory=dict)
     completions: tuple[list[str], dict] = (["<answer>4</answer>"], {})
 
 
@@ -140,7 +141,7 @@ class Lab:
             is_world_process_zero=True,
         )
         late = self.out_of_time()
-        table = pd.DataFrame(index=range(len(completions)))
+        found = {}
         for name, function in zip(self.names, self.functions, strict=True):
             scored = [None] * len(completions)
             if name not in late:
@@ -154,7 +155,8 @@ class Lab:
                             each.message, each.category, each.filename, each.lineno
                         )
                     self.warned[name, each.lineno] = str(each.message)
-            table[name] = pd.Series(scored, dtype=float)
+            found[name] = np.array(scored, dtype=float)  # None becomes nan
+        table = pd.DataFrame(found)
         table["total"] = self.total(table)
         return table
 
@@ -164,16 +166,38 @@ class Lab:
         """
         return scores[self.names].mul(self.weights).sum(axis=1, min_count=1)
 
-    def compare(self, before: pd.DataFrame, after: pd.DataFrame) -> None:
+    def scores_of_copies(self, completions: list[str], step: int, /, **columns: list) -> np.ndarray:
+        """Return the scores of copies of completions in one call, with the shape (copies,
+        completions, rewards): at least two copies, and 64 in all. Faults are not kept.
+        """
+        copies = max(2, -(-_JUDGED_AGAIN // len(completions)))
+        faults = [*self.faults]
+        columns = {name: values * copies for name, values in columns.items()}
+        scores = self.scores(completions * copies, step, **columns)[self.names]
+        self.faults[:] = faults
+        return scores.to_numpy().reshape(copies, len(completions), -1)
+
+    def compare(self, before: np.ndarray, after: np.ndarray) -> None:
         """Add to `results.unsteady` the rewards that gave a completion different scores in two
         equal calls. Rewards with faults are left out: they are named for these.
+
+        Only calls differ if all copies of a completion have one score in each call, as with a
+        reward that counts its calls.
+
+        before, after: scores, as from `scores_of_copies`.
         """
         faulty = {fault.reward for fault in self.faults}
-        for name in self.names:
-            differs = ~np.isclose(before[name], after[name], equal_nan=True)
+        for position, name in enumerate(self.names):
+            first = before[..., position]
+            second = after[..., position]
+            differs = ~np.isclose(first, second, equal_nan=True)
             if differs.any() and name not in faulty:
-                two = float(before[name][differs].iloc[0]), float(after[name][differs].iloc[0])
-                self.results.unsteady.setdefault(name, two)
+                by_call = len(first) > 1 and all(
+                    np.isclose(scores, scores[:1], equal_nan=True).all()
+                    for scores in (first, second)
+                )
+                two = float(first[differs][0]), float(second[differs][0])
+                self.results.unsteady.setdefault(name, (*two, by_call))
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""
@@ -289,7 +313,7 @@ class Lab:
         # 2. steps of the training run. A schedule may pay only now and then: take a step from each
         # tenth of the run, with ten different last digits.
         steps = {0}
-        if any("trainer_state" in source_of(function) for function in self.functions):
+        if any("trainer_state" in code_of(function) for function in self.functions):
             steps |= {self.max_steps // 2, self.max_steps - 1}
             steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
         steps = sorted(step for step in steps if step < max(1, self.max_steps))
@@ -307,8 +331,8 @@ class Lab:
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan
         # 5. the step with the largest gap between right and wrong answers
-        gaps = trial.tables[HONEST_RIGHT]["total"] - trial.tables[HONEST_WRONG]["total"]
-        self.step = int(gaps.fillna(0.0).groupby(level="step").mean().idxmax())
+        gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
+        self.step = steps[int(np.nan_to_num(gaps).mean(axis=1).argmax())]
 
         self.results.attacks = table
         self.results.columns = [name for name in rows.columns if name != "prompt"]
@@ -373,8 +397,11 @@ class Lab:
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
         faults = [*self.faults]
-        for _ in range(-(-JUDGED_AGAIN // len(texts))):
-            self.compare(scores, self.scores(texts, self.step, **columns))
+        some = slice(None, None, 1 + len(texts) // _JUDGED_AGAIN)
+        few = texts[some]
+        of_few = {name: values[some] for name, values in columns.items()}
+        before = self.scores_of_copies(few, self.step, **of_few)
+        self.compare(before, self.scores_of_copies(few, self.step, **of_few))
 
         # 2. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)

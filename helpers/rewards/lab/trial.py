@@ -34,15 +34,44 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.common import source_of
+from helpers.rewards.common import code_of
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.lab.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
 
-JUDGED_AGAIN = 64  # the least number of rows that are judged again
 _ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
 _SAME = 1e-6  # scores closer than this are equal
 _READS_A_CLOCK = r"\btime\(\)|\b(?:utc)?now\(|time_ns|monotonic|perf_counter"
+
+
+@dataclass
+class Scored:
+    """The scores of one attack, which writes one completion for each row of data.
+
+    scores: of shape (steps, rows, rewards + 1); the last column is the weighted total. A row that
+        was left out has no scores (nan).
+    usable: by row; False if a reward failed on the completion, or if the row was left out.
+    """
+
+    scores: np.ndarray
+    usable: np.ndarray
+
+    @property
+    def totals(self) -> np.ndarray:
+        """The totals, of shape (steps, rows)."""
+        return self.scores[..., -1]
+
+    def minus(self, other: "Scored") -> np.ndarray:
+        """Return these scores minus others. There is no difference (nan) on a row that is not
+        usable in both, because a missing score is not evidence.
+        """
+        usable = self.usable & other.usable
+        return np.where(usable[:, None], self.scores - other.scores, np.nan)
+
+    def leave_out(self, number: int) -> None:
+        """Remove the scores of one row."""
+        self.scores[:, number] = np.nan
+        self.usable[number] = False
 
 
 @dataclass
@@ -57,12 +86,9 @@ class AttackTrial:
     steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
 
-    tables: by attack, a table of scores with one entry per step and row of data. The index has the
-        levels `step` and `row`. The columns are the rewards, their weighted `total`, and `usable`,
-        which is False if a reward failed on the completion or if the row was left out. A row that
-        was left out has no scores (nan).
-    examples: by attack, the completion for the first row.
-    calls: by attack, the completions of its family, and their scores before rows were left out.
+    scored: by name of the attacks, the scores of the best attack of this name on each row.
+    examples: by name, the completion for the first row.
+    calls: by name, the completions of its family, and their scores before rows were left out.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     escapes: the attacks that win only because an error scores below 0.
@@ -72,7 +98,7 @@ class AttackTrial:
     rows: list[dict]
     steps: list[int]
     length: int
-    tables: dict[str, pd.DataFrame] = field(default_factory=dict)
+    scored: dict[str, Scored] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
     tolerated: dict[int, str] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
@@ -84,34 +110,46 @@ class AttackTrial:
 
         families: the attacks of each name, with the two honest answers among them.
         """
-        # 1. the honest answers, because the attacks are compared with them, and several times: if
-        # the same completion gets different scores, the attacks would show nothing but luck
+        # 1. the honest answers, because the attacks are compared with them, and once more: if the
+        # same completion gets different scores, the attacks would show nothing but luck
         right = families[HONEST_RIGHT]
         wrong = families[HONEST_WRONG]
         self._score_honest_answers(right, wrong)
-        if any(re.search(_READS_A_CLOCK, source_of(reward)) for reward in self.lab.functions):
-            time.sleep(1.01)  # the next second of the clock
-        for _ in range(-(-JUDGED_AGAIN // len(self.rows))):
-            self._judge_again(HONEST_RIGHT)
-            self._judge_again(HONEST_WRONG)
-            if self.lab.results.unsteady:
-                return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
+        began = time.monotonic()
+        before = self._scores_of_honest_copies()
+        self._compare_honest_copies(before)
+        if self.lab.results.unsteady:
+            return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
 
-        # 2. the attacks, and those that win a second time: no win may be luck
+        # 2. the attacks, and those that win a second time: no win may be luck, or come from a
+        # reward that has changed since the honest answers
         for name, family in families.items():
             if name not in (HONEST_RIGHT, HONEST_WRONG):
                 self._score_family(family)
+        if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
+            time.sleep(max(0.0, began + 1.01 - time.monotonic()))  # the next second of the clock
+        self._compare_honest_copies(before)
         compared = self._compare_with_ceilings(families)
         for name in compared.index[compared["wins"] > 0]:
-            self._judge_again(name)
+            completions, scores = self.calls[name]
+            faults = [*self.lab.faults]
+            again = np.stack([each.scores for each in self._scores(completions)])
+            self.lab.compare(scores, again)
+            self.lab.faults[:] = faults  # each fault counts once
         return compared
 
-    def _judge_again(self, name: str) -> None:
-        """Score the attacks of a name a second time, in the same calls, and compare the scores."""
-        completions, before = self.calls[name]
-        faults = [*self.lab.faults]
-        self.lab.compare(before, pd.concat(self._scores(completions)))
-        self.lab.faults[:] = faults  # each fault counts once
+    def _scores_of_honest_copies(self) -> list[np.ndarray]:
+        """Return the scores of several copies of all honest answers, at each step."""
+        texts = []
+        for name in (HONEST_RIGHT, HONEST_WRONG):
+            texts += self.calls[name][0]
+        columns = columns_of(self.rows * len(texts))
+        flat = [text for texts_of_attack in texts for text in texts_of_attack]
+        return [self.lab.scores_of_copies(flat, step, **columns) for step in self.steps]
+
+    def _compare_honest_copies(self, before: list[np.ndarray]) -> None:
+        for scores, again in zip(before, self._scores_of_honest_copies(), strict=True):
+            self.lab.compare(scores, again)
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
         """Score the honest answers, and replace wrong answers that a reward accepts.
@@ -123,74 +161,73 @@ class AttackTrial:
         self._score_family(right)
         self._score_family(wrong)
         for worse in (FAR, OPPOSITE):
-            margins = _margins(self.tables[HONEST_RIGHT], self.tables[HONEST_WRONG])
-            margin_by_row = margins["total"].groupby(level="row").mean()
-            accepted = margin_by_row.index[margin_by_row <= _SAME]
-            if accepted.empty:
+            margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])[..., -1]
+            accepted = np.flatnonzero(_mean_by_row(margins) <= _SAME)
+            if not accepted.size:
                 break
-            for number in accepted:
+            for number in accepted.tolist():
                 row = self.rows[number]
                 self.tolerated.setdefault(number, row[WRONG])
                 self.rows[number] = row | {WRONG: row[worse]}
             self._score_family(wrong)
 
     def _score_family(self, family: list[Attack]) -> None:
-        """Score the attacks of one name. For each step and row, `tables` keeps the scores of the
-        attack with the highest total.
+        """Score the attacks of one name. For each step and row, keep the scores of the attack with
+        the highest total.
         """
         name = family[0].name
         completions = [
             [attack.write(row, self.lab.tags, self.length) for row in self.rows]
             for attack in family
         ]
-        tables = self._scores(completions)
-        self.calls[name] = completions, pd.concat(tables)
+        scored = self._scores(completions)
+        self.calls[name] = completions, np.stack([each.scores for each in scored])
 
         # leave out the rows on which an attack's answer is right
-        for attack, texts, table in zip(family, completions, tables, strict=True):
+        for attack, texts, each in zip(family, completions, scored, strict=True):
             if attack.by_chance:
-                self._leave_out_right_answers(texts, table, self._paid_rows(table))
-                self._leave_out_tolerated_numbers(texts, table, self._paid_rows(table))
+                self._leave_out_right_answers(texts, each)
+                self._leave_out_tolerated_numbers(texts, each)
         if name == PART:
-            self._leave_out_other_names(completions, tables)
+            self._leave_out_other_names(completions, scored)
 
-        # for each step and row, keep the entry of the attack that earns most
-        totals = np.array([table["total"].fillna(-np.inf) for table in tables])
-        best = totals.argmax(axis=0)  # for each entry, the position of this attack in the family
-        kept = [table[best == position] for position, table in enumerate(tables)]
-        self.tables[name] = pd.concat(kept).sort_index()
-        self.examples[name] = completions[best[0]][0]
+        # for each step and row, keep the attack that earns most
+        scores = np.stack([each.scores for each in scored])
+        usable = np.stack([each.usable for each in scored])
+        totals = scores[..., -1]
+        best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
+        step, row = np.indices(best.shape)
+        self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
+        self.examples[name] = completions[best[0, 0]][0]
 
-    def _scores(self, completions: list[list[str]]) -> list[pd.DataFrame]:
-        """Return a table of scores for each attack, like those in `tables`.
+    def _scores(self, completions: list[list[str]]) -> list[Scored]:
+        """Return the scores of each attack.
 
         completions: for each attack, one completion per row.
         """
-        tables = []
+        scored = []
         for first in range(0, len(completions), _ATTACKS_PER_CALL):
             # 1. score the completions of up to 16 attacks together, at each step
             attacks = completions[first : first + _ATTACKS_PER_CALL]
             texts = [text for texts_of_attack in attacks for text in texts_of_attack]
             columns = columns_of(self.rows * len(attacks))
-            by_step = {}
+            usable = np.ones(len(texts), bool)
+            by_step = []
             for step in self.steps:
                 count_before = len(self.lab.faults)
-                scores = self.lab.scores(texts, step, **columns)
-                failed = {fault.position for fault in self.lab.faults[count_before:]}
-                scores["usable"] = ~scores.index.isin(failed)
+                by_step.append(self.lab.scores(texts, step, **columns).to_numpy())
+                for fault in self.lab.faults[count_before:]:
+                    usable[fault.position] = False
                 if self.lab.out_of_time():
                     # the reward that took too long is not called again, so every total lacks it
-                    scores["usable"] = False
-                by_step[step] = scores
+                    usable[:] = False
 
-            # 2. cut them into one table per attack
+            # 2. cut them into one part per attack
+            scores = np.stack(by_step)
             for start in range(0, len(texts), len(self.rows)):
-                of_attack = {
-                    step: scores[start : start + len(self.rows)].reset_index(drop=True)
-                    for step, scores in by_step.items()
-                }
-                tables.append(pd.concat(of_attack, names=["step", "row"]))
-        return tables
+                part = slice(start, start + len(self.rows))
+                scored.append(Scored(scores[:, part].copy(), usable[part].copy()))
+        return scored
 
     def _compare_with_ceilings(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Return the table of `Lab.attacks`, and set `lost` and `escapes`.
@@ -199,62 +236,68 @@ class AttackTrial:
         0, a score of a reward that tells right from wrong counts as 0. What wins only by an error's
         loss is an escape.
         """
-        means = pd.DataFrame({name: table.mean() for name, table in self.tables.items()}).T
-        compared = means.drop(columns="usable").assign(wins=0.0, gain=0.0, paid_by="")
-        right = means.loc[HONEST_RIGHT, self.lab.names]
-        wrong = means.loc[HONEST_WRONG, self.lab.names]
-        charged = [name for name in self.lab.names if wrong[name] < min(0.0, right[name] - 0.25)]
+        names = self.lab.names
+        means = pd.DataFrame(
+            {name: self._table(scored).mean() for name, scored in self.scored.items()}
+        ).T
+        compared = means.assign(wins=0.0, gain=0.0, paid_by="")
+        right = means.loc[HONEST_RIGHT]
+        wrong = means.loc[HONEST_WRONG]
+        charged = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
         for name, family in families.items():
-            ceiling = self.tables[family[0].ceiling]
-            margins = _margins(self.tables[name], ceiling)
+            scored = self.scored[name]
+            ceiling = self.scored[family[0].ceiling]
+            margins = scored.minus(ceiling)
             if charged and name != HONEST_WRONG:
-                wins_by_loss = (margins["total"] > _SAME).any()
-                margins = _margins(
-                    self._from_zero(self.tables[name], charged), self._from_zero(ceiling, charged)
-                )
-                if wins_by_loss and not (margins["total"] > _SAME).any():
+                wins_by_loss = (margins[..., -1] > _SAME).any()
+                margins = self._from_zero(scored, charged).minus(self._from_zero(ceiling, charged))
+                if wins_by_loss and not (margins[..., -1] > _SAME).any():
                     self.escapes.append(name)
             if name == HONEST_WRONG:
                 # A wrong answer wins if it earns as much as the right one. The mean over all steps
                 # decides, because a schedule may begin with equal rewards for both.
-                margins = margins.groupby(level="row").mean()
-                won = margins[margins["total"] > -_SAME]
-                self.lost = list(won.index)
+                margins = _mean_by_row(margins)[None]
+                won = margins[..., -1] > -_SAME
+                self.lost = np.flatnonzero(won[0]).tolist()
             else:
-                won = margins[margins["total"] > _SAME]
-            if len(won):
-                compared.loc[name, "wins"] = len(won) / margins["total"].count()
-                compared.loc[name, "gain"] = won["total"].mean()
+                won = margins[..., -1] > _SAME
+            if won.any():
+                compared.loc[name, "wins"] = won.sum() / np.isfinite(margins[..., -1]).sum()
+                compared.loc[name, "gain"] = margins[won][:, -1].mean()
                 # Each reward adds its margin times its weight to the gain. A reward that scored
                 # none of these completions has no mean (nan) and adds nothing.
-                contributions = won[self.lab.names].mean() * self.lab.weights
-                compared.loc[name, "paid_by"] = contributions.fillna(0.0).idxmax()
+                contributions = pd.DataFrame(margins[won][:, :-1], columns=names).mean()
+                compared.loc[name, "paid_by"] = (
+                    (contributions * self.lab.weights).fillna(0.0).idxmax()
+                )
         return compared.assign(example=self.examples)
 
-    def _from_zero(self, table: pd.DataFrame, charged: list[str]) -> pd.DataFrame:
+    def _table(self, scored: Scored) -> pd.DataFrame:
+        """Return scores with a row for each step and row of data, and the rewards as columns."""
+        columns = [*self.lab.names, "total"]
+        return pd.DataFrame(scored.scores.reshape(-1, len(columns)), columns=columns)
+
+    def _from_zero(self, scored: Scored, charged: list[str]) -> Scored:
         """Return the scores, with those of the rewards `charged` not below 0."""
+        table = self._table(scored)
         table = table.assign(**table[charged].clip(lower=0.0))
-        return table.assign(total=self.lab.total(table))
+        table = table.assign(total=self.lab.total(table))
+        return Scored(table.to_numpy().reshape(scored.scores.shape), scored.usable)
 
     # --- Rows that are left out: the attack's answer is right, or accepted as right ---
 
-    def _paid_rows(self, table: pd.DataFrame) -> list[int]:
+    def _paid_rows(self, scored: Scored) -> list[int]:
         """Return the numbers of the rows on which an attack earns more than an honest wrong answer
         at one step or more.
         """
-        # as `_margins`, in arrays of steps and rows: this is done for hundreds of attacks
-        wrong = self.tables[HONEST_WRONG]
-        shape = len(self.steps), len(self.rows)
-        usable = (table["usable"] & wrong["usable"]).to_numpy(bool).reshape(shape)
-        margins = (table["total"] - wrong["total"]).to_numpy().reshape(shape)
-        return np.flatnonzero(usable.all(axis=0) & (margins > _SAME).any(axis=0)).tolist()
+        margins = scored.minus(self.scored[HONEST_WRONG])[..., -1]
+        return np.flatnonzero((margins > _SAME).any(axis=0)).tolist()
 
-    def _leave_out_right_answers(
-        self, texts: list[str], table: pd.DataFrame, paid: list[int]
-    ) -> None:
-        """Leave out those of the rows `paid` on which `correctness_reward` calls an attack's answer
+    def _leave_out_right_answers(self, texts: list[str], scored: Scored) -> None:
+        """Leave out the rows on which an attack pays and `correctness_reward` calls its answer
         right.
         """
+        paid = self._paid_rows(scored)
         if not paid:
             return
         columns = columns_of([self.rows[number] for number in paid])
@@ -266,13 +309,11 @@ class AttackTrial:
         )
         for number, score in zip(paid, right, strict=True):
             if score == 1:
-                _leave_out(table, number)
+                scored.leave_out(number)
 
-    def _leave_out_tolerated_numbers(
-        self, texts: list[str], table: pd.DataFrame, paid: list[int]
-    ) -> None:
-        """Leave out those of the rows `paid` on which the rewards accept an attack's number because
-        it is close to the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
+    def _leave_out_tolerated_numbers(self, texts: list[str], scored: Scored) -> None:
+        """Leave out the rows on which the rewards accept an attack's number because it is close to
+        the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
 
         Closeness pays if the number halfway to the right one earns at least as much as the attack's
         number.
@@ -281,7 +322,7 @@ class AttackTrial:
         tags = self.lab.tags
         halfway = list(texts)
         answers = {}  # the attack's answer, by row number
-        for number in paid:
+        for number in self._paid_rows(scored):
             row = self.rows[number]
             answer = (tags.answer_blocks(texts[number]) or [""])[-1].strip()
             between = _halfway(answer, row["answer"])
@@ -293,53 +334,41 @@ class AttackTrial:
 
         # 2. what the attack, the number halfway and the right number earn, on average over the
         # steps; completions of the right number on which a reward failed do not count
-        (halfway_table,) = self._scores([halfway])
-        right_table = self.tables[HONEST_RIGHT]
-        right_totals = right_table["total"].where(right_table["usable"])
-        earned = table["total"].groupby(level="row").mean()
-        earned_halfway = halfway_table["total"].groupby(level="row").mean()
-        earned_right = right_totals.groupby(level="row").mean()
+        (scored_halfway,) = self._scores([halfway])
+        right = self.scored[HONEST_RIGHT]
+        earned = _mean_by_row(scored.totals)
+        earned_halfway = _mean_by_row(scored_halfway.totals)
+        earned_right = np.where(right.usable, _mean_by_row(right.totals), np.nan)
 
         # 3. leave out the rows on which closeness pays
         for number, answer in answers.items():
             if earned_halfway[number] >= earned[number] - _SAME:
-                _leave_out(table, number)
+                scored.leave_out(number)
                 if earned[number] >= earned_right[number] - _SAME:
                     self.tolerated.setdefault(number, answer)
 
-    def _leave_out_other_names(
-        self, completions: list[list[str]], tables: list[pd.DataFrame]
-    ) -> None:
+    def _leave_out_other_names(self, completions: list[list[str]], scored: list[Scored]) -> None:
         """Leave out the rows on which exactly one part of the answer pays: this part is another
         name for the answer, as "US" is for "USA".
 
         A row whose answer is a number stays, because any of its digits could be that part.
         """
         paying = [set() for _ in self.rows]  # for each row, the completions that pay
-        for texts, table in zip(completions, tables, strict=True):
-            for number in self._paid_rows(table):
+        for texts, each in zip(completions, scored, strict=True):
+            for number in self._paid_rows(each):
                 paying[number].add(texts[number])
         for number, row in enumerate(self.rows):
             if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
                 (text,) = paying[number]
                 self.tolerated.setdefault(number, (self.lab.tags.answer_blocks(text) or [""])[-1])
-                for table in tables:
-                    _leave_out(table, number)
+                for each in scored:
+                    each.leave_out(number)
 
 
-def _margins(table: pd.DataFrame, other: pd.DataFrame) -> pd.DataFrame:
-    """Return the scores of one table minus the scores of another. A row is compared only if its
-    entries are usable in both tables at all steps, because a missing score is not evidence.
-    """
-    usable = (table["usable"] & other["usable"]).groupby(level="row").transform("all")
-    return table[usable].drop(columns="usable") - other[usable].drop(columns="usable")
-
-
-def _leave_out(table: pd.DataFrame, number: int) -> None:
-    """Remove the scores of one row from the table, at all steps."""
-    of_row = table.index.get_level_values("row") == number
-    table.loc[of_row, table.columns != "usable"] = np.nan
-    table.loc[of_row, "usable"] = False
+def _mean_by_row(scores: np.ndarray) -> np.ndarray:
+    """Return the means over the steps, the first dimension; None where there is no score."""
+    count = np.isfinite(scores).sum(axis=0)
+    return np.nansum(scores, axis=0) / np.where(count, count, np.nan)
 
 
 def _halfway(answer: str, right: str) -> str | None:

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards.common import (
+    code_of,
     defining_function,
     is_own,
     reward_name,
     source_hash,
-    source_of,
 )
 from helpers.rewards.faults import FROM_TRL, MESSAGES
 from helpers.runs import Run
@@ -81,12 +81,21 @@ def verdict_on(lab) -> Verdict:
         return verdict
     for name in lab.names:
         _judge_faults(lab, name, verdict)
-    for name, (first, second) in results.unsteady.items():
+    for name, (first, second, by_call) in results.unsteady.items():
+        cause = (
+            "GRPO would learn from luck. Draw what is random from the completion itself, read no "
+            "clock, and let a judge answer at temperature 0."
+        )
+        if by_call:
+            cause = (
+                "All its copies changed alike, so it counts its calls, or keeps something else "
+                "from earlier ones. For a schedule, read trainer_state.global_step, which also "
+                "holds after a resume; the attacks are then tried at several steps."
+            )
         verdict.stops.append(
-            f"the same completion gets different scores: {name} gave one {first:g} and then "
-            f"{second:g}. GRPO would learn from luck, and nothing else that was tried here can be "
-            "judged before this is corrected. Draw what is random from the completion itself, read "
-            "no clock, keep nothing from earlier calls, and let a judge answer at temperature 0."
+            f"the same completion gets different scores: {name} gave one {first:g}, and "
+            f"{second:g} in another call. {cause} Nothing else that was tried here can be judged "
+            "before this is corrected."
         )
     if results.unsteady:
         return verdict
@@ -229,7 +238,10 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     for name, row in winners.head(3).iterrows():
         ceiling = lab.results.ceilings[name].replace(" and ", " ")
         advice = "At any weight it pays for this: make it ask for more, or leave it out."
-        if lab.weights[lab.names.index(row["paid_by"])] < 0:
+        missing = _missing_columns(lab, row["paid_by"])
+        if missing:
+            advice = missing
+        elif lab.weights[lab.names.index(row["paid_by"])] < 0:
             advice = "Its weight is below 0: what it measures costs, and this has less of it."
         elif row["paid_by"] in lab.judges() and name in SILENT:
             advice = "Silence pays more than an error: give it no more than an error gets."
@@ -287,7 +299,7 @@ def _judge_praise(lab, name: str, verdict: Verdict) -> None:
     stop if the reward reads the column `answer`; without it, it may judge the style.
     """
     scores = lab.results.attacks[name]
-    answered = lab.results.attacks["example"].map(lab.tags.extract_answer).astype(bool)
+    answered = [bool(lab.tags.extract_answer(text)) for text in lab.results.attacks["example"]]
     full = scores >= scores.max() - _TOLERANCE
     if scores.max() > 0 and not full[scores.notna()].all() and full[answered].mean() > 0.95:
         reward = lab.functions[lab.names.index(name)]
@@ -308,8 +320,10 @@ def _body(lab, name: str) -> str:
     return ""
 
 
-def _why_nothing(lab, name: str) -> str:
-    """Return the likely cause why a user's own reward gives 0 to right answers."""
+def _missing_columns(lab, name: str) -> str:
+    """Return a sentence on columns that a user's own reward asks for and that the rows do not have;
+    "" if there is none.
+    """
     body = _body(lab, name)
     # columns["name"], columns.get("name"), and parameters with the default None
     keywords = "|".join(re.findall(r"\*\*(\w+)", body)[:1])
@@ -320,7 +334,16 @@ def _why_nothing(lab, name: str) -> str:
     missing = ", ".join(sorted(asked - {*lab.results.columns, *FROM_TRL}))
     if missing:
         return f"It asks for {missing}; the columns are {', '.join(lab.results.columns)}."
-    if "math_verify" in body and re.search("async def|thread", body, re.I):
+    return ""
+
+
+def _why_nothing(lab, name: str) -> str:
+    """Return the likely cause why a user's own reward gives 0 to right answers."""
+    missing = _missing_columns(lab, name)
+    if missing:
+        return missing
+    code = code_of(lab.functions[lab.names.index(name)])
+    if "math_verify" in code and re.search("async def|thread", code, re.I):
         return (
             "math-verify's time-out needs the main thread, and fails in another or in an async "
             "reward: pass parsing_timeout=None to `parse` and timeout_seconds=None to `verify`."
@@ -438,7 +461,7 @@ def _constant(lab, name: str, score: float) -> str:
         note += ", and to all attacks."
         if score == 0:
             note += f" Nothing that was tried earned it. {_why_nothing(lab, name)}"
-        if score or "completion_text" not in source_of(lab.functions[lab.names.index(name)]):
+        if score or "completion_text" not in code_of(lab.functions[lab.names.index(name)]):
             note += f" Does it look at the text? {MESSAGES}"
         return note
     if name in lab.results.signal["want_opening"]:
