@@ -277,7 +277,7 @@ _MISSING = re.compile(
 def _list_as_text(items: list, kind: str | None) -> str:
     """Return a list of numbers or expressions as the text of an answer of kind set or mathematics.
 
-    Dropped for any other kind, and for words: in a set, they would be compared in their order.
+    Dropped for any other kind, and for words, which may have commas of their own.
 
     >>> _list_as_text([3, "x + 1", [1, 2]], "set")
     '3, x + 1, (1, 2)'

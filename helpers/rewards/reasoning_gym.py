@@ -3,12 +3,14 @@
 import importlib.util
 import json
 import re
-import unicodedata
 import warnings
+from collections.abc import Callable
+from functools import partial
 
 from helpers.rewards.answers import workers
 from helpers.rewards.answers.numbers import same_form, same_number
 from helpers.rewards.answers.texts import same_text
+from helpers.rewards.common import normal_form
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
@@ -20,12 +22,15 @@ def task_reward(
     entry: list | None = None,
     family: list | None = None,
     tags: TagFormat = THINK_ANSWER,
+    log_metric: Callable | None = None,
     **columns,
 ) -> list[float | None]:
     """The score of the row's reasoning-gym verifier for the answer, between 0.0 and 1.0.
 
     entry, family: columns that `load_task("reasoning-gym/…")` writes; `entry` is JSON. Rows without
         them score None, with one warning.
+    log_metric: under TRL, logs the share of verdicts that ran out of time, and so earn nothing, as
+        `task_reward/out_of_time`.
 
     The verifiers are third-party code that reads a policy's text, so they run in a worker process
     with a time limit; a verifier that fails or is too slow scores 0.0. Some of them pay for
@@ -71,7 +76,8 @@ def task_reward(
             "reasoning-gym is not installed: `pip install reasoning-gym` "
             "(requirements-optional.txt has its version)."
         )
-    verdicts = workers.scores_in_time("task", list(requests.values()))
+    log = log_metric and partial(log_metric, "task_reward/out_of_time")
+    verdicts = workers.scores_in_time("task", list(requests.values()), log)
     for position, score in zip(requests, verdicts, strict=True):
         name, given, _ = requests[position]
         score = min(1.0, max(0.0, score or 0.0))
@@ -163,7 +169,7 @@ def _is_code(text: str) -> bool:
     >>> _is_code("exec('import os')"), _is_code("(1 + 2) * 3")
     (True, False)
     """
-    text = unicodedata.normalize("NFKC", text)  # as Python reads names
+    text = normal_form(text, "NFKC")  # as Python reads names
     return "__" in text or bool(re.search(r"[(\[{]", text) and _RUNS_CODE.search(text))
 
 

@@ -55,7 +55,7 @@ def test_a_row_is_judged_by_its_own_verifier_on_its_one_answer():
 )
 def test_an_answer_that_is_code_reaches_no_verifier(answer, asked, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: "installed")
-    monkeypatch.setattr(workers, "scores_in_time", lambda kind, rows: [1.0] * len(rows))
+    monkeypatch.setattr(workers, "scores_in_time", lambda kind, rows, log: [1.0] * len(rows))
     assert task_reward([said(answer)], entry=["{}"], family=["n_queens"]) == [float(asked)]
 
 
@@ -136,6 +136,14 @@ def test_a_verifier_that_fails_hangs_or_leaves_gives_nothing_and_ends_no_worker(
         assert verdict(*row) == 0.0
     assert verdict("spiral_matrix", entry["answer"] + " ", entry) == 1.0
     assert workers._workers["task"][0].process.pid == before
+
+
+@needs_gym
+def test_the_share_of_verdicts_that_ran_out_of_time_is_logged():
+    logged = {}
+    row = {"entry": [json.dumps(entry_of("chain_sum"))], "family": ["chain_sum"]}
+    task_reward([said("4")], **row, log_metric=logged.__setitem__)
+    assert logged == {"task_reward/out_of_time": 0.0}
 
 
 @needs_gym

@@ -20,7 +20,7 @@ from helpers.rewards.answers.texts import LONGEST_ANSWER, plain_text
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
 _LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
-DECLARED_KINDS = (*KINDS, "set")  # a set is mathematics whose lists have no order
+DECLARED_KINDS = (*KINDS, "set")  # a set is a list of expressions or words without an order
 
 
 def compare_answers(
@@ -65,6 +65,8 @@ def compare_answers(
         return Comparison(same_quantity or texts.same_text(given, gold))
     if kind == "number":
         comparison = Comparison(numbers.same_number(given, gold))
+    elif kind == "set" and same_members(given, gold):  # words, or the same spellings
+        comparison = Comparison(True)
     else:
         in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
         if kind == "set":  # `[3, 4]` and `3, 4` are one set
@@ -76,6 +78,25 @@ def compare_answers(
     if comparison.right is False or not question or numbers.same_form(given, gold):
         return comparison
     return refuse_handed_back(comparison, given, gold, question)
+
+
+def same_members(given: str, gold: str) -> bool:
+    r"""Return whether two sets have the same members as texts, in any order.
+
+    >>> same_members("red and blue", r"\{Blue, red\}"), same_members("red, red", "red, blue")
+    (True, False)
+    """
+    sets = []
+    for text in (given, gold):
+        bare = mathematics.without_brackets(text)
+        braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
+        sets.append(mathematics.split_list((braced[1] if braced else bare).replace(";", ",")))
+    members, gold_members = sets
+    return (
+        len(members) == len(gold_members)
+        and all(any(texts.same_text(one, other) for other in gold_members) for one in members)
+        and all(any(texts.same_text(one, gold_one) for one in members) for gold_one in gold_members)
+    )
 
 
 def conclusion_of(given: str) -> str:
