@@ -65,11 +65,20 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw the batch mean of each reward, without its weight."""
+    """Draw the batch mean of each reward, without its weight. If held-out questions were asked
+    during the training, a marker shows their mean each time; it is not smoothed.
+    """
     title = "Each reward by itself, unweighted"
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
+    label = "on held-out questions"
+    for (color, _), name in zip(cycle(LOOKS), names, strict=False):
+        if f"eval_rewards/{name}/mean" in history:
+            held_out = history.dropna(subset=f"eval_rewards/{name}/mean")
+            points = (held_out["step"], held_out[f"eval_rewards/{name}/mean"])
+            axes.plot(*points, color=color, linestyle=":", marker="o", label=label)
+            label = None  # the legend explains the markers once
     if names:
         # Leave room below the curves for the legend.
         low, high = axes.get_ylim()

@@ -259,11 +259,17 @@ class History(TrainerCallback):
             load_adapter(model, self.resumed_from)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Append the row of a step. Trainer's final summary is not a step: it has no reward.
+        """Append the row of a step, or add an evaluation to the row of its step, which Trainer logs
+        first. Trainer's final summary is not a step: it has no reward.
 
         With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
         that value is dropped.
         """
+        if logs and "eval_reward" in logs and self.rows[-1:]:
+            row = self.rows[-1]
+            if row["step"] == state.global_step:
+                row |= {key: value for key, value in logs.items() if key.startswith("eval_")}
+                write_rows(self.path, self.rows)
         if not logs or "reward" not in logs:
             return
         dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
