@@ -72,13 +72,12 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
-    label = "on held-out questions"
     for (color, _), name in zip(cycle(LOOKS), names, strict=False):
-        if f"eval_rewards/{name}/mean" in history:
-            held_out = history.dropna(subset=f"eval_rewards/{name}/mean")
-            points = (held_out["step"], held_out[f"eval_rewards/{name}/mean"])
-            axes.plot(*points, color=color, linestyle=":", marker="o", label=label)
-            label = None  # the legend explains the markers once
+        if (column := f"eval_rewards/{name}/mean") in history:
+            held_out = history.set_index("step")[column].dropna()
+            # the legend explains the markers once
+            label = "on held-out questions" if name == names[0] else None
+            axes.plot(held_out, color=color, linestyle=":", marker="o", label=label)
     if names:
         # Leave room below the curves for the legend.
         low, high = axes.get_ylim()

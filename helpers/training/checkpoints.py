@@ -265,11 +265,10 @@ class History(TrainerCallback):
         With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
         that value is dropped.
         """
-        if logs and "eval_reward" in logs and self.rows[-1:]:
-            row = self.rows[-1]
-            if row["step"] == state.global_step:
-                row |= {key: value for key, value in logs.items() if key.startswith("eval_")}
-                write_rows(self.path, self.rows)
+        evaluated = logs and "eval_reward" in logs and self.rows
+        if evaluated and self.rows[-1]["step"] == state.global_step:
+            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith("eval_")}
+            write_rows(self.path, self.rows)
         if not logs or "reward" not in logs:
             return
         dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
