@@ -36,6 +36,7 @@ from helpers.training.run_settings import OF_A_PROCESS
 # Files in `checkpoints/`
 _SETTINGS = "settings.json"  # what the training run was started with
 _HISTORY = "metrics.csv"
+_OF_EVALUATION = ("eval_reward", "eval_completions/", "eval_runtime")  # what History keeps of one
 _FINISHED = "finished"  # empty; present once `keep` has saved the results
 
 # `begin` puts the lock of the run in here, and `keep` releases it. In between, no other process can
@@ -267,7 +268,7 @@ class History(TrainerCallback):
         """
         evaluated = logs and "eval_reward" in logs and self.rows
         if evaluated and self.rows[-1]["step"] == state.global_step:
-            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith("eval_")}
+            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
             write_rows(self.path, self.rows)
         if not logs or "reward" not in logs:
             return
