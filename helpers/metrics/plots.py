@@ -65,11 +65,19 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw the batch mean of each reward, without its weight."""
+    """Draw the batch mean of each reward, without its weight. If held-out questions were asked
+    during the training, a marker shows their mean each time; it is not smoothed.
+    """
     title = "Each reward by itself, unweighted"
     axes = _panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
+    for (color, _), name in zip(cycle(LOOKS), names, strict=False):
+        if (column := f"eval_rewards/{name}/mean") in history:
+            held_out = history.set_index("step")[column].dropna()
+            # the legend explains the markers once
+            label = "on held-out questions" if name == names[0] else None
+            axes.plot(held_out, color=color, linestyle=":", marker="o", label=label)
     if names:
         # Leave room below the curves for the legend.
         low, high = axes.get_ylim()

@@ -202,7 +202,7 @@ class Signals:
                 if any(word in name.lower() for word in words) and training is not None:
                     return values, training
         total = self.optional("reward")
-        for name, values in scores.items():
+        for name, values in sorted(scores.items(), key=lambda score: score[0] != "reward"):
             if "reward" in name or "score" in name:
                 return None if total is None else (values, total)
         return None

@@ -2,7 +2,7 @@
 
     history = History(run)
     watch = Watch(history, diagnose, dashboard)
-    stop = EarlyStopping(run, history, diagnose, patience=16)
+    stop = EarlyStopping(history, diagnose, Signals, patience=16)
     trainer = GRPOTrainer(…, callbacks=[history, watch, stop])
 
 Both read the rows of `checkpoints.History`, which therefore comes first.
@@ -16,9 +16,8 @@ from transformers import TrainerCallback
 
 from helpers.environment import kernel
 from helpers.figures import view
-from helpers.runs import Run
 from helpers.training import processes
-from helpers.training.checkpoints import History, rows_until, write_rows
+from helpers.training.checkpoints import History
 
 # From a history to findings, each with a `rule` and a `severity`. The rules are those of stage 04.
 Diagnose = Callable[[pd.DataFrame], list]
@@ -117,40 +116,32 @@ _REDRAW = 2.0  # seconds between two drawings, each of which takes about half a 
 
 
 class EarlyStopping(TrainerCallback):
-    """Save a checkpoint and stop training once holdout accuracy stalls, or a critical finding
+    """Save a checkpoint and stop training once the held-out score stalls, or a critical finding
     persists, for `patience` steps.
 
     diagnose: as for `Watch`.
-    measure: returns the accuracy on the holdout or a part of it, and is called every patience // 2
-        steps; None: only findings stop the training run.
-    resumed_from: the checkpoint that training resumes from, if any.
+    signals: reads the history as a table (`helpers.metrics.signals.Signals`); its `held_out` is the
+        series of the held-out score, then that of the training score, or None.
 
-    The accuracies are kept in `checkpoints/holdout.csv`, so a resumed training run continues them.
-    After a stop, `reason` says why; otherwise it is None. If several processes train together, all
-    of them measure, and the result of the first counts for all.
+    After a stop, `reason` says why; otherwise it is None. If several processes train together, the
+    first decides for all.
     """
 
-    def __init__(
-        self,
-        run: Run,
-        history: History,
-        diagnose: Diagnose,
-        patience: int,
-        measure: Callable[[], float] | None = None,
-        resumed_from=None,
-    ):
+    def __init__(self, history: History, diagnose: Diagnose, signals: Callable, patience: int):
         self.history = history
         self.diagnose = diagnose
+        self.signals = signals
         self.patience = patience
-        self.measure = measure
         self.reason = None
-        self.path = run.folder / "checkpoints" / "holdout.csv"
-        self.measured = processes.from_first(lambda: rows_until(resumed_from, self.path))
         # rule of a critical finding -> the step since which the finding has persisted
         self.since: dict[str, int] = {}
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Stop if a critical finding has persisted for `patience` steps."""
+        """Stop if the held-out score has not improved, or a critical finding has persisted, for
+        `patience` steps.
+        """
+        if logs and "eval_reward" in logs:
+            self._check_held_out(control)
         if not logs or "reward" not in logs:
             return
         findings = self.diagnose(pd.DataFrame(self.history.rows))
@@ -162,20 +153,18 @@ class EarlyStopping(TrainerCallback):
             if steps >= self.patience:
                 self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
 
-    def on_step_end(self, args, state, control, **kwargs):
-        """Measure the holdout when due, and stop if it has not improved for `patience` steps."""
-        if self.measure is None or state.global_step % max(1, self.patience // 2):
+    def _check_held_out(self, control) -> None:
+        """Stop if the best held-out score is at least `patience` steps old."""
+        found = processes.from_first(lambda: self.signals(pd.DataFrame(self.history.rows)).held_out)
+        if found is None:
             return
-        # all processes measure, so that their random numbers stay in step
-        accuracy = processes.gather(self.measure())[0]
-        self.measured.append({"step": state.global_step, "accuracy": accuracy})
-        write_rows(self.path, self.measured)
-        best = max(self.measured, key=lambda row: row["accuracy"])  # the earliest of equals
-        if state.global_step - best["step"] >= self.patience:
+        score = found[0]
+        best = score.idxmax()  # the earliest of equals
+        if score.index[-1] - best >= self.patience:
             self._stop(
                 control,
-                f"the holdout has not improved since step {best['step']} "
-                f"({best['accuracy']:.1%}, now {accuracy:.1%})",
+                f"the held-out score has not improved since step {best} ({score[best]:.3g}, now "
+                f"{score.iloc[-1]:.3g})",
             )
 
     def _stop(self, control, reason: str) -> None:

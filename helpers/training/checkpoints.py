@@ -36,6 +36,7 @@ from helpers.training.run_settings import OF_A_PROCESS
 # Files in `checkpoints/`
 _SETTINGS = "settings.json"  # what the training run was started with
 _HISTORY = "metrics.csv"
+_OF_EVALUATION = ("eval_reward", "eval_completions/", "eval_runtime")  # what History keeps of one
 _FINISHED = "finished"  # empty; present once `keep` has saved the results
 
 # `begin` puts the lock of the run in here, and `keep` releases it. In between, no other process can
@@ -259,11 +260,16 @@ class History(TrainerCallback):
             load_adapter(model, self.resumed_from)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
-        """Append the row of a step. Trainer's final summary is not a step: it has no reward.
+        """Append the row of a step, or add an evaluation to the row of its step, which Trainer logs
+        first. Trainer's final summary is not a step: it has no reward.
 
         With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
         that value is dropped.
         """
+        evaluated = logs and "eval_reward" in logs and self.rows
+        if evaluated and self.rows[-1]["step"] == state.global_step:
+            self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
+            write_rows(self.path, self.rows)
         if not logs or "reward" not in logs:
             return
         dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}

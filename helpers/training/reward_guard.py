@@ -90,6 +90,10 @@ class GuardedRewards(TrainerCallback):
             control.should_save = True
             control.should_training_stop = True
 
+    def on_evaluate(self, args, state, control, **kwargs):
+        """Drop the batches of an evaluation: only completions of the training count."""
+        self.batches = {name: [] for name in self.seen}
+
     def _count_faults(self, rounds: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
         """Count completions and faults, print each reward's first fault, and log all faults."""
         lines = []

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
+from unittest.mock import patch  # sets attributes for the time of a context
 
 import pandas as pd
 import torch
@@ -74,6 +75,7 @@ def trial_step(
     trial.max_steps = math.ceil(passes / config.gradient_accumulation_steps) + 1
     trial.logging_steps = 1  # TRL then logs the time of each step
     trial.save_strategy = "no"
+    trial.eval_strategy = "no"
     trial.report_to = []
     trial.log_completions = False
     limit = settings.max_completion_length
@@ -272,3 +274,89 @@ def questions_within(
 # Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
 FEWEST = 8
 AUTO = 300  # seconds
+
+
+# --- Held-out questions during a training run -----------------------------------------------------
+
+
+def held_out_looks(
+    holdout: pd.DataFrame,
+    settings: Preset,
+    seconds: float | str | None,
+    model,
+    tokenizer,
+    patience: int | None = None,
+) -> tuple[Dataset | None, dict]:
+    """Return the held-out questions that a training run asks now and then, and the keywords of
+    GRPOConfig for it; (None, {}) if it asks none. Print which.
+
+    All looks ask the same questions, one completion each. They cost less than a tenth of the
+    training, and at most `seconds` (see `questions_within`). If that is too little for a usable
+    curve, none are asked.
+
+    patience: of early stopping, which needs the score whatever it costs: two looks within it.
+    """
+    # 1. Choose how many looks, at how many questions, the training can afford: a look of the pocket
+    # model takes half a step. Without gradients, twice the batch fits into the memory; a call with
+    # fewer completions than a round may take as long as the round.
+    batch = settings.per_device_train_batch_size * settings.processes * 2
+    batch = min(batch, settings.completions_per_round)
+    spare = settings.max_steps * settings.completions_per_step // 12
+    spare = spare * batch // settings.completions_per_round
+    looks = min(8, settings.max_steps // 5, spare // FEWEST_AT_A_LOOK)
+    count = min(MOST_AT_A_LOOK, spare // looks) if looks >= FEWEST_LOOKS else 0
+    if patience is not None:
+        looks = math.ceil(2 * settings.max_steps / patience)
+        count = MOST_AT_A_LOOK
+
+    # 2. Keep the questions that the seconds allow.
+    asked = holdout.head(count)
+    if len(asked):
+        table = {"held-out questions during the training": (asked, 1, looks)}
+        (asked,) = questions_within(seconds, model, tokenizer, settings, table)
+    enough = min(FEWEST_AT_A_LOOK, len(holdout)) if patience is None else 1
+    if len(asked) < max(1, enough):
+        print("held-out score: not logged, because too few questions are affordable")
+        return None, {}
+
+    # 3. Use batches of equal size, because TRL averages over batches. A look belongs to a logged
+    # step.
+    batch = min(batch, len(asked))
+    asked = asked.iloc[: len(asked) // batch * batch]
+    every = math.ceil(settings.max_steps / looks / settings.logging_steps) * settings.logging_steps
+    print(f"held-out score: {len(asked)} questions, every {every} step{'s' * (every > 1)}")
+    return Dataset.from_pandas(asked, preserve_index=False), {
+        "eval_strategy": "steps",
+        "eval_steps": every,
+        "num_generations_eval": 1,
+        "per_device_eval_batch_size": math.ceil(batch / settings.processes),
+    }
+
+
+FEWEST_LOOKS = 4  # with fewer, there is no curve
+FEWEST_AT_A_LOOK = 10  # with fewer, a point of the curve is mostly chance
+MOST_AT_A_LOOK = 64
+
+
+def keep_apart(trainer) -> None:
+    """Keep the evaluations of a GRPOTrainer from changing its training and its tables, and cheap.
+
+    TRL 1.15 writes the completions of an evaluation into the table of the training step, and draws
+    from the same random numbers. Here, all evaluations draw the same random numbers, so a policy
+    that has not changed scores the same. The loss and the KL are not computed: `eval_loss` is NaN.
+    """
+    evaluate = trainer.evaluate
+
+    def apart(*args, **options):
+        temporary = {
+            "_logs": copy.deepcopy(trainer._logs),
+            "log_completions": False,
+            "beta": 0.0,  # without a KL, the reference is not asked
+            "compute_loss": lambda model, inputs: torch.tensor(math.nan, device=model.device),
+        }
+        forked = torch.random.fork_rng(range(torch.cuda.device_count()))
+        with patch.multiple(trainer, **temporary), forked:
+            torch.manual_seed(trainer.args.seed + trainer.args.process_index)
+            return evaluate(*args, **options)
+
+    trainer.evaluate = apart

@@ -107,7 +107,7 @@ def test_two_processes_train_one_policy_and_only_the_first_writes(executed, tmp_
     before = files(tmp_path / "1")
     (tmp_path / "weighed.py").write_text(WEIGHED)
     call = f'GRPO_RUNS_DIR={tmp_path}/$RANK exec "{sys.executable}" {tmp_path}/weighed.py a '
-    # With so small a learning rate the accuracy stays, and two steps without improvement end the
+    # With so small a learning rate the held-out score stays, and two steps without improvement end the
     # training.
     given = (
         "max_steps=6 save_steps=6 max_completion_length=32 early_stopping=2 "
@@ -127,7 +127,7 @@ def test_two_processes_train_one_policy_and_only_the_first_writes(executed, tmp_
     assert list(history["step"]) == [1, 2, 3] and history["completions/mean_length"].gt(0).all()
     training = run.section("training")
     assert training["settings"]["processes"] == 2
-    assert training["stopped_early"].startswith("the holdout has not improved")
+    assert training["stopped_early"].startswith("the held-out score has not improved")
     assert len(pd.read_parquet(run.folder / "completions.parquet")) == 3 * 64  # of both
     written = {name for name, _ in set(files(tmp_path / "1").items()) - set(before.items())}
     assert written == {"a/checkpoints/checkpoint-3/rng_state_1.pth"}

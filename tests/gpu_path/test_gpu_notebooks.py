@@ -24,7 +24,7 @@ def prepared(execute, runs):
 @pytest.fixture(scope="module")
 def trained(execute, prepared):
     """What notebook 03 printed for the run "suite"."""
-    return execute("03", "suite", **FEW)
+    return execute("03", "suite", early_stopping=2, **FEW)
 
 
 def test_00_trains_measures_and_merges(execute):
@@ -35,6 +35,7 @@ def test_00_trains_measures_and_merges(execute):
 
 def test_03_trains_through_the_trainer_that_unsloth_writes(trained):
     assert UNSLOTHS in trained
+    assert "the held-out score took" in trained and "in 2 evaluations" in trained
     assert "every completion at its limit" in trained and "suite/adapter" in trained
 
 

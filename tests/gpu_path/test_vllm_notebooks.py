@@ -43,7 +43,8 @@ def test_03_goes_on_from_an_adapter(execute, warm, runs):
 
 def test_03_samples_in_16_bits(execute):
     execute("01", "in_16_bits", load_in_4bit=False, **SMALL)
-    assert trained_beside_one_engine(execute("03", "in_16_bits", **FEW))
+    said = execute("03", "in_16_bits", early_stopping=2, **FEW)
+    assert trained_beside_one_engine(said) and "in 2 evaluations" in said
 
 
 def test_05_measures_through_the_engine(execute, warm):

@@ -24,4 +24,4 @@ def test_with_a_small_budget_all_are_measured_on_the_same_few_questions(executed
     assert FEW.format("32 questions") in execute("02", run, sampling_seconds=1e-3)
     printed = execute("03", run, sampling_seconds=1e-3, max_steps=2, early_stopping=2)
     assert FEW.format("16 questions") in printed
-    assert FEW.format("128 questions for early stopping") in printed
+    assert FEW.format("64 held-out questions during the training") in printed

@@ -10,6 +10,7 @@ from transformers import TrainerControl, TrainerState
 
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.plots import dashboard
+from helpers.metrics.signals import Signals
 from helpers.runs import Run
 from helpers.training import callbacks
 from helpers.training.callbacks import EarlyStopping, Watch
@@ -87,32 +88,38 @@ def test_a_finding_is_printed_once(run, capsys):
 # --- Stopping early -------------------------------------------------------------------------------
 
 
-def stops_at(stopping: EarlyStopping, last: int, **changes) -> int | None:
-    """Log steps up to `last`, and return the step at which training stops, or None."""
+def stops_at(stopping: EarlyStopping, last: int, held_out=None, **changes) -> int | None:
+    """Log steps up to `last`, and return the step at which training stops, or None. `held_out` has
+    the score of each step that is evaluated, which is logged after the step, as Trainer does.
+    """
     history = stopping.history
     for step in range(len(history.rows) + 1, last + 1):
         logs = row(step, **{name: value(step) for name, value in changes.items()})
-        control = log(step, history, stopping, logs=logs)
-        stopping.on_step_end(None, TrainerState(global_step=step), control)
-        if control.should_training_stop:
-            assert control.should_save, "a checkpoint comes first"
+        controls = [log(step, history, stopping, logs=logs)]
+        if step in (held_out or {}):
+            logs = {"eval_reward": held_out[step], "eval_runtime": 1.0}
+            controls.append(log(step, history, stopping, logs=logs))
+        if any(control.should_training_stop for control in controls):
+            assert controls[-1].should_save, "a checkpoint comes first"
             return step
     return None
 
 
-def stopping(run: Run, patience: int, measure=None, **options) -> EarlyStopping:
-    return EarlyStopping(run, History(run), diagnose, patience, measure, **options)
+def stopping(run: Run, patience: int, resumed_from=None) -> EarlyStopping:
+    return EarlyStopping(History(run, resumed_from), diagnose, Signals, patience)
 
 
-def test_training_stops_when_the_holdout_stalls(run, capsys):
-    measured = [0.2, 0.5, 0.7, 0.7, 0.6, 0.9]  # at steps 5, 10, 15, …
-    accuracies = iter(measured)
-    early = stopping(run, 10, lambda: next(accuracies))
-    assert stops_at(early, 100) == 25, "the best was at 15, and 20 only equalled it"
-    assert "not improved since step 15 (70.0%, now 60.0%)" in early.reason
+def test_training_stops_when_the_held_out_score_stalls(run, capsys):
+    scores = dict(zip(range(5, 35, 5), [0.2, 0.5, 0.7, 0.7, 0.6, 0.9], strict=True))
+    early = stopping(run, 10)
+    assert stops_at(early, 100, scores) == 25, "the best was at 15, and 20 only equalled it"
+    assert "not improved since step 15 (0.7, now 0.6)" in early.reason
     assert f"stopping early: {early.reason}" in capsys.readouterr().out
-    kept = pd.read_csv(run.require("checkpoints/holdout.csv"))
-    assert list(kept["step"]) == [5, 10, 15, 20, 25] and list(kept["accuracy"]) == measured[:5]
+    kept = pd.read_csv(run.require("checkpoints/metrics.csv")).dropna(subset="eval_reward")
+    assert dict(zip(kept["step"], kept["eval_reward"], strict=True)) == {
+        step: score for step, score in scores.items() if step <= 25
+    }
+    assert kept["reward"].notna().all(), "an evaluation is on the row of its step"
 
 
 def test_training_stops_when_a_critical_finding_persists(run):
@@ -122,10 +129,8 @@ def test_training_stops_when_a_critical_finding_persists(run):
     assert stops_at(stopping(Run("healthy"), 3), 60) is None
 
 
-def test_a_resumed_training_run_keeps_its_measurements(run):
-    stops_at(stopping(run, 10, lambda: 0.8), 7)
-    resumed_from = run.path("checkpoints/checkpoint-6")
-    later = stopping(run, 10, lambda: 0.5, resumed_from=resumed_from)
-    assert later.measured == [{"step": 5, "accuracy": 0.8}]
-    later.history = History(run, resumed_from)
-    assert len(later.history.rows) == 6 and stops_at(later, 40) == 15
+def test_a_resumed_training_run_keeps_its_held_out_scores(run):
+    stops_at(stopping(run, 10), 7, {5: 0.8, 7: 0.9})
+    later = stopping(run, 10, run.path("checkpoints/checkpoint-6"))
+    assert len(later.history.rows) == 6
+    assert stops_at(later, 40, {10: 0.5, 15: 0.5}) == 15, "0.8 at step 5 stays the best"

@@ -8,11 +8,19 @@ import pandas as pd
 import pytest
 import torch
 
+import unsloth  # isort: skip  # noqa: F401  # before trl
+
+from datasets import Dataset
+from trl import GRPOTrainer
+
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.rewards.structure import format_reward
+from helpers.runs import Run
 from helpers.training import sampling, trial_step
+from helpers.training.checkpoints import History
+from helpers.training.reward_guard import GuardedRewards
 from helpers.training.trial_step import Trial, forecast
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -190,3 +198,84 @@ def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
         "the limit.\n"
     )
     assert within(6.3, 3.2, rows=60) == [9, 8], "never fewer than eight"
+
+
+# --- Held-out questions during a training run -----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("preset", "changes", "looks"),
+    [
+        ("pocket", {}, (28, 6, 28)),
+        ("pocket", {"max_steps": 20}, (26, 5, 26)),
+        ("pocket", {"max_steps": 2}, None),
+        ("pocket", {"logging_steps": 4}, (28, 8, 28)),
+        ("pocket", {"per_device_train_batch_size": 32, "processes": 2}, (28, 6, 14)),
+        ("smollm2", {}, (10, 8, 10)),
+        ("t4", {"max_steps": 300}, (48, 38, 16)),
+        ("memory_optimized", {"max_steps": 100}, None),
+    ],
+)
+def test_held_out_questions_cost_a_tenth_of_the_training(policy, preset, changes, looks):
+    settings = replace(PRESETS[preset], **changes)
+    rows = pd.concat([ROWS] * 2)
+    asked, keywords = trial_step.held_out_looks(rows, settings, None, *policy)
+    if looks is None:
+        assert (asked, keywords) == (None, {})
+        return
+    count, every, batch = looks
+    assert asked["question"][:] == list(rows["question"][:count])
+    assert keywords["eval_steps"] == every and keywords["per_device_eval_batch_size"] == batch
+    assert count * (settings.max_steps // every) <= settings.max_steps * (
+        settings.completions_per_step / 10
+    )
+
+
+def test_early_stopping_has_its_score_and_an_empty_holdout_has_none(policy, capsys):
+    settings = replace(PRESETS["pocket"], max_steps=6)
+    assert trial_step.held_out_looks(ROWS, settings, None, *policy) == (None, {})
+    asked, keywords = trial_step.held_out_looks(ROWS, settings, None, *policy, patience=4)
+    assert len(asked) == len(ROWS) and keywords["eval_steps"] == 2
+    nothing = trial_step.held_out_looks(ROWS.head(0), settings, None, *policy, patience=4)
+    assert nothing == (None, {}) and "not logged" in capsys.readouterr().out
+    # a budget of seconds that leaves too few questions turns the score off
+    real = replace(PRESETS["pocket"], model="unsloth/Qwen3-4B", max_completion_length=20)
+    assert trial_step.held_out_looks(ROWS, real, 1e-3, *policy) == (None, {})
+
+
+def test_evaluations_leave_the_training_and_its_tables_as_they_were(
+    fresh, config, tmp_path, capsys
+):
+    def trained(name: str, held_out, **looks):
+        """The rows of a training run, its completions, and the completions that were counted."""
+        model, tokenizer = fresh()
+        run = Run(name)
+        guard = GuardedRewards(run, [format_reward])
+        history = History(run)
+        options = {"max_steps": 3, "learning_rate": 1e-3, "beta": 0.02, "max_completion_length": 20}
+        trainer = GRPOTrainer(
+            model=model,
+            processing_class=tokenizer,
+            args=config(run.path("checkpoints"), log_completions=True, **options, **looks),
+            reward_funcs=guard.functions,
+            train_dataset=Dataset.from_pandas(ROWS, preserve_index=False),
+            eval_dataset=held_out,
+            callbacks=[guard, history],
+        )
+        trial_step.keep_apart(trainer)
+        trainer.train()
+        tables = sorted(run.folder.rglob("completions_*.parquet"))
+        written = pd.concat([pd.read_parquet(table) for table in tables])
+        return pd.DataFrame(history.rows), list(written["advantage"]), guard.seen
+
+    settings = replace(SETTINGS, max_steps=3)
+    asked, looks = trial_step.held_out_looks(ROWS.tail(16), settings, None, *fresh(), patience=2)
+    alone, advantages, seen = trained("alone", None)
+    beside, *same = trained("beside", asked, **looks)
+    assert same == [advantages, seen] and seen == {"format_reward": 24}
+    timed = ("step_time", "epoch")
+    for column in set(alone) - set(timed):
+        assert list(beside[column]) == list(alone[column]), column
+    assert list(beside["step"]) == [1, 2, 3]
+    assert beside["eval_rewards/format_reward/mean"].between(0, 1).all()
+    assert (beside["eval_runtime"] > 0).all()
