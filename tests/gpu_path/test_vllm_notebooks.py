@@ -59,7 +59,7 @@ def test_02_judges_what_the_engine_samples(execute, warm):
 
 @pytest.mark.nightly
 @pytest.mark.parametrize(
-    ("number", "given"),
+    ("number", "changes"),
     [
         ("00", {"preset": "pocket", "max_steps": 2}),
         ("07", FEW),
@@ -67,6 +67,6 @@ def test_02_judges_what_the_engine_samples(execute, warm):
         ("10", FEW | {"train_size": 16}),
     ],
 )
-def test_a_lesson_trains_beside_the_engine(execute, number, given):
-    said = execute(number, f"lesson{number}", engine="vllm", holdout_size=16, **given)
+def test_a_lesson_trains_beside_the_engine(execute, number, changes):
+    said = execute(number, f"lesson{number}", engine="vllm", holdout_size=16, **changes)
     assert trained_beside_one_engine(said)
