@@ -508,7 +508,8 @@ def worst(rows: pd.DataFrame) -> list[int]:
     """Return the severity of each rule's finding: 0 for none or an info, 1 for a warning, 2 for a
     critical finding.
     """
-    findings = [apply(rule, Signals(rows)) for rule in RULES]
+    signals = Signals(rows)
+    findings = [apply(rule, signals) for rule in RULES]
     return [2 - SEVERITIES.index(one.severity) if one else 0 for one in findings]
 
 
