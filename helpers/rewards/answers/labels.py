@@ -17,7 +17,8 @@ chemistry are written.
 - `H₂O` = `H_2O`, `H2O` = `H_{2}O`, `Ca²⁺` = `Ca^{2+}`, `\mathrm{CO_2}` = `CO2`
 - `1` ≠ `1-0`, `10-5` ≠ `5-10`, `192.168.1.0` ≠ `192.168.0.1`, `my_Var` ≠ `my_var`,
   `myvar` ≠ `my_var`
-- `O^{2-}` ≠ `O_2^-`, `O_2^-` = `O₂⁻`, `SO4^2-` = `SO_4^{2-}`, `SO_{42}^-` ≠ `SO_4^{2-}`
+- `O^{2-}` ≠ `O_2^-`, `O2^-` ≠ `O^{2-}`, `O2^-` = `O_2^-`,
+  `O_2^-` = `O₂⁻`, `SO4^2-` = `SO_4^{2-}`, `SO_{42}^-` ≠ `SO_4^{2-}`
 - `NO2` ≠ `N2O`, `Co` ≠ `CO`, `h2o` ≠ `H2O`, `102` ≠ `10^2`, `1012` ≠ `101_2`, `A` ≠ `A*`
 """
 
@@ -95,7 +96,9 @@ def code_of(text: str) -> str:
     if "->" in text:  # a chemical reaction
         text = text.replace(" ", "")
     text = _INDEX.sub(lambda index: index[1].translate(_LOWERED), _JOINED.sub(r"\1", text))
-    return _CHARGE.sub(lambda charge: charge[1].translate(_RAISED), text)
+    text = _CHARGE.sub(lambda charge: charge[1].translate(_RAISED), text)
+    # A plain digit before a marked sign is an index: the charge of O2^- is a single minus.
+    return _BEFORE_SIGN.sub(lambda index: index[0].translate(_LOWERED), text)
 
 
 # Spaces around an arrow, a colon or a dash: 3 : 4.
@@ -106,6 +109,7 @@ _BRACED = re.compile(r"([_^])\{([\w+-]*)\}")
 _INDEX = re.compile(r"(?<=[A-Za-z)\]])_(\d+)", re.ASCII)
 # The charge of Ca^2+ and of SO_4^2-. The exponent of 10^2 stays.
 _CHARGE = re.compile(r"\^(\d*[+-])(?!\w)", re.ASCII)
+_BEFORE_SIGN = re.compile(r"(?<=[A-Za-z)\]])\d+(?=[⁺⁻])", re.ASCII)
 _LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
 _PLAIN = {high: low for low, high in [*_LOWERED.items(), *_RAISED.items()]}

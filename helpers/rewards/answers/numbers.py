@@ -323,7 +323,8 @@ _UNIT_WORD = (
 _COUNTED = (
     "(?!(?:halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
     "|always|perhaps|logs|hundreds|lakhs|googols|grosses|factorials|doubles|triples|ones|twos"
-    r"|threes|fours|fives|sixes|sevens|eights|nines|tens|[a-z]*(?:th|third|illion|illiard)s)\b)"
+    "|threes|fours|fives|sixes|sevens|eights|nines|tens|myriads|squares|cubes|powers|negatives"
+    r"|opposites|inverses|reciprocals|remainders|modulos|[a-z]*(?:th|third|illion|illiard)s)\b)"
     r"[a-z]{2,}[^aisu\W]s"
 )
 # A Chinese, Japanese or Korean counter of up to six characters, such as 只. None of them means a

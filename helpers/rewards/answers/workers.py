@@ -404,17 +404,21 @@ def with_exact_values(expression, text: str, gold_parts: tuple):
 
 
 def same_equation(gold, given) -> bool:
-    """Return whether one equation is a multiple of the other; True for all other expressions.
+    """Return whether each given equation is a multiple of one of the row's; True if the row has
+    none. The equations may be members of a list, but not the steps of a chain.
 
     math-verify compares real solutions only, so x^2+1=0 and x^2+5=0, which have none, are equal to
     it.
     """
-    from sympy import Eq, simplify
+    from sympy import And, Eq, simplify
 
-    if not (isinstance(gold, Eq) and isinstance(given, Eq)):
-        return True
-    ratio = simplify((gold.lhs - gold.rhs) / (given.lhs - given.rhs))
-    return bool(ratio.is_number and ratio.is_finite and ratio != 0)
+    equations = set() if isinstance(gold, And) else gold.atoms(Eq)
+    for equation in given.atoms(Eq) if equations else ():
+        sides = equation.lhs - equation.rhs
+        ratios = [simplify((one.lhs - one.rhs) / sides) for one in equations]
+        if not any(ratio.is_number and ratio.is_finite and ratio != 0 for ratio in ratios):
+            return False
+    return True
 
 
 @lru_cache(maxsize=4096)
