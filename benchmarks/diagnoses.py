@@ -65,6 +65,7 @@ class BreakWeights(TrainerCallback):
 
 # name -> (rewards with weights, changes of the configuration, other options of `train`)
 SHORT = {"max_steps": 32}
+LONG = {"max_steps": 96}  # what is flat is told from luck only after a while
 RUNS = {
     "healthy": (USUAL, SHORT, {}),
     "healthy-short": (USUAL, {"max_steps": 25}, {}),
@@ -82,18 +83,18 @@ RUNS = {
         SHORT,
         {},
     ),
-    "too-easy": (USUAL, SHORT, {"before": 32}),
+    "too-easy": (USUAL, SHORT, {"before": 64}),
     "rate-high": (USUAL, SHORT | {"learning_rate": 10 * POCKET.learning_rate, "beta": 1e-6}, {}),
-    "rate-low": (USUAL, SHORT | {"learning_rate": POCKET.learning_rate / 1000}, {}),
+    "rate-low": (USUAL, LONG | {"learning_rate": POCKET.learning_rate / 1000}, {}),
     "clipped": (USUAL, SHORT | {"max_completion_length": 20}, {}),
-    "entropy": (USUAL, SHORT | {"entropy_coef": -0.05}, {}),
+    "entropy": (USUAL, SHORT | {"entropy_coef": -0.5}, {}),
     "no-brake": (
         {correctness_reward: 0.1, brevity_reward: 1.0},
         SHORT | {"learning_rate": 4 * POCKET.learning_rate, "beta": 1e-9},
         {},
     ),
     "constant": ({full_marks: 1.0}, SHORT, {}),
-    "noisy": ({coin_reward: 1.0}, SHORT, {}),
+    "noisy": ({coin_reward: 1.0}, LONG, {}),
     "nan": (USUAL, SHORT, {"callbacks": [BreakWeights]}),
     "frozen": (USUAL, SHORT, {"frozen": True}),
 }

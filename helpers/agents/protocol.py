@@ -140,9 +140,9 @@ def read_calls_safely() -> None:
 
 
 def _safe_calls(calls: list) -> list[dict]:
-    """Return the calls of a turn as they can be made, rendered and logged: each has a name, a lone
-    surrogate is "?", and a whole number of too many digits is infinity, which no tool takes. An
-    exception of any type if that is impossible.
+    """Return the calls of a turn as they can be made, rendered and logged: each has a name and
+    arguments, a lone surrogate is "?", and a whole number of too many digits is infinity, which no
+    tool takes. An exception of any type if that is impossible.
     """
     text = json.dumps(calls, ensure_ascii=False, indent=1)
     if "\n" + " " * _MOST_LEVELS in text:  # one space of indentation per level
@@ -154,6 +154,7 @@ def _safe_calls(calls: list) -> list[dict]:
     for call in calls:
         if call["type"] != "function" or not isinstance(call["function"]["name"], str):
             raise ValueError("a call without the name of a function")
+        call["function"].setdefault("arguments", {})  # a template cannot render a missing one
     return calls
 
 
