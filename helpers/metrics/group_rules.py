@@ -84,8 +84,12 @@ def dead_groups(signals: Signals) -> Finding | None:
         sentence = "Many groups are dead because hardly an answer is correct."
     elif not known:
         sentence = "Many groups are dead: solved or impossible, which this log does not tell."
+    severity = "critical" if now >= NEARLY_ALL else "warning"
+    if signals.better and not known:
+        # a reward of an unknown scale rose: groups that have gone dead since are probably solved
+        severity = "info" if start < now / 2 else "warning"
     return Finding(
-        "critical" if now >= NEARLY_ALL and not (signals.better and not known) else "warning",
+        severity,
         "zero_spread",
         sentence,
         evidence,

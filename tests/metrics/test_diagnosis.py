@@ -362,7 +362,7 @@ FEW = {"too_few_steps": "info"}
 TOLD_APART = {
     "groups that agree because they are right": (SOLVED, N, {"solved": "info", "entropy": "info"}),
     # without a reward that judges the answer, nobody knows whether the groups are solved
-    "a total that rose": (UNNAMED, N, {"zero_spread": "warning", "entropy": "warning"}),
+    "a total that rose": (UNNAMED, N, {"zero_spread": "info", "entropy": "warning"}),
     "a flat total": (
         UNNAMED | FLAT,
         N,
