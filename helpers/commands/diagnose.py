@@ -9,8 +9,8 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 
-from helpers.metrics.diagnosis import diagnose
-from helpers.metrics.history import read_log
+from helpers.metrics.diagnosis import LOGGED, diagnose
+from helpers.metrics.history import in_trl_names, read_log
 from helpers.metrics.signals import SEVERITIES
 from helpers.runs import Run
 
@@ -40,6 +40,9 @@ def main(parsed: argparse.Namespace) -> int:
             raise FileNotFoundError(f"{parsed.log} is not there.")
         path = Run(parsed.log).require("metrics.csv")
     history = read_log(path)
+    if not any(name in LOGGED for name in in_trl_names(history)):
+        found = ", ".join(map(str, history.columns[:10]))
+        raise ValueError(f"{path}: no column that GRPO trainers log is in it; found {found}.")
     findings = diagnose(history)
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))

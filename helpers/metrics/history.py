@@ -1,6 +1,7 @@
 """The training history as a table: one row per logged step, with TRL's column names."""
 
 import ast
+import contextlib
 import json
 import re
 from pathlib import Path
@@ -43,7 +44,15 @@ def read_log(path: Path) -> pd.DataFrame:
     if "tfevents" in path.name:
         return _read_events([path])
     if kind in (".csv", ".tsv"):
-        return pd.read_csv(path, sep="\t" if kind == ".tsv" else ",")
+        with path.open(encoding="utf-8", errors="replace") as file:
+            separator = max(",;\t", key=file.readline().count)
+        table = pd.read_csv(path, sep=separator)
+        # in some countries' tables 0,25 is a number
+        for column in table.columns[table.dtypes == "str"]:
+            numbers = table[column].str.replace(",", ".", regex=False)
+            with contextlib.suppress(ValueError):
+                table[column] = pd.to_numeric(numbers)
+        return table
     if kind == ".parquet":
         return pd.read_parquet(path)
     text = path.read_text(encoding="utf-8", errors="replace")
@@ -88,10 +97,11 @@ def _read_events(paths: list[Path]) -> pd.DataFrame:
 
 
 def _printed_rows(text: str) -> list[dict]:
-    """Return the rows in a trainer's printed output: the dictionaries of Transformers, which may
-    lack the step, and verl's lines `step:1 - critic/score/mean:0.25`.
+    """Return the rows in a trainer's printed output: the dictionaries of Transformers for a step or
+    an evaluation, which may lack the step, and verl's lines `step:1 - critic/score/mean:0.25`.
     """
     rows = []
+    steps = 0
     for line in text.splitlines():
         printed = re.search(r"\{'.*'\s*:.*\}", line)
         if printed:
@@ -99,8 +109,9 @@ def _printed_rows(text: str) -> list[dict]:
                 row = ast.literal_eval(re.sub(r"\bnan\b", "None", printed[0]))
             except (ValueError, SyntaxError):
                 continue
-            if isinstance(row, dict) and "reward" in row:
-                rows.append({"step": len(rows) + 1} | row)
+            if isinstance(row, dict) and ("reward" in row or "eval_reward" in row):
+                steps += "reward" in row
+                rows.append({"step": steps} | row)
         elif re.search(r"\bstep:\d+ - ", line):
             pairs = re.findall(r"([\w/@.-]+):([-+\d.e]+|nan)(?= - |$)", line)
             rows.append({name: float(value) for name, value in pairs})

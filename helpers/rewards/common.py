@@ -72,15 +72,24 @@ def code_of(reward: Callable) -> str:
     definitions = {}  # by name, its texts
     with suppress(SyntaxError, ValueError):
         for node in ast.parse(source).body:
-            text = "\n".join(lines[node.lineno - 1 : node.end_lineno])
-            targets = node.targets if isinstance(node, ast.Assign) else [node]
-            for target in targets:
-                name = getattr(target, "name", getattr(target, "id", None))
-                definitions.setdefault(name, []).append(text)
+            decorators = getattr(node, "decorator_list", [])
+            first = min(each.lineno for each in [node, *decorators])
+            text = "\n".join(lines[first - 1 : node.end_lineno])
+            defined = [node]
+            if not hasattr(node, "name"):
+                # an assignment, an import, or definitions below `if` or `try`
+                defined = [*ast.walk(node)]
+            for each in defined:
+                name = getattr(each, "asname", None) or getattr(each, "name", None)
+                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
+                    name = each.id
+                if name:
+                    definitions.setdefault(name, []).append(text)
 
     function = defining_function(reward)
-    names = [name for name, value in function.__globals__.items() if value is reward]
-    names.append(function.__qualname__.split(".")[0])
+    its_globals = getattr(function, "__globals__", {})  # none if it is written in C
+    names = [name for name, value in its_globals.items() if value is reward]
+    names.append(getattr(function, "__qualname__", "").split(".")[0])
     used = []
     for name in names:  # grows
         for text in definitions.pop(name, []):

@@ -106,9 +106,9 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
 class VerlReward:
     """A reward function of verl, called as TRL calls rewards.
 
-    func: takes the keywords `data_source`, `solution_str`, `ground_truth` and `extra_info` of one
-        completion, and returns a number, or a dictionary with the number as `score`. Its
-        `ground_truth` is the row's `answer`.
+    func: takes `solution_str` of one completion, and those of `data_source`, `ground_truth` and
+        `extra_info` that it has parameters for. It returns a number, or a dictionary with the
+        number as `score`. Its `ground_truth` is the row's `answer`.
     """
 
     func: Callable
@@ -116,16 +116,19 @@ class VerlReward:
     def __call__(self, completions, answer, data_source=None, extra_info=None, **columns) -> list:
         """Return one score per completion."""
         absent = [None] * len(completions)
+        taken = inspect.signature(self.func).parameters
+        any_name = any(each.kind == each.VAR_KEYWORD for each in taken.values())
         scores = []
         for completion, gold, source, info in zip(
             completions, answer, data_source or absent, extra_info or absent, strict=True
         ):
-            score = self.func(
-                data_source=source,
-                solution_str=completion_text(completion),
-                ground_truth=gold,
-                extra_info=info,
-            )
+            given = {
+                "data_source": source,
+                "solution_str": completion_text(completion),
+                "ground_truth": gold,
+                "extra_info": info,
+            }
+            score = self.func(**{name: given[name] for name in given if name in taken or any_name})
             scores.append(score["score"] if isinstance(score, dict) else score)
         return scores
 

@@ -316,7 +316,7 @@ def held_out_looks(
         (asked,) = questions_within(seconds, model, tokenizer, settings, table)
     enough = min(FEWEST_AT_A_LOOK, len(holdout)) if patience is None else 1
     if len(asked) < max(1, enough):
-        print("held-out score: not logged, because too few questions are affordable")
+        print("held-out score: not logged; the steps, the questions or the seconds are too few")
         return None, {}
 
     # 3. Use batches of equal size, because TRL averages over batches. A look belongs to a logged

@@ -37,6 +37,10 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return {"score": strict([message], [ground_truth])[0]}
 
 
+def shipped(solution_str, ground_truth, method="strict"):
+    return compute_score("sums", solution_str, ground_truth, {"split": "train"})["score"]
+
+
 def broken(completions, **columns):
     return [completion["content"] for completion in completions]
 '''
@@ -122,7 +126,9 @@ def test_columns_with_other_names(cli, folder):
     assert code == 0 and "GO: no reason" in out
 
 
-@pytest.mark.parametrize("rewards", ["rewards.py:compute_score", "correctness,format*0.25"])
+@pytest.mark.parametrize(
+    "rewards", ["rewards.py:compute_score", "rewards.py:shipped", "correctness"]
+)
 def test_rows_and_rewards_of_verl(cli, folder, rewards):
     rows = pd.DataFrame({"prompt": [[{"role": "user", "content": text}] for text in QUESTIONS]})
     rows["reward_model"] = [{"style": "rule", "ground_truth": answer} for answer in ANSWERS]

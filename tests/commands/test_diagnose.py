@@ -98,6 +98,25 @@ FORMS = [as_csv, as_json_lines, as_log_history, as_parquet, as_checkpoints, as_p
          as_verl_file, as_wandb]  # fmt: skip
 
 
+def as_european(folder, rows):
+    """A spreadsheet's export: semicolons, and decimal commas."""
+    rows.to_csv(folder / "table.csv", index=False, sep=";", decimal=",")
+    return folder / "table.csv"
+
+
+FORMS.append(as_european)
+
+
+def test_evaluations_that_were_printed_are_read(cli, tmp_path):
+    lines = []
+    for step in range(1, 61):
+        lines.append(str({"loss": 0.1, "reward": 0.3 + step / 100, "reward_std": 0.2}))
+        if step % 6 == 0:
+            lines.append(str({"eval_reward": f"{0.6 - step / 200:.4g}", "eval_runtime": "1.2"}))
+    (tmp_path / "out.log").write_text("\n".join(lines))
+    assert "critical (held_out)" in cli("diagnose", str(tmp_path / "out.log"))[1]
+
+
 @pytest.mark.parametrize("form", FORMS)
 def test_each_form_of_a_log_has_the_same_findings(cli, tmp_path, form):
     code, out, _ = cli("diagnose", str(form(tmp_path, CLIPPED)), "--json")
@@ -143,6 +162,7 @@ def test_a_run_of_this_suite_is_found_by_its_name(cli, runs):
     [
         ("empty.txt", "nothing\n", "no training history"),
         ("broken.json", "{", "broken.json"),
+        ("people.csv", "name,phone\nAnn,12\n", "no column that GRPO trainers log"),
         ("missing.csv", None, "missing.csv is not there"),
         ("folder/", None, "no training history in this folder"),
     ],

@@ -222,6 +222,7 @@ def test_a_program_that_cannot_be_run_scores_0_beside_a_judged_one(beside):
 
 @NEEDS_SANDLOCK
 def test_what_monty_cannot_judge_is_judged_by_cpython_where_sandlock_works():
+    used_backends.clear()
     programs = [f"import heapq\n{RIGHT_ADD}", f"{RIGHT_ADD}class A(int):\n    pass", RIGHT_ADD]
     wrong = [each.replace("a + b", "a - b") for each in programs]
     assert tests_reward(programs + wrong, tests=[ADD] * 6) == [1.0] * 3 + [0.25] * 3
@@ -303,6 +304,13 @@ def test_programs_that_never_end_cost_no_other_program_its_verdict(beside):
     assert scores == [1.0, *[0.0] * 62, 1.0]
     assert "62 of 64 programs were stopped" in warned[0]
     assert metrics["tests_reward/out_of_time"] == 62 / 64
+
+
+@NEEDS_SANDLOCK
+def test_what_only_cpython_can_run_gets_its_time_beside_programs_that_never_end():
+    works = WORKS + "import heapq\nassert add(1, 1) == 2\n"
+    scores, _, _ = judged([works, *LOOPS, works], tests=[ADD] * 64, limits=Limits(seconds=0.4))
+    assert scores == [1.0, *[0.0] * 62, 1.0]
 
 
 # A list of numbers comes in, their sum goes out: the usual ways to read and to write.

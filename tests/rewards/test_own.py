@@ -164,12 +164,20 @@ def test_the_code_of_a_reward_is_what_it_names_of_its_file_and_not_the_rest(tmp_
         "    def __call__(self, completions, **columns):\n        return self.three()\n"
         "    def three(self):\n        return ['three']\n"
         "third = Third()\n"
+        "FOUR: list = ['four']\n"
+        "def decorated(function):\n    FOUR\n    return function\n"
+        "try:\n    import fast as module\nexcept ImportError:\n    module = 'five'\n"
+        "@decorated\n"
+        "def last(completions, **columns):\n    return module\n"
     )
     namespace = {"__name__": "many"}
     exec(compile(path.read_text(), str(path), "exec"), namespace)
-    found = {name: code_of(namespace[name]) for name in ("mine", "other", "third")}
+    found = {name: code_of(namespace[name]) for name in ("mine", "other", "third", "last")}
     words = {
-        name: {word for word in ("one", "two", "three") if f"'{word}'" in code}
+        name: {word for word in ["one", "two", "three", "four", "five"] if f"'{word}'" in code}
         for name, code in found.items()
     }
-    assert words == {"mine": {"two"}, "other": {"one"}, "third": {"three"}}
+    assert words == {"mine": {"two"}, "other": {"one"}, "third": {"three"}} | {
+        "last": {"four", "five"}
+    }
+    assert code_of(len) == "", "it is written in C"

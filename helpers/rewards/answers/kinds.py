@@ -91,12 +91,13 @@ def same_members(given: str, gold: str) -> bool:
         bare = mathematics.without_brackets(text)
         braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
         sets.append(mathematics.split_list((braced[1] if braced else bare).replace(";", ",")))
-    members, gold_members = sets
-    return (
-        len(members) == len(gold_members)
-        and all(any(texts.same_text(one, other) for other in gold_members) for one in members)
-        and all(any(texts.same_text(one, gold_one) for one in members) for gold_one in gold_members)
-    )
+    members, left = sets
+    for member in members:
+        same = [other for other in left if texts.same_text(member, other)]
+        if not same:
+            return False
+        left.remove(same[0])
+    return not left
 
 
 def conclusion_of(given: str) -> str:

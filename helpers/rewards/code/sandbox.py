@@ -105,13 +105,13 @@ def run_code(
     ('value', 42)
     """
     limits = limits or Limits()
-    began = time.monotonic()
     if isinstance(backend, str) and backend not in BACKENDS:
         raise ValueError(
             f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
             "with run()."
         )
-    outcomes = _run_batch(jobs, limits, backend or "monty", workers, began)
+    budget = BACKENDS.get(backend or "monty", BACKENDS["sandlock"])
+    outcomes = _run_batch(jobs, limits, backend or "monty", workers, budget)
     if backend is None:
         doubtful = [
             at
@@ -119,9 +119,10 @@ def run_code(
             if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
         ]
         if doubtful and sandlock_works():
-            # CPython has the last word
+            # CPython has the last word. These programs get a budget of their own, so that no
+            # neighbour has used it up; both budgets together take no longer than sandlock alone.
             again = [jobs[at] for at in doubtful]
-            found = _run_batch(again, limits, "sandlock", workers, began)
+            found = _run_batch(again, limits, "sandlock", workers, budget)
             for at, of_job in zip(doubtful, found, strict=True):
                 if all(each.kind != "not started" for each in of_job):
                     outcomes[at] = of_job
@@ -138,17 +139,16 @@ def sandlock_works() -> bool:
 
 
 def _run_batch(
-    jobs: Sequence[Job], limits: Limits, backend: object, workers: int | None, began: float
+    jobs: Sequence[Job], limits: Limits, backend: object, workers: int | None, budget: float
 ) -> list[list[Outcome]]:
-    """Run all jobs with one back end. began: when the budget of the batch began to count."""
-    budget = BACKENDS["sandlock"]
+    """Run all jobs with one back end. budget: of up to _BATCH programs, as in BACKENDS."""
     if isinstance(backend, str):
-        budget = BACKENDS[backend]
         used_backends.add(backend)
         backend = importlib.import_module(f"helpers.rewards.code.{backend}").Sandbox()
     workers = workers or os.cpu_count() or 1
     budget *= limits.seconds * max(1.0, len(jobs) / _BATCH)
     outcomes: list[list[Outcome]] = [[]] * len(jobs)
+    began = time.monotonic()
 
     with ThreadPoolExecutor(workers) as threads:
 

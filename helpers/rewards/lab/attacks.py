@@ -488,7 +488,10 @@ def _candidate(row: dict, which: int) -> str:
 def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
     """Return a wrong answer after the words of the row's other columns, such as a hint."""
     shown = {"prompt", "question", "working", "reasoning", "answer", "tests", WRONG, FAR, OPPOSITE}
-    words = " ".join(str(value) for name, value in row.items() if name not in shown).split()
+    # a column with the answer in it, such as verl's `extra_info`, would tell the policy nothing
+    holds_answer = re.compile(rf"(?<!\w){re.escape(row['answer'])}(?!\w)")
+    values = [str(value) for name, value in row.items() if name not in shown]
+    words = " ".join(value for value in values if not holds_answer.search(value)).split()
     hints = [word for word in words if not any(tag in word for tag in tags.tags)]
     return tags.render(" ".join(hints[: max(1, length - 6)]) or _REASONING, row[WRONG])
 

@@ -190,7 +190,8 @@ class Lab:
         for position, name in enumerate(self.names):
             first = before[..., position]
             second = after[..., position]
-            differs = ~np.isclose(first, second, equal_nan=True)
+            # a missing score is that of a failed call, such as a judge's
+            differs = ~np.isclose(first, second) & ~np.isnan(first) & ~np.isnan(second)
             if differs.any() and name not in faulty:
                 by_call = len(first) > 1 and all(
                     np.isclose(scores, scores[:1], equal_nan=True).all()
