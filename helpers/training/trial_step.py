@@ -290,7 +290,7 @@ def held_out_looks(
     """Return the held-out questions that a training run asks now and then, and the keywords of
     GRPOConfig for it; (None, {}) if it asks none. Print which.
 
-    All looks ask the same questions, one completion each. They cost less than a tenth of the
+    All looks ask the same questions, one completion each. They cost about a tenth of the
     training, and at most `seconds` (see `questions_within`). If that is too little for a usable
     curve, none are asked.
 
