@@ -125,6 +125,8 @@ def passed(where: str, settings: Preset) -> dict:
         "differs": {},
         "reward_weights": [1.0, 0.25],
         "weights": [1.0, 0.25, 0.0],
+        "held_out": None,
+        "looks": {},
     }
     tree = ast.parse(_source(where))
     for node in tree.body:  # the dictionaries that are written out before it

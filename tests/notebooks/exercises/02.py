@@ -29,7 +29,7 @@ WRONG = {
         (_reward("gold in text"), "A hole is left"),
         (
             _reward("gold in str(fmt.extract_answer(text))"),
-            "A hole is left, 'a box for every answer'",
+            "A hole is left, 'the answer garbled'",
         ),
         (
             _reward("fmt.extract_answer(text) == gold"),
