@@ -47,8 +47,8 @@ def read_log(path: Path) -> pd.DataFrame:
         with path.open(encoding="utf-8", errors="replace") as file:
             separator = max(",;\t", key=file.readline().count)
         table = pd.read_csv(path, sep=separator)
-        # in some countries' tables 0,25 is a number
-        for column in table.columns[table.dtypes == "str"]:
+        # where the comma does not separate columns, it is some countries' decimal point
+        for column in table.columns[table.dtypes == "str"] if separator != "," else []:
             numbers = table[column].str.replace(",", ".", regex=False)
             with contextlib.suppress(ValueError):
                 table[column] = pd.to_numeric(numbers)
