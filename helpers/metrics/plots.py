@@ -82,7 +82,8 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
         # Leave room below the curves for the legend.
         low, high = axes.get_ylim()
         ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
-        axes.set(ylim=(low - 0.17 * len(names) * (high - low), high), yticks=ticks)
+        entries = len(axes.get_legend_handles_labels()[1])
+        axes.set(ylim=(low - 0.17 * entries * (high - low), high), yticks=ticks)
         axes.legend(loc="lower right")
     return axes.figure
 
