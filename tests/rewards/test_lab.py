@@ -736,6 +736,17 @@ def test_what_keeps_right_answers_from_their_point_is_named(sums, says):
     assert says in found and set(found) <= {says, *list(WITHHELD)[1:3]}, stops(lab)
 
 
+@pytest.mark.parametrize("ended", [0, 1, 4])
+def test_completions_that_go_on_are_a_stop_if_few_correct_ones_end(sums, ended):
+    """With as many correct completions that end, GRPO teaches to end."""
+    (goes_on,) = WITHHELD["go on behind it"][1]
+    group = [goes_on] * 3 + blocks("{}") * ended + blocks("1000001")
+    lab = Lab([correctness_reward], [1.0])
+    lab.signal(sums.head(4), [[text.format(gold) for text in group] for gold in sums["answer"][:4]])
+    assert ("go on behind it" in stops(lab)) == (ended < 4)
+    assert "go on behind it" in str(lab.verdict())
+
+
 def test_a_reward_that_wants_the_tag_which_the_template_opens_is_named(sums):
     tags = TagFormat(opened=True)
     lab = Lab([partial(correctness_reward, tags=tags), think_format_reward], [1.0, 0.5], tags)

@@ -395,7 +395,9 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         return
     first_answer = signal["first_answer"] or 0.0
     if first_answer - passing > _RUN_ON:
-        verdict.stops.append(
+        # a policy that ends most of its correct answers learns from the reward to end the others
+        reasons = verdict.stops if passing < first_answer / 2 else verdict.notes
+        reasons.append(
             f"{first_answer:.0%} of the completions would be right if they ended behind their "
             f"first answer, and {passing:.0%} are: they go on behind it. What stops a completion "
             "is the chat template's token for the end of a turn. Worked examples in the prompt "
