@@ -32,9 +32,9 @@ def test_the_report_has_an_entry_a_reward_and_a_verdict(executed):
 
 def test_a_reward_for_length_is_a_no_go_and_what_is_made_of_it_a_go(executed):
     copy = executed.require("notebooks/02_reward_functions.ipynb")
-    verdict = said(copy, "mine.verdict()")
+    verdict = said(copy, "mine.examine(")
     assert verdict.startswith("NO GO") and "'filler up to the bound' earns" in verdict
-    assert said(copy, "repaired.verdict()").startswith("GO")
+    assert said(copy, "repaired.examine(").startswith("GO")
 
 
 def test_stored_completions_take_the_place_of_a_model_and_a_case_that_fails_is_a_no_go(
