@@ -29,7 +29,8 @@ def test_whole_episodes_are_kept_with_what_the_tools_said(lesson):
     )
     assert table["question"].str.match(r"Game \d+\. I am thinking of a number from 1 to 63").all()
     # the laboratory, the exercises
-    assert "25 of 25 checks hold" in printed and printed.count("NO GO:") == 1
+    assert re.search(r"players attacked Guessing; (\d+) of \1 checks hold", printed)
+    assert printed.count("NO GO:") == 1
     assert printed.count("Not answered yet") == 2 and printed.count("Right: ") == 2
 
 
@@ -101,7 +102,7 @@ def test_an_environment_of_ones_own_with_rows_of_its_own(mine, tmp_path, execute
     printed = execute("10", Run("mine"), **given, max_steps=1, result_characters=100)
     assert re.search(r"faults of the environment: 0, texts cut short: [1-9]", printed)
     assert "note: the small model knows only number guessing" in printed
-    assert "note: 16 players attacked Echo; 23 of 23 checks hold" in printed
+    assert re.search(r"note: \d+ players attacked Echo; (\d+) of \1 checks hold", printed)
     assert "40 rows; dropped: {'duplicate': 1}" in printed
     holdout = pd.read_parquet(Run("mine").require("data/holdout.parquet"))
     train = pd.read_parquet(Run("mine").require("data/train.parquet"))
