@@ -12,7 +12,7 @@ from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 from benchmarks.seeds import machine, percent, run_anew, seeds_of_command
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.tags import THINK_ANSWER
@@ -20,7 +20,7 @@ from helpers.training.sampling import sample
 from tools.pocket import build, extraction
 
 MODEL = "pocket-extraction"
-FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
+FOLDER = settle(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "extraction.md"
 QUESTIONS, MAX_NEW_TOKENS = 512, 40
 

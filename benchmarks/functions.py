@@ -12,7 +12,7 @@ from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 # isort: split
 from benchmarks.seeds import machine, percent, run_anew, seeds_of_command
 from helpers import PROJECT
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
 from helpers.rewards.code.rewards import tests_reward, verdicts
@@ -21,7 +21,7 @@ from helpers.training.sampling import sample
 from tools.pocket import build, functions
 
 MODEL = "pocket-functions"
-FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
+FOLDER = settle(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "functions.md"
 MAX_NEW_TOKENS = 40
 

@@ -13,12 +13,12 @@ from benchmarks.pocket import both_precisions, write_card  # loads unsloth first
 from benchmarks.seeds import machine, run_anew, seeds_of_command
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, episodes
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.results.intervals import wilson_interval
 from tools.pocket import build, games
 
 MODEL = "pocket-games"
-FOLDER = override(PRESETS["pocket"], model=MODEL).model_path
+FOLDER = settle(PRESETS["pocket"], model=MODEL).model_path
 RESULTS = PROJECT / "benchmarks" / "results" / "games.md"
 GAMES = 512
 MINUTES = 19  # that building the model took

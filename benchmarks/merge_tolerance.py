@@ -9,8 +9,8 @@ the logits scaled to a largest one of about 30, the vocabulary cut to 4,096 toke
 import torch
 
 from benchmarks.gpu.common import adapted, random_model
+from helpers.families import dense
 from helpers.results import merging
-from helpers.training.families import dense
 from helpers.training.policy import LORA_TARGETS
 
 # Of the entries of B, by their standard deviation. A learning rate of 1e-5 leaves 1e-4 to 1e-3

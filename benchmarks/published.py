@@ -21,9 +21,10 @@ import yaml
 from helpers import PROJECT, presets
 from helpers.commands.run import defaults, execute
 from helpers.environment import Machine, this_machine
+from helpers.families import dense
 from helpers.runs import Run
+from helpers.settings import SETTINGS, Preset
 from helpers.training import memory
-from helpers.training.families import dense
 
 FOLDER = PROJECT / "benchmarks" / "published"
 
@@ -60,14 +61,14 @@ class Recipe:
         return replace(this_machine(), **self.card)
 
     @property
-    def settings(self) -> presets.Preset:
+    def settings(self) -> Preset:
         """Every setting as the notebooks would have it on that card.
 
         Raise ValueError if they cannot go together.
         """
         given = self.parameters
-        overrides = {name: given[name] for name in given if name in presets.SETTINGS}
-        return presets.resolve(self.preset, self.machine, **overrides)
+        overrides = {name: given[name] for name in given if name in SETTINGS}
+        return presets.settle(self.preset, self.machine, **overrides)
 
     def with_data(self, folder: str) -> "Recipe":
         """Return the recipe on the data in this folder. Raise ValueError if it has no train or no

@@ -17,8 +17,9 @@ import pandas as pd
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.environment import this_machine
-from helpers.presets import PRESETS, Preset
+from helpers.presets import PRESETS
 from helpers.runs import Run, runs_folder, write_json
+from helpers.settings import Preset
 
 RESULTS = PROJECT / "benchmarks" / "results" / "smollm2.md"
 HEAD = """# SmolLM2-135M-Instruct on two cores

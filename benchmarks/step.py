@@ -17,8 +17,8 @@ import numpy as np
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.environment import installed_version
-from helpers.presets import Preset
 from helpers.runs import Run
+from helpers.settings import Preset
 
 
 def bare(run: Run, steps: int):

@@ -301,3 +301,22 @@ def transcript(messages: list[dict]) -> str:
                     shown = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
             entries.append(("call:   ", f"{call['function'].get('name', '')}({shown})"))
     return "\n".join(quoted(str(text), speaker) for speaker, text in entries)
+
+
+def shorten(text: object, most: int = 200) -> str:
+    """Return the text for a message, with at most `most` of its characters.
+
+    >>> shorten("abcdef", 3)
+    'abc… (6 characters)'
+    """
+    text = str(text).encode(errors="backslashreplace").decode()
+    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
+
+
+def hub_failure(what: str, error: Exception) -> str:
+    """Return an error message for a data set or model that could not be downloaded."""
+    return (
+        f"{what} could not be fetched ({type(error).__name__}: "
+        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
+        "is gated or private, HF_TOKEN; or name a folder that holds it."
+    )

@@ -8,7 +8,7 @@ A chat template gets keywords besides the messages. `enable_thinking` says wheth
 before it answers: Qwen3's template thinks unless it is False, and then starts the answer with an
 empty `<think></think>`. Templates ignore keywords they do not know (trl/chat_templates/*.jinja). A
 processor for images would take an unknown keyword for its own, so it must not get one
-(`run_settings.for_model`). TRL renders by itself, with the same keywords (`presets.grpo_keywords`).
+(`presets.settle`). TRL renders by itself, with the same keywords (`settings.grpo_keywords`).
 """
 
 import re

@@ -25,8 +25,7 @@ from helpers.environment import (
     this_machine,
     vllm_obstacle,
 )
-from helpers.presets import PRESETS, override
-from helpers.training.run_settings import for_machine
+from helpers.presets import PRESETS, settle
 from tools import optional
 
 CPU = Machine(None, 0.0, 0.0, 2, 8.0, "3.11.7", "Linux x86_64")
@@ -335,19 +334,19 @@ def test_the_obstacle_to_vllm_is_named(versions, machine, installed, said):
 
 def test_vllm_reads_16_bit_weights_without_its_plugin(versions):
     versions(**{"vllm-bnb-plugin": None})
-    in_16_bits = override(PRESETS["l4"], engine="vllm", load_in_4bit=False)
-    assert for_machine(in_16_bits, GPU).engine == "vllm"
+    in_16_bits = settle(PRESETS["l4"], engine="vllm", load_in_4bit=False)
+    assert settle(in_16_bits, GPU).engine == "vllm"
     with pytest.raises(ValueError, match="engine='vllm': vllm-bnb-plugin is not installed"):
-        for_machine(replace(in_16_bits, load_in_4bit=True), GPU)
+        settle(replace(in_16_bits, load_in_4bit=True), GPU)
 
 
 def test_a_card_on_which_unsloth_starts_no_vllm_is_named_at_the_door(versions, capsys):
     versions()
     spark = replace(GPU, gpu="NVIDIA GB10", gpu_memory_gb=119.0, compute_capability=12.1)
-    assert for_machine(PRESETS["l4"], spark).engine == "transformers"
+    assert settle(PRESETS["l4"], spark).engine == "transformers"
     assert "no vLLM on NVIDIA GB10" in capsys.readouterr().out
     with pytest.raises(ValueError, match="engine='vllm': Unsloth starts no vLLM on"):
-        for_machine(override(PRESETS["l4"], engine="vllm"), spark)
+        settle(settle(PRESETS["l4"], engine="vllm"), spark)
 
 
 # --- Colab and Kaggle -----------------------------------------------------------------------------

@@ -14,7 +14,7 @@ HELPERS = PROJECT / "helpers"
 STAGES = ["data", "rewards", "training", "metrics", "results", "agents", "commands"]
 COMMON = [
     *("environment", "own_code", "tags", "figures", "runs"),
-    *("templates", "smollm2", "setting_rules", "presets"),
+    *("templates", "smollm2", "processes", "families", "settings", "presets"),
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 

@@ -7,18 +7,9 @@ import pytest
 
 from helpers import PROJECT, presets
 from helpers.environment import Machine
-from helpers.presets import (
-    PRESETS,
-    SETTINGS,
-    Preset,
-    for_sampling,
-    override,
-    pick,
-    resolve,
-)
+from helpers.presets import PRESETS, pick, settle
+from helpers.settings import OF_TRAINING, SETTINGS, Preset, grpo_keywords, settings_in
 from helpers.templates import template_options
-from helpers.training import run_settings
-from helpers.training.run_settings import for_machine, refusal
 from tools.settings import table
 
 POCKET = PRESETS["pocket"]
@@ -49,7 +40,7 @@ def test_every_preset_has_a_kl_and_an_engine_that_fits(preset):
     assert preset.needs_gb >= 20 or preset.engine == "transformers"
     settings = json.loads(json.dumps(asdict(preset)))
     assert set(settings) == {field.name for field in fields(Preset)}
-    assert resolve(preset.name, machine()) == override(settings) == preset
+    assert settle(preset.name) == settle(settings) == preset
 
 
 RECIPES = {
@@ -92,7 +83,7 @@ def test_model_path_is_a_folder_or_the_hub_name():
     config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     assert POCKET.model_path == str(folder)
     assert POCKET.context <= config["max_position_embeddings"]
-    assert override(POCKET, model="unsloth/Qwen3-4B").model_path == "unsloth/Qwen3-4B"
+    assert settle(POCKET, model="unsloth/Qwen3-4B").model_path == "unsloth/Qwen3-4B"
 
 
 # --- For a machine --------------------------------------------------------------------------------
@@ -119,18 +110,20 @@ OLD_DRIVER = replace(machine(24.2), driver="570.124.06")
         (150.8, "h200"),
     ],
 )
-def test_auto_picks_the_largest_preset_that_fits(memory, name):
+def test_auto_picks_the_largest_preset_that_fits(memory, name, monkeypatch):
     assert (pick(V100), pick(T4)) == ("pocket", "t4"), "the pinned torch does not serve a V100"
     assert pick(OLD_DRIVER) == "pocket"
     here = machine(memory)
-    picked = resolve("auto", here, max_steps=7)
-    assert picked == replace(PRESETS[name], max_steps=7)
+    monkeypatch.setattr(presets, "this_machine", lambda: here)
+    picked = settle("auto", max_steps=99)
+    assert picked == replace(PRESETS[name], max_steps=99)
+    assert settle("auto", here, max_steps=99, engine="transformers").name == name
     for preset in PRESETS.values():
         if preset.needs_gb > max(memory, picked.needs_gb):
             with pytest.raises(
                 ValueError, match=f"preset '{preset.name}'.*--preset (auto|pocket)`"
             ):
-                for_machine(preset, here)
+                settle(preset, here)
 
 
 CORRECTING = {"vllm_importance_sampling_correction": True}
@@ -172,31 +165,32 @@ def test_the_engine_of_each_machine_or_a_refusal(
 ):
     if here.gpu:
         obstacle = None if vllm else "vLLM is not installed"
-        monkeypatch.setattr(run_settings, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
-    preset = override(PRESETS[name], **given)
+        monkeypatch.setattr(presets, "vllm_obstacle", lambda machine, load_in_4bit: obstacle)
     if outcome in ("vllm", "transformers"):
-        found = for_machine(preset, here)
+        found = settle(name, here, **given)
         # the correction is on by default only with vLLM, 4 bits and a long run
         asked = given.get("vllm_importance_sampling_correction")
         long_in_4_bits = name == "l4" and outcome == "vllm" and set(given) <= {"engine"}
         corrects = True if asked is None and long_in_4_bits else asked
         settled = {"engine": outcome, "vllm_importance_sampling_correction": corrects}
-        assert found == replace(preset, **settled)
-        assert presets.grpo_keywords(found)["vllm_importance_sampling_correction"] is bool(corrects)
+        assert found == replace(settle(name, **given), **settled)
+        assert grpo_keywords(found)["vllm_importance_sampling_correction"] is bool(corrects)
         assert ("not installed: sampling goes" in capsys.readouterr().out) == (not vllm)
     else:
         with pytest.raises(ValueError, match=outcome):
-            for_machine(preset, here)
+            settle(name, here, **given)
 
 
 def test_01_only_warns_about_a_preset_this_machine_cannot_train():
     said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
-    refused = refusal(PRESETS["l4"], machine())
-    assert refused.startswith(said) and "--preset smollm2" in refused
-    assert refusal(PRESETS["l4"], machine(24.2)) is None
+    with pytest.raises(ValueError, match=f"^{said}.*--preset smollm2"):
+        settle("l4", machine())
+    assert settle("l4") == PRESETS["l4"]
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("run_settings.refusal(") < source.index("tokenizer_of(")
+    assert source.index("settle(settings, environment.this_machine())") < source.index(
+        "tokenizer_of("
+    )
 
 
 # --- Overrides ------------------------------------------------------------------------------------
@@ -218,16 +212,16 @@ KNOWN = f"is not known. Known: auto, {', '.join(PRESETS)}. .*helpers doctor"
 )
 def test_an_unknown_preset_or_setting_is_refused_with_a_hint(preset, given, said):
     with pytest.raises(ValueError, match=said):
-        resolve(preset, machine(), **given)
+        settle(preset, machine(), **given)
 
 
 def test_settings_in_finds_a_notebooks_parameters():
     names = {"max_steps": 5, "beta": None, "engine": "auto", "load_in_4bit": False, "seed": 1}
-    assert presets.settings_in(names) == {"max_steps": 5, "engine": "auto", "load_in_4bit": False}
+    assert settings_in(names) == {"max_steps": 5, "engine": "auto", "load_in_4bit": False}
     loaded = names | {"model": object()}  # a variable of a later cell in 03
-    assert presets.settings_in(loaded, presets.OF_TRAINING) == {"max_steps": 5, "engine": "auto"}
+    assert settings_in(loaded, OF_TRAINING) == {"max_steps": 5, "engine": "auto"}
     with pytest.raises(ValueError, match=r"model=<object.*is not of type str"):
-        override(POCKET, **presets.settings_in(loaded))
+        settle(POCKET, **settings_in(loaded))
 
 
 GSPO = {"loss_type": "grpo", "importance_sampling_level": "sequence"}
@@ -242,7 +236,7 @@ COUNTS = [
     *("lora_rank", "lora_alpha", "per_device_train_batch_size", "gradient_accumulation_steps"),
     *("steps_per_generation", "num_iterations", "max_steps", "logging_steps", "save_steps"),
 ]
-LOSSES = SETTINGS["loss_type"].metadata["choices"]
+LOSSES = SETTINGS["loss_type"].metadata["may_be"]
 
 
 def sizes(batch: int, passes: int, rounds: int | None) -> dict:
@@ -348,7 +342,7 @@ REFUSED = [
 @pytest.mark.parametrize(("changes", "said"), REFUSED)
 def test_impossible_settings_are_named(changes, said):
     with pytest.raises(ValueError, match=f"these settings cannot run:.*{said}"):
-        override(POCKET, **changes)
+        settle(POCKET, **changes)
 
 
 TAKEN = [
@@ -385,7 +379,7 @@ TAKEN = [
     ],
 )
 def test_possible_settings_are_accepted(given, found):
-    preset = override(replace(POCKET, engine="auto"), **given)
+    preset = settle(replace(POCKET, engine="auto"), **given)
     assert {name: getattr(preset, name) for name in found} == found
 
 
@@ -393,23 +387,45 @@ def test_possible_settings_are_accepted(given, found):
 
 
 def test_settings_of_a_manifest_can_be_overridden():
-    settings = asdict(override(POCKET, max_steps=5)) | {"dropped_since": 1}
-    assert override(settings) == replace(POCKET, max_steps=5)
-    assert override(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
+    settings = asdict(settle(POCKET, max_steps=5)) | {"dropped_since": 1}
+    assert settle(settings) == replace(POCKET, max_steps=5)
+    assert settle(settings, max_steps=9, beta=None) == replace(POCKET, max_steps=9)
 
 
-# settings recorded before the settings of the objective existed
-OLD = {name: asdict(POCKET)[name] for name in SETTINGS if name not in presets._OBJECTIVE}
-OLD |= {"name": "pocket", "needs_gb": 0}
+OBJECTIVE = [
+    *("loss_type", "epsilon", "epsilon_high", "scale_rewards", "multi_objective_aggregation"),
+    *("importance_sampling_level", "mask_truncated_completions", "num_iterations"),
+    *("vllm_importance_sampling_correction", "vllm_importance_sampling_mode"),
+    "vllm_importance_sampling_clip_max",
+]
 
 
-def test_sampling_ignores_the_objective_of_the_training_run():
-    assert for_sampling(OLD | {"loss_type": "dr_grpo"}, engine="transformers") == POCKET
-    cooler = for_sampling(asdict(POCKET), loss_type="cispo", temperature=0.5)
-    assert cooler == replace(POCKET, temperature=0.5)
-    fast = asdict(override(PRESETS["l4"], engine="vllm", **CORRECTING))
+def test_what_an_older_version_recorded_gets_todays_defaults():
+    old = {name: asdict(POCKET)[name] for name in SETTINGS if name not in OBJECTIVE}
+    assert settle(old | {"name": "pocket", "needs_gb": 0}) == POCKET
+
+
+def test_a_run_trained_with_vllm_is_sampled_from_without_it():
+    fast = asdict(settle("l4", engine="vllm", **CORRECTING))
     slow = replace(PRESETS["l4"], engine="transformers")
-    assert for_sampling(fast, engine="transformers") == slow
+    assert settle(fast, machine(24.2), engine="transformers") == slow
+
+
+SMALL = {"model": "pocket-functions", "learning_rate": 2e-3, "beta": 0.02}
+
+
+@pytest.mark.parametrize("given", [{}, {"model": "pocket-functions"}])
+def test_parameters_override_a_lessons_small_model(given):
+    found = settle("pocket", machine(), small=SMALL, source="tasks.jsonl", **given, beta=0.5)
+    expected = ("pocket-functions", 2e-3, 0.5)
+    assert (found.model, found.learning_rate, found.beta) == expected
+
+
+def test_another_model_needs_its_own_learning_rate():
+    with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
+        settle("pocket", small=SMALL, model="org/other")
+    found = settle("pocket", small=SMALL, model="org/other", learning_rate=1e-6)
+    assert (found.model, found.learning_rate) == ("org/other", 1e-6) and found.beta != 0.02
 
 
 # --- In TRL, and on the page ----------------------------------------------------------------------
@@ -419,7 +435,7 @@ def test_grpo_gets_every_setting_and_trls_default_objective():
     from trl import GRPOConfig
 
     trls = {name: field.default for name, field in GRPOConfig.__dataclass_fields__.items()}
-    objective = {name: trls[name] for name in presets._OBJECTIVE}
+    objective = {name: trls[name] for name in OBJECTIVE}
     objective |= {"epsilon_high": 0.2, "vllm_importance_sampling_correction": False}
     objective["vllm_importance_sampling_mode"] = "token_truncate"
     objective["vllm_importance_sampling_clip_max"] = 2.0
@@ -427,7 +443,7 @@ def test_grpo_gets_every_setting_and_trls_default_objective():
         known = {name: getattr(preset, name) for name in SETTINGS if name in trls}
         constant = {"router_aux_loss_coef": 0.0}
         constant["chat_template_kwargs"] = template_options(preset.thinking)
-        assert presets.grpo_keywords(preset) == known | objective | constant
+        assert grpo_keywords(preset) == known | objective | constant
 
 
 def test_docs_settings_has_the_current_table():

@@ -7,9 +7,10 @@ from dataclasses import replace
 import pytest
 
 from benchmarks import published
-from helpers import PROJECT, presets
+from helpers import PROJECT
 from helpers.agents import check_environment
 from helpers.own_code import load_own
+from helpers.settings import SETTINGS
 
 RECIPES = published.recipes()
 
@@ -20,7 +21,7 @@ def test_a_recipe_resolves_fits_its_card_and_leaves_no_setting_to_a_preset(name)
     said = published.plan(one)
     assert any(line.startswith("  at most") for line in said), "the estimate"
     assert {f"  {name}: {value}" for name, value in (one.stated | one.ours).items()} <= set(said)
-    left = presets.SETTINGS.keys() - (one.stated | one.ours).keys()
+    left = SETTINGS.keys() - (one.stated | one.ours).keys()
     assert left == {"max_pixels"}, "a preset may change, and the file must not"
 
 

@@ -16,7 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, override
+from helpers.families import config_of
+from helpers.presets import PRESETS, settle
 from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 from helpers.training import memory, policy, sampling
@@ -38,8 +39,8 @@ def test_only_its_own_source_has_its_examples():
     assert THINK_ANSWER.matches(first) and THINK_ANSWER.extract_answer(second) == "85"
     numbers = task.train["question"].str.findall(r"\d+")
     assert all(len(pair) == 2 and {*map(len, pair)} == {2} for pair in numbers)
-    assert override(SMOLLM2, source="mine.csv").examples is None
-    assert override(SMOLLM2, examples=[]).examples == []
+    assert settle(SMOLLM2, source="mine.csv").examples is None
+    assert settle(SMOLLM2, examples=[]).examples == []
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_conversion_keeps_weights_and_tokens_and_corrects_the_end(made):
     assert model.generation_config.eos_token_id == ours.eos_token_id != ours.pad_token_id
     stored = json.loads((made / "tokenizer.json").read_text(encoding="utf-8"))
     assert not stored["model"]["byte_fallback"], "llama.cpp's converter would read SentencePiece"
-    peak = memory.size(memory.estimate(SMOLLM2, memory.config_of(str(made)), None).peak)
+    peak = memory.size(memory.estimate(SMOLLM2, config_of(str(made)), None).peak)
     assert f" {peak} |" in (PROJECT / "docs" / "presets.md").read_text(encoding="utf-8")
 
 

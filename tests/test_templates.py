@@ -24,6 +24,7 @@ from helpers.rewards.structure import (
     incremental_format_reward,
     substantial_format_reward,
 )
+from helpers.settings import grpo_keywords
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.training import sampling
 
@@ -108,7 +109,7 @@ def test_no_preset_leaves_a_model_thinking_and_its_ideal_completion_is_right(pre
 def test_trl_the_counter_and_the_proof_render_the_same_prompt(preset, tmp_path, model):
     tokenizer = with_template(TEMPLATES[preset.model], preset.thinking)
     text = rendered(tokenizer)
-    told = presets.grpo_keywords(preset)["chat_template_kwargs"]
+    told = grpo_keywords(preset)["chat_template_kwargs"]
     assert apply_chat_template({"prompt": PROMPT}, tokenizer, **told)["prompt"] == text
     length = len(tokenizer(text, add_special_tokens=False)["input_ids"])
     tokenizer.save_pretrained(tmp_path)
@@ -217,8 +218,8 @@ def test_gpt_oss_is_right_and_never_in_the_whole_format(final, earned):
 
 @pytest.mark.parametrize("name", ["pocket", "pocket-extraction", "pocket-functions"])
 def test_the_embedded_models_read_the_same_prompt_whatever_they_are_told(name):
-    preset = presets.override(PRESETS["pocket"], model=name)
-    assert presets.grpo_keywords(preset)["chat_template_kwargs"] == {} and preset.thinking is None
+    preset = presets.settle(PRESETS["pocket"], model=name)
+    assert grpo_keywords(preset)["chat_template_kwargs"] == {} and preset.thinking is None
     tokenizer = AutoTokenizer.from_pretrained(preset.model_path)
     assert rendered(tokenizer, enable_thinking=False) == rendered(tokenizer)
     # to the byte: the published numbers come from this prompt

@@ -14,7 +14,7 @@ from functools import cache
 import torch
 
 from helpers.environment import quiet
-from helpers.presets import Preset
+from helpers.settings import Preset
 
 _ENVIRONMENT = {
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",  # the weights are handed over within this process

@@ -1,7 +1,6 @@
 """The table of the settings in docs/settings.md: `python -m tools.settings` prints it."""
 
-from helpers.presets import SETTINGS
-from helpers.setting_rules import possible_values
+from helpers.settings import SETTINGS, possible_values
 
 
 def table() -> str:
@@ -14,7 +13,7 @@ def table() -> str:
         said = setting.metadata
         lines.append(
             f"| `{name}` | `{setting.default}` | {possible_values(setting)} | {said['does']} | "
-            f"{said['becomes']} | {', '.join(said['notebooks'])} |"
+            f"{said['to']} | {', '.join(said['of'])} |"
         )
     return "\n".join(lines)
 

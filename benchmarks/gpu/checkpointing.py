@@ -19,7 +19,8 @@ def measure(result: common.Result) -> None:
     """Both ways on a fresh model; the second of two steps, as the first makes the buffers."""
     import unsloth  # noqa: F401  # before Transformers
 
-    from helpers.training.memory import config_of, estimate
+    from helpers.families import config_of
+    from helpers.training.memory import estimate
 
     folder = common.work("checkpointing") / "model"
     base = common.speaking_model(common.shape(result), folder)

@@ -19,10 +19,9 @@ import torch
 
 from helpers import PROJECT
 from helpers.environment import package_versions, quiet, this_machine
+from helpers.families import config_of, dense
 from helpers.presets import PRESETS
 from helpers.runs import runs_folder, write_json
-from helpers.training.families import dense
-from helpers.training.memory import config_of
 
 RESULTS = PROJECT / "benchmarks" / "results" / "gpu"
 # Qwen/Qwen3-0.6B, its config.json

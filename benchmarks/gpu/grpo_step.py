@@ -10,9 +10,11 @@ import dataclasses
 from benchmarks.gpu import common
 from helpers import presets
 from helpers.environment import this_machine
-from helpers.presets import PRESETS, Preset
+from helpers.families import config_of
+from helpers.presets import PRESETS
 from helpers.runs import Run
-from helpers.training.memory import card_of, config_of, estimate
+from helpers.settings import Preset, grpo_keywords
+from helpers.training.memory import card_of, estimate
 
 # The settings of GRPOConfig that the loss, the advantages and the choice of completions read: in
 # TRL's GRPOTrainer, in the trainer that Unsloth generates, and in unsloth_zoo's loss.
@@ -54,7 +56,7 @@ def settings_for(model: str, rehearse: bool, **changes) -> Preset:
     smaller = {"per_device_train_batch_size": 8, "max_completion_length": 16}
     if not rehearse:
         smaller = {"max_completion_length": 256}
-    return presets.override(PRESETS["pocket" if rehearse else "l4"], **smaller | changes)
+    return presets.settle(PRESETS["pocket" if rehearse else "l4"], **smaller | changes)
 
 
 def step(settings: Preset, result: common.Result):
@@ -109,9 +111,7 @@ def differences(trainer, settings: Preset, seed: int) -> tuple[int, list[str]]:
     """
     args = trainer.args
     trls = next(cls for cls in type(args).__mro__ if cls.__module__.startswith("trl."))
-    asked = {one.name: one.default for one in dataclasses.fields(trls)} | presets.grpo_keywords(
-        settings
-    )
+    asked = {one.name: one.default for one in dataclasses.fields(trls)} | grpo_keywords(settings)
     rounds = settings.steps_per_generation or settings.gradient_accumulation_steps
     asked |= {"steps_per_generation": rounds, "seed": seed}
     asked |= {"generation_batch_size": settings.per_device_train_batch_size * rounds}

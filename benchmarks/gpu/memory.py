@@ -17,7 +17,8 @@ TOLERANCE = 0.15  # of an estimate, as a share of what is measured
 def measure(result: common.Result) -> None:
     """16 bits first: they need no bitsandbytes."""
     from helpers.environment import this_machine
-    from helpers.training.memory import card_of, config_of, estimate
+    from helpers.families import config_of
+    from helpers.training.memory import card_of, estimate
 
     shape = common.shape(result) if result.rehearse else config_of("unsloth/Qwen3-4B")
     folder = common.work("memory") / "model"

@@ -28,10 +28,10 @@ from pathlib import Path
 
 from transformers import TrainerCallback
 
+from helpers import processes
 from helpers.agents.episodes import calls_of, is_finished
 from helpers.agents.guard import Guarded
 from helpers.agents.protocol import Environment
-from helpers.training import processes
 
 
 class StopIfBroken(TrainerCallback):

@@ -10,13 +10,12 @@ import sys
 import pandas as pd
 
 from helpers import commands
-from helpers.data.files import shorten
 from helpers.data.tasks import load_task
 from helpers.rewards.answers import kinds
 from helpers.rewards.lab.cases import stored_groups
 from helpers.rewards.lab.measures import Lab
 from helpers.rewards.own import read_rewards
-from helpers.tags import THINK_ANSWER, TagFormat, on_one_line
+from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 
 _SHOWN = 3  # attacks whose text is printed
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers import commands, environment, presets
-from helpers.training import memory, run_settings
+from helpers.training import memory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,7 +35,7 @@ def main(parsed: argparse.Namespace) -> int:
         settings["model"] = commands.absolute(parsed.model)
     name = settings.pop("preset", parsed.preset)
     machine = environment.this_machine()
-    preset = presets.resolve(name, machine, **settings)
+    preset = presets.settle(name, **settings)
 
     # the machine, the preset and the installed packages
     print(
@@ -68,7 +68,7 @@ def main(parsed: argparse.Namespace) -> int:
     try:
         if environment.installed_version("torch"):
             estimate = memory.check(preset, card)
-        run_settings.for_machine(preset, machine)
+        presets.settle(preset, machine)
     except ValueError as error:
         problems.insert(0, str(error))
     print("\n".join(["", *estimate, ""]))

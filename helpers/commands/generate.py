@@ -11,15 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from helpers import commands, environment
-from helpers.data.files import Broken, file_rows, shorten
+from helpers.data.files import Broken, file_rows
 from helpers.data.options import options_in, with_options
 from helpers.data.questions import question_in
 from helpers.data.sources import check_columns, mapped_rows
 from helpers.data.tasks import chat_prompt
-from helpers.presets import Preset, for_sampling
+from helpers.presets import settle
 from helpers.results import llama_cpp
 from helpers.runs import Run
-from helpers.tags import TagFormat
+from helpers.settings import Preset
+from helpers.tags import TagFormat, shorten
 from helpers.templates import length, set_thinking
 
 _BATCH = 64  # questions answered between two writes to the output
@@ -91,7 +92,7 @@ def main(parsed: argparse.Namespace) -> int:
 
     # Load the merged model. Only the backend Unsloth can use vLLM; the model is the same with both.
     trained = run.section("training")["settings"]
-    settings = for_sampling(trained, engine=parsed.engine, backend="unsloth")
+    settings = settle(trained, engine=parsed.engine, backend="unsloth")
     settings = replace(settings, model=str(run.require("merged")), load_in_4bit=False)
     tokenizer, prompts, context = prompts_of(run, rows, settings)
     # vLLM's context is fixed when the engine starts, so it must hold the longest question

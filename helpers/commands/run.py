@@ -28,14 +28,16 @@ from helpers.environment import this_machine
 from helpers.rewards import own
 from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
-from helpers.setting_rules import problems_alone
-from helpers.tags import THINK_ANSWER, TagFormat, escaped
-from helpers.training import memory
-from helpers.training.run_settings import (
+from helpers.settings import (
+    OF_TRAINING,
+    SETTINGS,
     check_early_stopping,
     check_sampling_seconds,
-    settings_for,
+    did_you_mean,
+    problems,
 )
+from helpers.tags import THINK_ANSWER, TagFormat, escaped
+from helpers.training import memory
 
 PIPELINE = ("01", "02", "03", "04", "05")
 NOTEBOOKS = PROJECT / "notebooks"
@@ -279,7 +281,7 @@ def check_names(numbers: list[str], parameters: dict) -> None:
         if takers:
             hint = f"It is a parameter of {', '.join(takers)}. "
         else:
-            hint = presets.hint(name, defaults(list(notebook_paths())))
+            hint = did_you_mean(name, defaults(list(notebook_paths())))
         raise ValueError(
             f"no chosen notebook has a parameter {name!r}. {hint}They take: "
             f"{', '.join(sorted(known.keys() - {'run'}))}."
@@ -325,17 +327,15 @@ def check_call(
     # check the settings
     machine = this_machine()
     backend = "unsloth"
-    given = {key: value for key, value in parameters.items() if key in presets.SETTINGS}
+    given = {key: value for key, value in parameters.items() if key in SETTINGS}
     if start:
         # of the lessons' small models, only that of 00 is known outside its notebook
-        settings = settings_for(
+        settings = presets.settle(
             start,
-            machine,
-            given,
+            machine if loads else None,
             small={"model": "pocket"} if "00" in numbers else None,
             sees="11" in numbers,
-            trains=_TRAINING in numbers,
-            loads=loads,
+            **given,
         )
         backend = settings.backend
         if loads and loading:
@@ -344,11 +344,11 @@ def check_call(
         # The preset is not known: 07 chooses it by its source, and a run may not be prepared yet.
         # Types and ranges are the same for every preset.
         given = {key: value for key, value in given.items() if value is not None}
-        if sentences := problems_alone(replace(presets.PRESETS["pocket"], **given)):
+        if sentences := problems(replace(presets.PRESETS["pocket"], **given)):
             raise ValueError("these settings cannot run: " + " ".join(sentences))
 
     # check all other parameters, each by its own rule
-    others = {name: value for name, value in parameters.items() if name not in presets.OF_TRAINING}
+    others = {name: value for name, value in parameters.items() if name not in OF_TRAINING}
     check_parameters(others, backend)
 
 
@@ -357,7 +357,7 @@ def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
     model: a misspelt word must not end a run of hours in its last notebook.
 
     parameters: by name; a value of None is not checked. Settings of a preset are checked by
-    `presets.resolve`. Parameters that a notebook checks within seconds, such as 02's `cases` and
+    `presets.settle`. Parameters that a notebook checks within seconds, such as 02's `cases` and
     10's `environment`, are left to it.
     backend: the library that trains, "unsloth" or "transformers".
     """

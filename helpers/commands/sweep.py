@@ -20,10 +20,10 @@ from pydantic import BaseModel
 
 from helpers import commands, presets
 from helpers.commands.run import check_call, defaults, run_notebooks
-from helpers.environment import this_machine
 from helpers.metrics.history import final_reward, read_metrics
 from helpers.results.intervals import student_interval
 from helpers.runs import SWEEPS, Run, runs_folder, show_in_runs
+from helpers.settings import SETTINGS
 
 MEASURES = ("accuracy", "final_reward", "kl", "training_seconds")
 
@@ -210,8 +210,8 @@ def values_of(numbers: list[str], parameters: dict) -> dict:
     the preset.
     """
     values = defaults(numbers) | parameters
-    changes = {name: values[name] for name in presets.SETTINGS if name in values}
-    settings = presets.resolve(values.get("preset") or "auto", this_machine(), **changes)
+    changes = {name: values[name] for name in SETTINGS if name in values}
+    settings = presets.settle(values.get("preset") or "auto", **changes)
     return values | asdict(settings)
 
 

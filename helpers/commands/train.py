@@ -14,10 +14,9 @@ import pandas as pd
 from papermill.iorw import load_notebook_node
 from papermill.parameterize import parameterize_notebook
 
-from helpers import commands
+from helpers import commands, processes
 from helpers.commands.run import KERNEL, check_call, notebook_paths
 from helpers.runs import Run
-from helpers.training import processes
 
 _NOT_TRAINING = {"check", "exercise", "solution"}
 

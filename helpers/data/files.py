@@ -16,6 +16,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.tags import shorten
+
 FILE_TYPES = (".csv", ".json", ".jsonl", ".parquet")
 
 
@@ -203,25 +205,6 @@ def _parquet_rows(path: Path) -> Iterator[dict]:
 
 
 # --- For other modules ----------------------------------------------------------------------------
-
-
-def shorten(text: object, most: int = 200) -> str:
-    """Return the text for a message, with at most `most` of its characters.
-
-    >>> shorten("abcdef", 3)
-    'abc… (6 characters)'
-    """
-    text = str(text).encode(errors="backslashreplace").decode()
-    return text if len(text) <= most else f"{text[:most]}… ({len(text):,} characters)"
-
-
-def hub_failure(what: str, error: Exception) -> str:
-    """Return an error message for a data set or model that could not be downloaded."""
-    return (
-        f"{what} could not be fetched ({type(error).__name__}: "
-        f"{shorten(' '.join(str(error).split()), 300)}). Check its name, the network and, if it "
-        "is gated or private, HF_TOKEN; or name a folder that holds it."
-    )
 
 
 def parse_literal(value: object) -> object:

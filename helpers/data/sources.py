@@ -18,17 +18,11 @@ from typing import Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from helpers import presets
 from helpers.data import arithmetic, pictures
-from helpers.data.files import (
-    FILE_TYPES,
-    Broken,
-    file_rows,
-    hub_failure,
-    parse_literal,
-    shorten,
-)
+from helpers.data.files import FILE_TYPES, Broken, file_rows, parse_literal
 from helpers.data.options import LETTERS, options_in
+from helpers.settings import did_you_mean
+from helpers.tags import hub_failure, shorten
 
 
 def read_source(
@@ -128,7 +122,7 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
         ) from None
     if family not in DATASETS:
         raise ValueError(
-            f"reasoning-gym has no family {family!r}. {presets.hint(family, DATASETS)}".strip()
+            f"reasoning-gym has no family {family!r}. {did_you_mean(family, DATASETS)}".strip()
         )
     for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
         yield {

@@ -19,12 +19,12 @@ import pandas as pd
 
 from helpers import templates
 from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
-from helpers.data.files import Dropped, file_rows, hub_failure, shorten
+from helpers.data.files import Dropped, file_rows
 from helpers.data.rows import HELD_OUT, Account, Row, counted, split_rows, usable_rows
 from helpers.data.sources import check_model, read_source
-from helpers.presets import Preset
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.settings import Preset
+from helpers.tags import THINK_ANSWER, TagFormat, hub_failure, shorten
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 import pandas as pd
 
 from helpers.data.tasks import load_task
-from helpers.presets import Preset
 from helpers.results.evaluation import sampled_scores, score
 from helpers.runs import Run, atomic_write
+from helpers.settings import Preset
 from helpers.tags import TagFormat
 
 

@@ -16,8 +16,8 @@ from helpers.data.files import FILE_TYPES
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
-from helpers.presets import EMBEDDED
 from helpers.runs import Run, atomic_write
+from helpers.settings import EMBEDDED
 from helpers.tags import THINK_ANSWER, TagFormat
 from helpers.templates import template_options
 from helpers.training.base import base_in_words

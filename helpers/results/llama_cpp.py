@@ -22,8 +22,8 @@ import time
 from pathlib import Path
 
 from helpers import PROJECT
-from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder, atomic_write
+from helpers.settings import Preset
 from helpers.templates import encode, render
 
 # The methods of llama.cpp's own converter, which runs anywhere. All others require Unsloth.

@@ -10,8 +10,8 @@ import pandas as pd
 from PIL import Image
 
 from helpers.data.pictures import GREY, open_picture
-from helpers.presets import Preset
 from helpers.results.evaluation import proportion, right, score
+from helpers.settings import Preset
 from helpers.tags import THINK_ANSWER, TagFormat
 
 CONDITIONS = ("sighted", "blind", "swapped")

@@ -25,8 +25,8 @@ import torch
 
 from helpers import PROJECT
 from helpers.environment import Machine
-from helpers.presets import Preset
 from helpers.results import llama_cpp
+from helpers.settings import Preset
 from helpers.templates import encode, set_thinking
 from helpers.training.base import Base
 from helpers.training.policy import dtype_without_bf16, load_text, load_whole, nf4

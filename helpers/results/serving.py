@@ -6,7 +6,7 @@ import shlex
 import torch
 
 from helpers.environment import Machine
-from helpers.presets import Preset
+from helpers.settings import Preset
 from helpers.templates import template_options
 
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from safetensors import safe_open
 
-from helpers.presets import NAMED, Preset
+from helpers.families import config_of
 from helpers.runs import Run
-from helpers.training.memory import config_of
+from helpers.settings import NAMED, Preset
 
 
 @dataclass(frozen=True)

@@ -14,9 +14,9 @@ from collections.abc import Callable
 import pandas as pd
 from transformers import TrainerCallback
 
+from helpers import processes
 from helpers.environment import kernel
 from helpers.figures import view
-from helpers.training import processes
 from helpers.training.checkpoints import History
 
 # From a history to findings, each with a `rule` and a `severity`. The rules are those of stage 04.

@@ -24,14 +24,14 @@ from peft import set_peft_model_state_dict
 from safetensors.torch import load_file
 from transformers import TrainerCallback
 
-from helpers.presets import Preset
+from helpers import processes
+from helpers.presets import OF_A_PROCESS
 from helpers.rewards.code.sandbox import used_backends
 from helpers.rewards.common import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, lock, write_json
+from helpers.settings import Preset
 from helpers.tags import completion_text, transcript
-from helpers.training import processes
 from helpers.training.base import base_record
-from helpers.training.run_settings import OF_A_PROCESS
 
 # Files in `checkpoints/`
 _SETTINGS = "settings.json"  # what the training run was started with

@@ -4,10 +4,9 @@ call.
 The functions import TRL and Transformers themselves, because Unsloth must be imported first.
 """
 
-from helpers import presets
 from helpers.environment import Machine
-from helpers.presets import Preset
 from helpers.runs import Run
+from helpers.settings import Preset, grpo_keywords
 
 
 def import_unsloth(settings: Preset) -> None:
@@ -31,7 +30,7 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
     return GRPOConfig(
         output_dir=str(run.path("checkpoints")),
         seed=seed,
-        **presets.grpo_keywords(settings),
+        **grpo_keywords(settings),
         use_vllm=settings.engine == "vllm",
         bf16=not only_fp16,
         fp16=only_fp16,

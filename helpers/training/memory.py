@@ -18,13 +18,11 @@ import subprocess
 import sys
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 from helpers import PROJECT
-from helpers.data.files import hub_failure
 from helpers.environment import Machine, gpu_obstacle
-from helpers.presets import Preset
-from helpers.training.families import CONFIGS, FAMILIES, family_of, lora_targets
+from helpers.families import FAMILIES, config_of, family_of, lora_targets
+from helpers.settings import Preset
 
 # Bytes per weight. NF4 with double quantisation (QLoRA, arXiv 2305.14314, section 3): 4 bits, an
 # 8-bit scale per 64 weights, and a 32-bit scale per 256 of those scales. Unsloth's dynamic
@@ -235,7 +233,7 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         logits = 3 * completions * sizes["vocabulary"] * _16_BIT
     training = {"gradients": adapter * width, "activations": kept + inside, "logits": logits}
 
-    # sampling; an engine still "auto", before `run_settings.for_machine`, counts as vLLM
+    # sampling; an engine still "auto", before `presets.settle` has a machine, counts as vLLM
     if card is not None and settings.engine != "transformers":
         sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
         # `load_vllm` turns standby off for a vision model (unsloth_zoo/vllm_utils.py 4432)
@@ -261,31 +259,6 @@ def room_for_a_picture(settings: Preset) -> int:
     families resize all pictures to one size (LLaVA: 580 tokens, Gemma 3: 260).
     """
     return max(600, settings.max_pixels // 700)
-
-
-def config_of(model: str) -> dict:
-    """Return the config.json of a model, given as a hub name or a folder. For the models in CONFIGS
-    it holds only what the estimate needs.
-
-    Read without Transformers, which must be imported after Unsloth. FileNotFoundError if the folder
-    has no config.json; ValueError if the folder holds an adapter, or if the hub fails.
-    """
-    if model in CONFIGS:
-        return CONFIGS[model]
-    path = Path(model) / "config.json"
-    if not path.exists() and (Path(model) / "adapter_config.json").exists():
-        raise ValueError(
-            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
-            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
-        )
-    if not Path(model).is_dir():
-        from huggingface_hub import hf_hub_download
-
-        try:
-            path = Path(hf_hub_download(model, "config.json"))
-        except (OSError, ValueError) as error:
-            raise ValueError(hub_failure(f"the model {model!r}", error)) from None
-    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def card_of(machine: Machine) -> float | None:

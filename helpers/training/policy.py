@@ -15,12 +15,12 @@ import sys
 import torch
 
 from helpers.environment import gpu_obstacle, this_machine
-from helpers.presets import Preset
+from helpers.families import LORA_TARGETS, config_of, family_of, lora_targets
 from helpers.runs import seed_everything
+from helpers.settings import Preset
 from helpers.templates import set_thinking
 from helpers.training.base import Base
-from helpers.training.families import LORA_TARGETS, family_of, lora_targets
-from helpers.training.memory import config_of, room_for_a_picture
+from helpers.training.memory import room_for_a_picture
 from helpers.training.sampling import engine_of, random_devices
 
 # --- Loading --------------------------------------------------------------------------------------

@@ -15,10 +15,10 @@ import pandas as pd
 from torch import nn
 from transformers import TrainerCallback
 
+from helpers import processes
 from helpers.rewards.common import is_own, reward_name
 from helpers.rewards.faults import Fault, checked_scores, is_async
 from helpers.runs import Run
-from helpers.training import processes
 
 _FAULTS = "reward_faults.jsonl"
 _MOST_FAULTS = 0.01  # training stops if a larger share of a reward's completions failed

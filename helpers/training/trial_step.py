@@ -24,13 +24,12 @@ import torch
 from datasets import Dataset
 from transformers import PrinterCallback
 
-from helpers import presets
+from helpers import processes
 from helpers.environment import Machine
-from helpers.presets import Preset
-from helpers.training import processes, sampling
+from helpers.settings import EMBEDDED, Preset, check_sampling_seconds
+from helpers.training import sampling
 from helpers.training.memory import WHAT_HELPS, card_of, size
 from helpers.training.reward_guard import guard_reward
-from helpers.training.run_settings import check_sampling_seconds
 
 
 @dataclass(frozen=True)
@@ -232,7 +231,7 @@ def questions_within(
     """
     check_sampling_seconds(seconds)
     if seconds == "auto":
-        seconds = None if settings.model in presets.EMBEDDED else AUTO
+        seconds = None if settings.model in EMBEDDED else AUTO
     if seconds is None:
         return [rows for rows, *_ in tables.values()]
 

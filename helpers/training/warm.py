@@ -12,12 +12,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from helpers import processes
 from helpers.data.tasks import chat_prompt, example_turns
 from helpers.environment import this_machine
-from helpers.presets import Preset
 from helpers.runs import Run, atomic_folder, write_json
+from helpers.settings import Preset
 from helpers.templates import encode, render
-from helpers.training import processes
 
 EPOCHS = 3
 # Worked examples per step. The step's batch is a part of it that GRPO's step has memory for.

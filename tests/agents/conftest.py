@@ -7,8 +7,8 @@ def beginner():
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    from helpers.presets import PRESETS, override
+    from helpers.presets import PRESETS, settle
 
-    folder = override(PRESETS["pocket"], model="pocket-games").model_path
+    folder = settle(PRESETS["pocket"], model="pocket-games").model_path
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
     return model, AutoTokenizer.from_pretrained(folder)

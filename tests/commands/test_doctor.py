@@ -47,7 +47,7 @@ def test_the_machine_is_described_and_wrong_packages_are_named(cli, lists, monke
 def test_the_memory_of_a_model_and_lengths_is_estimated(cli, lists):
     own = "--preset h200 --model unsloth/Qwen3-4B -p max_completion_length=1024 -p lora_rank=16"
     code, out, _ = cli("doctor", *own.split())
-    settings = presets.override(
+    settings = presets.settle(
         presets.PRESETS["h200"], model="unsloth/Qwen3-4B", max_completion_length=1024, lora_rank=16
     )
     smallest = replace(environment.this_machine(), gpu="such a card", gpu_memory_gb=138.0)

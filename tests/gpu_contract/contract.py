@@ -19,7 +19,8 @@ from types import SimpleNamespace
 import nbformat
 
 from helpers import PROJECT, presets
-from helpers.presets import PRESETS, SETTINGS, Preset
+from helpers.presets import PRESETS
+from helpers.settings import SETTINGS, Preset
 
 # Where a configuration is written.
 PLACES = ("00", "03", "08", "lessons")  # the last serves 07, 09 and 10

@@ -6,7 +6,7 @@ import pytest
 from contract import LEFT_TO_TRL, PLACES, cases, effective, passed
 
 from benchmarks.gpu.grpo_step import OF_THE_LOSS
-from helpers import presets
+from helpers.settings import grpo_keywords
 
 
 @pytest.fixture(scope="module")
@@ -18,7 +18,7 @@ def computed():
 def test_a_notebook_passes_every_setting_on(where):
     for case, settings in cases().items():
         if case[0] == where:
-            wanted = presets.grpo_keywords(settings)
+            wanted = grpo_keywords(settings)
             given = passed(where, settings)
             assert {name: given[name] for name in wanted} == wanted
 

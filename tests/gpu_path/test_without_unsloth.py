@@ -10,12 +10,12 @@ import sys
 from datasets import Dataset
 from helpers.data.tasks import load_task
 from helpers.environment import this_machine
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.runs import Run
 from helpers.training import lessons, policy
 
 changed = {"backend": "transformers", "max_steps": 2, "per_device_train_batch_size": 16}
-settings = override(PRESETS["pocket"], max_completion_length=16, **changed)
+settings = settle(PRESETS["pocket"], max_completion_length=16, **changed)
 lessons.import_unsloth(settings)
 model, tokenizer = policy.load(settings)
 model = policy.add_adapter(model, settings, seed=1)
@@ -33,10 +33,10 @@ print("steps:", trainer.state.global_step, "Unsloth:", "unsloth" in sys.modules)
 TOO_LATE = """
 import stand_in
 import unsloth
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.training import policy
 
-policy.load(override(PRESETS["pocket"], backend="transformers"))
+policy.load(settle(PRESETS["pocket"], backend="transformers"))
 """
 
 

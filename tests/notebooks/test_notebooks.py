@@ -14,10 +14,11 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
-from helpers import PROJECT, presets
+from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
+from helpers.settings import SETTINGS
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
@@ -65,8 +66,8 @@ def test_what_is_committed_is_one_clean_run_on_no_ones_machine(path):
 def test_every_setting_is_a_parameter_where_its_table_says_so():
     for number in ("01", "03"):
         taken = papermill.inspect_notebook(str(notebook(number)))
-        for name, setting in presets.SETTINGS.items():
-            assert (number in setting.metadata["notebooks"]) == (name in taken), (number, name)
+        for name, setting in SETTINGS.items():
+            assert (number in setting.metadata["of"]) == (name in taken), (number, name)
 
 
 def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested():

@@ -15,14 +15,14 @@ from transformers import AutoModelForCausalLM, Qwen3Config, Qwen3ForCausalLM
 from transformers.models.qwen3.modeling_qwen3 import Qwen3RotaryEmbedding
 
 from helpers.environment import Machine
-from helpers.presets import PRESETS, override
+from helpers.families import FAMILIES, family_of
+from helpers.presets import PRESETS, settle
 from helpers.results import merging
 from helpers.results.merging import largest_difference, prompt_logits
 from helpers.runs import Run, atomic_folder
 from helpers.tags import THINK_ANSWER
 from helpers.training import policy
 from helpers.training.base import Base, base_of, base_record
-from helpers.training.families import FAMILIES, family_of
 from helpers.training.policy import nf4
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -311,14 +311,14 @@ def trained_on_dynamic(tokenizer, tmp_path, monkeypatch):
         tokenizer,
         tmp_path / "4bit",
     )
-    run, settings = Run("a"), override(POCKET, model=str(stored))
+    run, settings = Run("a"), settle(POCKET, model=str(stored))
     trained = get_peft_model(
         policy.load(settings)[0], LoraConfig(r=4, target_modules=TARGETS, task_type="CAUSAL_LM")
     )
     run.record("training", base=base_record(trained, settings))
     trained.save_pretrained(run.path("adapter"))
     # the settings name the original model, but Unsloth loaded the quantised one
-    return run, override(POCKET, model=FOLDER)
+    return run, settle(POCKET, model=FOLDER)
 
 
 @pytest.mark.parametrize("backend", ["unsloth", "transformers"])

@@ -13,7 +13,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.commands.run import PIPELINE, check_call, defaults
-from helpers.presets import PRESETS, with_defaults
+from helpers.presets import PRESETS, settle
 from helpers.runs import FILES, Run, runs_folder, written_by
 from helpers.training.base import base_of
 from tools import demo
@@ -76,7 +76,7 @@ def test_the_parameters_of_the_notebooks_are_those_it_was_made_with(stored):
     assert manifest["training"]["seed"] == manifest["data"]["seed"] == known["seed"]
     settings = manifest["training"]["settings"]
     given = {name: value for name, value in known.items() if name in settings and value is not None}
-    assert with_defaults(settings) == asdict(PRESETS["pocket"]) | given
+    assert asdict(settle(settings)) == asdict(PRESETS["pocket"]) | given
 
 
 # --- A late start ---------------------------------------------------------------------------------

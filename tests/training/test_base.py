@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.runs import Run
 from helpers.training.base import Base, base_in_words, base_of, base_record, revision_of
 
@@ -37,7 +37,7 @@ def test_an_embedded_model_is_recorded_by_name(policy):
     assert base_in_words(found) == (
         f"pocket (revision {revision[:12]}), quantised to 4 bits (NF4) when it was loaded"
     )
-    plain = base_record(policy[0], override(POCKET, load_in_4bit=False))
+    plain = base_record(policy[0], settle(POCKET, load_in_4bit=False))
     assert base_in_words(plain | {"revision": None}) == "pocket, in 16 bits"
 
 

@@ -10,8 +10,8 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoConfig, AutoModel
 
+from helpers.families import CONFIGS, LORA_TARGETS, family_of, lora_targets
 from helpers.presets import PRESETS
-from helpers.training.families import CONFIGS, LORA_TARGETS, family_of, lora_targets
 
 SMALL = {"hidden_size": 64, "num_hidden_layers": 4, "vocab_size": 512, "intermediate_size": 96}
 SMALL |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}

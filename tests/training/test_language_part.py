@@ -9,11 +9,11 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoModelForImageTextToText, AutoTokenizer
 
 from helpers.environment import Machine
+from helpers.families import FAMILIES
 from helpers.presets import PRESETS
 from helpers.results import merging
 from helpers.training import memory, policy
 from helpers.training.base import base_of
-from helpers.training.families import FAMILIES
 
 POCKET = PRESETS["pocket"]
 L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")

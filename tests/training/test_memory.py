@@ -10,10 +10,10 @@ from benchmarks.gpu import common
 from benchmarks.gpu.grpo_step import settings_for
 from helpers import PROJECT
 from helpers.environment import Machine
-from helpers.presets import PRESETS, override
+from helpers.families import config_of, dense
+from helpers.presets import PRESETS, settle
 from helpers.training import memory, policy
-from helpers.training.families import dense
-from helpers.training.memory import check, config_of, estimate
+from helpers.training.memory import check, estimate
 
 POCKET = PRESETS["pocket"]
 L4 = Machine("NVIDIA L4", 24.2, 8.9, 8, 64.0, "3.11.7", "Linux x86_64")
@@ -30,7 +30,7 @@ def here(monkeypatch):
 
 def on_l4(**changes) -> memory.Estimate:
     """Return the estimate of preset `l4`, with the sizes of Qwen3-4B, on a card of 24.2 GB."""
-    return estimate(override(PRESETS["l4"], **changes), QWEN3_4B, 24.2e9)
+    return estimate(settle(PRESETS["l4"], **changes), QWEN3_4B, 24.2e9)
 
 
 # --- By hand --------------------------------------------------------------------------------------

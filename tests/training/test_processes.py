@@ -1,21 +1,22 @@
 """Several processes that train together: their shares of a step, and two real processes on gloo."""
 
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
 from executions import together
 
-from helpers import presets
-from helpers.training import processes, run_settings
+from helpers import presets, processes
 
 RIGHT = "<think>2</think><answer>2</answer>"
 # Run by two processes. The first prints the findings of both as one line of JSON.
 PROGRAM = """
 import json
+from dataclasses import asdict
 from types import SimpleNamespace
 from helpers.runs import Run
-from helpers.training import processes
+from helpers import processes
 from helpers.training.reward_guard import GuardedRewards, RewardError
 from helpers.rewards.structure import format_reward
 
@@ -105,9 +106,10 @@ def test_a_process_that_has_not_joined_is_alone(monkeypatch):
         ("high_performance", 4, (2, 1, 2)),
     ],
 )
-def test_processes_share_the_completions_of_a_step(preset, number, each):
+def test_processes_share_the_completions_of_a_step(preset, number, each, monkeypatch):
     alone = presets.PRESETS[preset]
-    several = run_settings.share(alone, number)
+    monkeypatch.setattr(processes, "count", lambda: number)
+    several = presets.settle(alone)
     batch, passes, rounds = each
     assert several.per_device_train_batch_size == batch
     assert several.gradient_accumulation_steps == passes
@@ -115,10 +117,16 @@ def test_processes_share_the_completions_of_a_step(preset, number, each):
     assert several.completions_per_step == alone.completions_per_step
     assert several.completions_per_round == alone.completions_per_round
     assert several.batch.startswith(f"{number} processes × {batch} × {passes} = ")
+    # what several processes recorded, one of them goes on with alone
+    monkeypatch.setattr(processes, "count", lambda: 1)
+    again = presets.settle(asdict(several))
+    assert again.completions_per_step == alone.completions_per_step
+    assert again.completions_per_round == alone.completions_per_round
 
 
 @pytest.mark.parametrize("number", [3, 128])
-def test_a_number_of_processes_that_does_not_divide_a_step_is_refused(number):
+def test_a_number_of_processes_that_does_not_divide_a_step_is_refused(number, monkeypatch):
+    monkeypatch.setattr(processes, "count", lambda: number)
     message = f"^{number} processes cannot share the 64 completions of a step"
     with pytest.raises(ValueError, match=message):
-        run_settings.share(presets.PRESETS["pocket"], number)
+        presets.settle("pocket")

@@ -15,12 +15,13 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from helpers import PROJECT
+from helpers import PROJECT, presets
 from helpers.commands.run import NOTEBOOKS
 from helpers.environment import Machine
-from helpers.presets import PRESETS, SETTINGS, unspelt_keywords
-from helpers.training import policy, run_settings, sampling
-from helpers.training.families import FAMILIES
+from helpers.families import FAMILIES
+from helpers.presets import PRESETS
+from helpers.settings import SETTINGS, unspelt_keywords
+from helpers.training import policy, sampling
 
 CALLED = {
     "FastLanguageModel.from_pretrained": "unsloth.FastLanguageModel.from_pretrained",
@@ -165,19 +166,22 @@ def test_the_gpu_classes_accept_every_keyword(signatures, source, among):
 
 def test_the_gpu_classes_accept_every_setting(signatures):
     for name, setting in SETTINGS.items():
-        call, _, keyword = setting.metadata["becomes"].partition(".")
+        call, _, keyword = setting.metadata["to"].partition(".")
         if call:
             for known in (signatures[CALLED[one]] for one in CALLED if one.endswith(call)):
                 assert (keyword or name) in known
 
 
-def test_families_without_vllm_sample_through_transformers(signatures, tmp_path, capsys):
+def test_families_without_vllm_sample_through_transformers(
+    signatures, tmp_path, capsys, monkeypatch
+):
     for kind, family in FAMILIES.items():
         assert family.sees_through_vllm == (kind in signatures["vllm sees"]), kind
         assert (family.vllm_from is None) == (kind in signatures["vllm never"]), kind
         assert (family.vllm_from == 8.0) == (kind in signatures["vllm from 8.0"]), kind
     assert signatures["language names"] == policy._LANGUAGE_NAMES
-    settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path))
+    monkeypatch.setattr(presets, "vllm_obstacle", lambda machine, load_in_4bit: None)
+    settings = replace(PRESETS["l4"], engine="vllm", model=str(tmp_path), max_steps=50)
     card = Machine("NVIDIA Card", 24.2, 8.0, 8, 64.0, "3.11.7", "Linux x86_64")
     t4 = replace(card, compute_capability=7.5)
     gemma4 = {"model_type": "gemma4", "vision_config": {}, "text_config": {}}
@@ -193,9 +197,9 @@ def test_families_without_vllm_sample_through_transformers(signatures, tmp_path,
         (tmp_path / "config.json").write_text(json.dumps(config))
         engine, thinking = "transformers" if left_out else "vllm", None if sees else False
         expected = replace(settings, engine=engine, thinking=thinking)
-        assert run_settings.for_model(settings, machine, sees=sees) == expected
+        assert presets.settle(settings, machine, sees=sees) == expected
         printed = capsys.readouterr().out
         assert bool(printed) == bool(left_out)
         assert not left_out or re.match(f"Unsloth starts no vLLM {left_out}", printed)
     # a preset's own model needs neither config.json nor a network
-    assert run_settings.for_model(PRESETS["l4"], card) == PRESETS["l4"]
+    assert presets.settle("l4", card).engine == "vllm"

@@ -5,11 +5,11 @@ import torch
 from transformers import AutoProcessor, TrainerState
 
 from helpers.data.tasks import load_task
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.results import looking
 from helpers.training import policy, vision
 
-SETTINGS = override(
+SETTINGS = settle(
     PRESETS["pocket"],
     model="pocket-vision",
     backend="transformers",

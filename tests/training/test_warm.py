@@ -16,12 +16,12 @@ from trl import SFTConfig, SFTTrainer
 
 from helpers.commands.run import check_parameters
 from helpers.data.tasks import chat_prompt, load_task, save
-from helpers.presets import PRESETS, override
+from helpers.presets import PRESETS, settle
 from helpers.tags import THINK_ANSWER
 from helpers.training import warm
 
 pytestmark = pytest.mark.usefixtures("one_thread")
-POCKET = override(PRESETS["pocket"], lora_rank=4, lora_alpha=8)
+POCKET = settle(PRESETS["pocket"], lora_rank=4, lora_alpha=8)
 TASK = load_task("arithmetic/sums", train_size=16, holdout_size=4)
 EXAMPLES = [
     {"question": row.question, "completion": THINK_ANSWER.render(row.working, row.answer)}

@@ -83,7 +83,7 @@ def context(run) -> dict:
     data = run.section("data")
     names = {
         "fmt": TagFormat.parse(data["tags"]),
-        "settings": presets.override(data["settings"]),
+        "settings": presets.settle(data["settings"]),
         "train": pd.read_parquet(run.require("data/train.parquet")),
         "Lab": Lab,
         "rewards": None,

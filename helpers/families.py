@@ -5,7 +5,11 @@ the config.json values of single models. The facts come from the sources of Unsl
 2026.10.9 and Transformers 5.17; tests compare them with the installed packages where possible.
 """
 
+import json
 from dataclasses import dataclass, replace
+from pathlib import Path
+
+from helpers.tags import hub_failure
 
 # The linear maps of an ordinary layer: attention, then MLP.
 LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
@@ -165,3 +169,28 @@ CONFIGS = {
         "qwen3_vl", 4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144
     ),
 }
+
+
+def config_of(model: str) -> dict:
+    """Return the config.json of a model, given as a hub name or a folder. For the models in CONFIGS
+    it holds only what the estimate needs.
+
+    Read without Transformers, which must be imported after Unsloth. FileNotFoundError if the folder
+    has no config.json; ValueError if the folder holds an adapter, or if the hub fails.
+    """
+    if model in CONFIGS:
+        return CONFIGS[model]
+    path = Path(model) / "config.json"
+    if not path.exists() and (Path(model) / "adapter_config.json").exists():
+        raise ValueError(
+            f"{model} holds an adapter, not a model: notebook 5 merges it into one (the folder "
+            "merged/ beside it), and notebook 3 trains it further with from_adapter=True."
+        )
+    if not Path(model).is_dir():
+        from huggingface_hub import hf_hub_download
+
+        try:
+            path = Path(hf_hub_download(model, "config.json"))
+        except (OSError, ValueError) as error:
+            raise ValueError(hub_failure(f"the model {model!r}", error)) from None
+    return json.loads(path.read_text(encoding="utf-8"))
