@@ -15,7 +15,8 @@ Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the
 `smollm2` (a model from PyPI), `settings` (each setting and what it may be), `presets` (their values
 for a card), `families` (of models), `processes` (that train together), `templates` (of a chat),
 `tags` (of a completion), `figures` (the palette, and how a figure is shown). The quickstart and the
-lessons, notebooks 00 and 06 to 11, take from all stages. Importing this package imports nothing heavy: no torch, no pandas.
+lessons, notebooks 00 and 06 to 11, take from all stages. Importing this package imports nothing
+heavy: no torch, no pandas.
 """
 
 import os

@@ -150,7 +150,7 @@ def cases() -> dict[tuple[str, str, str], Preset]:
         for where in PLACES:
             if where != "08" or name == "pocket":
                 found[where, name, preset.loss_type] = preset
-        for loss in SETTINGS["loss_type"].metadata["choices"]:
+        for loss in SETTINGS["loss_type"].metadata["may_be"]:
             found["03", name, loss] = replace(preset, loss_type=loss, **WITH.get(loss, {}))
     for unusual, settings in UNUSUAL.items():
         found["03", "pocket", unusual] = replace(PRESETS["pocket"], engine="vllm", **settings)
