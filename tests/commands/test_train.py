@@ -134,6 +134,7 @@ def test_two_processes_train_one_policy_and_only_the_first_writes(executed, tmp_
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_two_processes_of_unsloth_end_with_one_of_them_and_go_on_where_they_were(
     executed, runs, tmp_path
 ):

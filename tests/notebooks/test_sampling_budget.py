@@ -10,6 +10,7 @@ FEW = "note: sampling_seconds=0.001 has room for 8 of {} (95 % interval: up to Â
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_with_a_small_budget_all_are_measured_on_the_same_few_questions(executed, execute):
     shutil.copytree(executed.folder, runs_folder() / "small")
     run = Run("small")
