@@ -6,6 +6,7 @@
 Each file is copied into the run, so the run can be repeated after the file has changed.
 """
 
+import asyncio
 import inspect
 import re
 import shutil
@@ -19,6 +20,7 @@ from helpers import rewards as library
 from helpers.own_code import load_own
 from helpers.rewards import LIBRARY
 from helpers.runs import Run, atomic_write
+from helpers.rewards.time_limit import wait_for
 from helpers.tags import TagFormat, completion_text
 
 _EXAMPLE = "my_rewards.py:brevity"
@@ -128,9 +130,17 @@ class VerlReward:
                 "ground_truth": gold,
                 "extra_info": info,
             }
-            score = self.func(**{name: given[name] for name in given if name in taken or any_name})
-            scores.append(score["score"] if isinstance(score, dict) else score)
-        return scores
+            scores.append(
+                self.func(**{name: given[name] for name in given if name in taken or any_name})
+            )
+        if any(map(inspect.isawaitable, scores)):
+            scores = wait_for(_all_results(scores))
+        return [score["score"] if isinstance(score, dict) else score for score in scores]
+
+
+async def _all_results(awaitables: list) -> list:
+    """Return the results of an async reward's calls, which run at the same time."""
+    return await asyncio.gather(*awaitables)
 
 
 def names_and_weights(rewards: str) -> list[tuple[str, float]]:

@@ -37,6 +37,10 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return {"score": strict([message], [ground_truth])[0]}
 
 
+async def waiting(data_source, solution_str, ground_truth, extra_info=None):
+    return compute_score(data_source, solution_str, ground_truth, extra_info)
+
+
 def shipped(solution_str, ground_truth, method="strict"):
     return compute_score("sums", solution_str, ground_truth, {"split": "train"})["score"]
 
@@ -127,7 +131,8 @@ def test_columns_with_other_names(cli, folder):
 
 
 @pytest.mark.parametrize(
-    "rewards", ["rewards.py:compute_score", "rewards.py:shipped", "correctness"]
+    "rewards",
+    ["rewards.py:compute_score", "rewards.py:waiting", "rewards.py:shipped", "correctness"],
 )
 def test_rows_and_rewards_of_verl(cli, folder, rewards):
     rows = pd.DataFrame({"prompt": [[{"role": "user", "content": text}] for text in QUESTIONS]})

@@ -604,6 +604,14 @@ async def threaded_reward(completions, answer, **columns):
     return [await asyncio.to_thread(judged_by_math_verify, *pair) for pair in pairs]
 
 
+def crowded_reward(completions, answer, **columns):
+    """Fails, as a server with a limit may, if one completion comes more than twice in a call."""
+    texts = [*map(completion_text, completions)]
+    if any(texts.count(text) > 2 for text in texts if text and text[-1] == ">"):
+        raise RuntimeError("too many requests")
+    return correctness_reward(completions, answer)
+
+
 SILENT_NONE = "silence gets no score"
 NOTHING = "a right answer earns nothing.*"
 BY_CALL = "counting_reward gave .* counts its calls.* trainer_state.global_step"
@@ -616,6 +624,7 @@ BROUGHT = {
     "begins later": ([counting(lambda call: float(call > 12))], False, BY_CALL),
     "counts, beside": ([correctness_reward, counting(lambda call: call // 5)], False, BY_CALL),
     "wavers": ([wavering_reward], False, "same completion gets different scores"),
+    "crowded": ([crowded_reward], False, "crowded_reward raised RuntimeError.* too many requests"),
     "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
     "dear, format": (
         [of_answer(0.0, -1.0), format_reward],
