@@ -19,8 +19,8 @@ from pathlib import Path
 from helpers import rewards as library
 from helpers.own_code import load_own
 from helpers.rewards import LIBRARY
-from helpers.runs import Run, atomic_write
 from helpers.rewards.time_limit import wait_for
+from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat, completion_text
 
 _EXAMPLE = "my_rewards.py:brevity"
