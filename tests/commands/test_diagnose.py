@@ -94,8 +94,20 @@ def as_wandb(folder, rows):
     return folder / "wandb.csv"
 
 
+def as_percent(folder, rows):
+    shares = [f"{100 * value:g} %" for value in rows["completions/clipped_ratio"]]
+    rows.assign(**{"completions/clipped_ratio": shares}).to_csv(folder / "mine.csv", index=False)
+    return folder / "mine.csv"
+
+
+def as_state(folder, rows):
+    state = {"log_history": rows.to_dict("records"), "global_step": STEPS}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    return folder / "trainer_state.json"
+
+
 FORMS = [as_csv, as_json_lines, as_log_history, as_parquet, as_checkpoints, as_printed, as_verl,
-         as_verl_file, as_wandb]  # fmt: skip
+         as_verl_file, as_wandb, as_percent, as_state]  # fmt: skip
 
 
 def as_european(folder, rows):
@@ -136,6 +148,68 @@ def test_tensorboards_events_are_read(cli, tmp_path):
                 writer.add_scalar(f"train/{name}", value, step)
     code, out, _ = cli("diagnose", str(tmp_path))
     assert code == 0 and "warning (clipped)" in out and f"to {STEPS}" in out
+
+
+def two_states(folder, one, two):
+    for name, rows in (("one", one), ("two", two)):
+        state = folder / name / "checkpoint-40" / "trainer_state.json"
+        state.parent.mkdir(parents=True)
+        state.write_text(json.dumps({"log_history": rows.to_dict("records")}))
+    return folder
+
+
+def two_exported(folder, one, two):
+    both = [one.add_prefix("one - train/"), two.drop(columns="loss").add_prefix("two - train/")]
+    return as_csv(folder, pd.concat(both, axis=1))
+
+
+def two_named(folder, one, two):
+    return as_csv(folder, pd.concat([one.assign(run_name="one"), two.assign(run_name="two")]))
+
+
+def two_appended(folder, one, two):
+    return as_json_lines(folder, pd.concat([one, two]))
+
+
+def two_printed(folder, one, two):
+    both = [rows.assign(epoch=rows["step"] / STEPS) for rows in (one, two)]
+    return as_printed(folder, pd.concat(both))
+
+
+TWO = [two_states, two_exported, two_named, two_appended, two_printed]
+
+
+@pytest.mark.parametrize("form", TWO)
+def test_no_number_is_made_of_two_runs(cli, tmp_path, form):
+    code, out, err = cli("diagnose", str(form(tmp_path, CLIPPED, CLIPPED)))
+    assert (code, out) == (2, "") and "holds 2 runs" in err
+    if form is two_states:
+        assert cli("diagnose", str(tmp_path / "two"))[0] == 0
+
+
+@pytest.mark.needs("tensorboard")
+def test_two_runs_of_tensorboard_are_refused_and_hyperparameters_are_none(cli, tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    for name in ("one", "one/1700", "two"):
+        with SummaryWriter(tmp_path / name) as writer:
+            for step in range(1, STEPS):
+                writer.add_scalar("hp" if "/" in name else "train/reward", step / STEPS, step)
+    code, _, err = cli("diagnose", str(tmp_path))
+    assert code == 2 and "holds 2 runs" in err and str(tmp_path / "one") in err
+    assert cli("diagnose", str(tmp_path / "one"))[0] == 0
+
+
+def test_a_log_of_verl_lacks_nothing_that_verl_logs(cli, tmp_path):
+    rows = CLIPPED.assign(reward=np.linspace(0.2, 0.1, STEPS)).drop(columns="reward_std")
+    rows = rows.assign(**{"critic/score/min": 0.0, "critic/score/max": 1.0})
+    rules = [
+        one["rule"]
+        for one in json.loads(cli("diagnose", str(as_verl(tmp_path, rows)), "--json")[1])
+    ]
+    assert "unread" not in rules and "clipped" in rules
+    rows = rows.assign(reward=np.r_[np.linspace(0.2, 0.9, 20), np.linspace(0.9, 0.2, 20)])
+    assert "reward_fall" in cli("diagnose", str(as_verl(tmp_path, rows)))[1]
 
 
 def test_the_exit_code_is_for_batches(cli, tmp_path):
