@@ -195,8 +195,8 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
     """
     known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
     names = {}
-    # wandb's own `_step` counts the calls of its logger, which may be more than the steps
-    columns = sorted(history, key=lambda column: str(column) == "_step")
+    # wandb's own `_step` or `Step` counts the calls of its logger, which may be more than the steps
+    columns = sorted(history, key=lambda column: str(column) in ("_step", "Step"))
     for column in columns:
         # a progress table has spaces around slashes; trackers add a prefix, `train/` or
         # `RUN - train/`

@@ -105,6 +105,22 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
 
 
 @dataclass(frozen=True)
+class TextReward:
+    """A reward that reads completions as texts, which TRL passes where prompts are texts. It is
+    called with messages, and passes their texts on.
+    """
+
+    func: Callable
+
+    def __call__(self, completions, prompts=(), **columns) -> list:
+        """Return what the reward returns."""
+        asked = [prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts]
+        return self.func(
+            completions=[completion_text(each) for each in completions], prompts=asked, **columns
+        )
+
+
+@dataclass(frozen=True)
 class VerlReward:
     """A reward function of verl, called as TRL calls rewards.
 

@@ -146,6 +146,68 @@ def test_rows_and_rewards_of_verl(cli, folder, rewards):
     assert code == 0 and "GO: no reason" in out
 
 
+def test_a_reward_that_reads_texts_gets_texts(cli, folder):
+    """As with TRL and prompts that are texts; one that looks at no text is not helped by it."""
+    (folder / "plain.py").write_text(
+        "import re\n\n\n"
+        "def plain(completions, answer, **columns):\n"
+        "    form = '<think>.*?</think><answer>([^<]*)</answer>'\n"
+        "    found = [re.fullmatch(form, text, re.S) for text in completions]\n"
+        "    return [float(bool(f) and f[1] == gold) for f, gold in zip(found, answer)]\n"
+        "\n\ndef named_otherwise(responses, answer):\n"
+        "    return [0.0] * len(answer)\n"
+    )
+    code, out, _ = cli("check-rewards", "plain.py:plain", "--source", "mine.csv")
+    assert code == 0 and "note: plain reads completions as texts" in out
+    code, out, _ = cli("check-rewards", "plain.py:named_otherwise", "--source", "mine.csv")
+    assert code == 1 and "TRL passes the texts as `completions`" in out
+
+
+GSM8K = r"""
+import re
+
+
+def compute_score(solution_str, ground_truth):
+    found = re.findall(r"#### (-?[0-9.,]+)", solution_str)
+    return float(len(found) == 1 and found[0].strip(",.") == ground_truth)
+"""
+
+
+def test_a_reward_for_the_marks_of_gsm8k_is_earned_by_them(cli, folder):
+    (folder / "gsm8k.py").write_text(GSM8K)
+    code, out, _ = cli("check-rewards", "gsm8k.py:compute_score", "--source", "mine.csv")
+    assert code == 0 and "GO: no reason" in out, out
+
+
+def test_a_reward_for_other_tags_is_named(cli, folder):
+    (folder / "other.py").write_text(
+        "def other(completions, **columns):\n"
+        "    return [float(c[0]['content'].startswith('[[REASONING]]')) for c in completions]\n"
+    )
+    _, out, _ = cli("check-rewards", "correctness,other.py:other*0.1", "--source", "mine.csv")
+    assert "other gives 0 to every honest answer" in out
+    _, out, _ = cli("check-rewards", "correctness,rewards.py:strict", "--source", "mine.csv")
+    assert "gives 0 to every" not in out
+
+
+def test_completions_as_trl_logs_them(cli, folder):
+    """Rendered prompts in the column `prompt`, and the data's own names for the columns."""
+    pd.DataFrame({"problem": QUESTIONS, "solution": ANSWERS}).to_csv("mine.csv", index=False)
+    rows = []
+    for question, answer in zip(QUESTIONS[:4], ANSWERS[:4], strict=True):
+        prompt = f"<|user|>\n1 + 1 = ?\n2\n{question}<|end|>\n<|assistant|>\n"
+        rows += [(prompt, THINK_ANSWER.render("so", text)) for text in (answer, "0")]
+    pd.DataFrame(rows, columns=["prompt", "completion"]).to_parquet("completions_00001.parquet")
+    mapping = '{"question": "problem", "answer": "solution"}'
+    call = ("check-rewards", "rewards.py:strict", "--source", "mine.csv", "--columns", mapping)
+    code, out, _ = cli(*call, "--completions", "completions_00001.parquet")
+    assert code == 0 and "dead groups: 0% of 4" in out
+    named = pd.DataFrame({"problem": QUESTIONS[:1] * 2, "completion": [rows[0][1], rows[1][1]]})
+    named.to_csv("named.csv", index=False)
+    code, out, _ = cli(*call, "--completions", "named.csv")
+    assert code == 0 and "dead groups: 0% of 1" in out
+
+
 def test_tags_of_other_names(cli, folder):
     call = ("check-rewards", "rewards.py:strict", "--source", "mine.csv")
     assert (

@@ -492,7 +492,7 @@ def test_what_was_left_out_is_said():
     assert lab.report()["rewards"] == {"correctness_reward": entry}
     lab.cases()
     verdict = lab.verdict()
-    missing = [f"The laboratory's part {step!r} was not run." for step in STEPS[1:]]
+    missing = [note for note in verdict.notes if all(f"({step})" in note for step in STEPS[1:])]
     assert verdict.go and verdict.notes == missing
 
 
@@ -639,7 +639,7 @@ BROUGHT = {
         True,
         "silence pays .* less than 20%",
     ),
-    "same loss": ([of_answer(-1.0, -1.0)], True, r"\AGO[^\n]*\n  note: The lab"),
+    "same loss": ([of_answer(-1.0, -1.0)], True, r"\AGO[^\n]*\n  note: Not known"),
     "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
     "none beside 0": ([of_answer(None, 0.0)], True, SILENT_NONE),
     "text and number": ([int_beside_text_reward], False, NOTHING + "Columns hold text"),
