@@ -6,7 +6,6 @@ import argparse
 import contextlib
 import json
 import sys
-from collections.abc import Callable
 
 import pandas as pd
 
@@ -14,13 +13,9 @@ from helpers import commands
 from helpers.data.files import shorten
 from helpers.data.tasks import load_task
 from helpers.rewards.answers import kinds
-from helpers.rewards.common import is_own
-from helpers.rewards.faults import checked_scores
-from helpers.rewards.lab.attacks import BATTERY, HONEST, with_wrong_answers
 from helpers.rewards.lab.cases import stored_groups
 from helpers.rewards.lab.measures import Lab
-from helpers.rewards.lab.trial import columns_of
-from helpers.rewards.own import TextReward, read_rewards
+from helpers.rewards.own import read_rewards
 from helpers.tags import THINK_ANSWER, TagFormat, on_one_line
 
 _SHOWN = 3  # attacks whose text is printed
@@ -79,8 +74,8 @@ def main(parsed: argparse.Namespace) -> int:
     with contextlib.redirect_stdout(sys.stderr):
         functions, weights = read_rewards(parsed.rewards, tags)
         task = load_task(parsed.source, columns=parsed.columns, kind=parsed.kind, tags=tags)
-        functions = [as_trl_calls(function, task.train, tags) for function in functions]
         lab = Lab(functions, weights, tags, parsed.max_steps)
+        lab.give_texts(task.train)
         groups = None
         if parsed.completions is not None:
             rows = pd.concat([task.train, task.holdout])
@@ -109,21 +104,3 @@ def main(parsed: argparse.Namespace) -> int:
         shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
         print(f"shares of the advantage: {', '.join(shares)}")
     return int(not verdict.go)
-
-
-def as_trl_calls(reward: Callable, rows: pd.DataFrame, tags: TagFormat) -> Callable:
-    """Return a reward, as a `TextReward` if it reads completions as texts: it fails on messages, or
-    scores all of them alike, and does neither with texts.
-    """
-    if not is_own(reward):
-        return reward
-    (row,) = with_wrong_answers(rows.head(1).to_dict("records"))
-    texts = [attack.write(row, tags, 50) for attack in [*HONEST, *BATTERY[:2], *BATTERY[-4:]]]
-    columns = columns_of([row] * len(texts))
-    messages = [[{"role": "assistant", "content": text}] for text in texts]
-    of_texts = TextReward(reward)
-    for function in (reward, of_texts):
-        scores, faults = checked_scores(function, messages, columns)
-        if not faults and len({*scores}) > 1:
-            return function
-    return reward

@@ -81,14 +81,17 @@ def _read_text(path: Path) -> pd.DataFrame:
             rows = _printed_rows(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
-    if not len(rows):
+    if isinstance(rows, dict) and not any(isinstance(value, list) for value in rows.values()):
+        rows = [rows]
+    if not isinstance(rows, dict):
+        # verl's file logger nests the numbers of a step under "data"
+        nested = ({"data": {}} | row for row in rows if isinstance(row, dict))
+        rows = [row | row["data"] if isinstance(row["data"], dict) else row for row in nested]
+    if not rows:
         raise ValueError(
             f"{path}: no training history is found in it. Known are CSV, TSV, Parquet, JSON, JSON "
             "lines, TensorBoard's events, and the printed lines of Transformers and verl."
         )
-    # verl's file logger nests the numbers of a step under "data"
-    if isinstance(rows, list):
-        rows = [row | row["data"] if isinstance(row.get("data"), dict) else row for row in rows]
     return pd.DataFrame(rows)
 
 
@@ -228,7 +231,7 @@ _NAMES = {
     "step": ("global_step", "training/global_step", "_step", "global_step/max_steps"),
     "loss": ("training loss", "train_loss", "actor/pg_loss", "actor/loss", "policy_loss"),
     "grad_norm": ("actor/grad_norm", "grad norm", "gradient_norm"),
-    "learning_rate": ("actor/lr", "lr", "learning rate"),
+    "learning_rate": ("actor/lr", "actor_lr", "lr", "learning rate"),
     "kl": ("actor/kl_loss", "actor/kl", "kl_loss", "objective/kl"),
     "entropy": ("actor/entropy", "actor/entropy_loss"),
     "reward": ("critic/rewards/mean", "critic/score/mean", "reward/mean", "mean_reward"),

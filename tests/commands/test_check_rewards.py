@@ -45,6 +45,28 @@ def shipped(solution_str, ground_truth, method="strict"):
     return compute_score("sums", solution_str, ground_truth, {"split": "train"})["score"]
 
 
+def plain(completions, answer, **columns):
+    """Reads texts, as TRL passes them where prompts are texts."""
+    form = "<think>.*?</think><answer>([^<]*)</answer>"
+    found = [re.fullmatch(form, text, re.S) for text in completions]
+    return [float(bool(f) and f[1] == gold) for f, gold in zip(found, answer)]
+
+
+def gsm8k(solution_str, ground_truth):
+    found = re.findall(r"#### (-?[0-9.,]+)", solution_str)
+    return float(len(found) == 1 and found[0].strip(",.") == ground_truth)
+
+
+def other(completions, **columns):
+    """Wants other tags, on lines of their own."""
+    form = r"^<reasoning>\n.*?\n</reasoning>\n<answer>\n.*?\n</answer>\n$"
+    return [0.5 * bool(re.match(form, completion[0]["content"])) for completion in completions]
+
+
+def otherwise(responses, answer):
+    return [0.0 for _ in responses]
+
+
 def broken(completions, **columns):
     return [completion["content"] for completion in completions]
 '''
@@ -146,48 +168,18 @@ def test_rows_and_rewards_of_verl(cli, folder, rewards):
     assert code == 0 and "GO: no reason" in out
 
 
-def test_a_reward_that_reads_texts_gets_texts(cli, folder):
-    """As with TRL and prompts that are texts; one that looks at no text is not helped by it."""
-    (folder / "plain.py").write_text(
-        "import re\n\n\n"
-        "def plain(completions, answer, **columns):\n"
-        "    form = '<think>.*?</think><answer>([^<]*)</answer>'\n"
-        "    found = [re.fullmatch(form, text, re.S) for text in completions]\n"
-        "    return [float(bool(f) and f[1] == gold) for f, gold in zip(found, answer)]\n"
-        "\n\ndef named_otherwise(responses, answer):\n"
-        "    return [0.0] * len(answer)\n"
-    )
-    code, out, _ = cli("check-rewards", "plain.py:plain", "--source", "mine.csv")
-    assert code == 0 and "note: plain reads completions as texts" in out
-    code, out, _ = cli("check-rewards", "plain.py:named_otherwise", "--source", "mine.csv")
-    assert code == 1 and "TRL passes the texts as `completions`" in out
-
-
-GSM8K = r"""
-import re
-
-
-def compute_score(solution_str, ground_truth):
-    found = re.findall(r"#### (-?[0-9.,]+)", solution_str)
-    return float(len(found) == 1 and found[0].strip(",.") == ground_truth)
-"""
-
-
-def test_a_reward_for_the_marks_of_gsm8k_is_earned_by_them(cli, folder):
-    (folder / "gsm8k.py").write_text(GSM8K)
-    code, out, _ = cli("check-rewards", "gsm8k.py:compute_score", "--source", "mine.csv")
-    assert code == 0 and "GO: no reason" in out, out
-
-
-def test_a_reward_for_other_tags_is_named(cli, folder):
-    (folder / "other.py").write_text(
-        "def other(completions, **columns):\n"
-        "    return [float(c[0]['content'].startswith('[[REASONING]]')) for c in completions]\n"
-    )
-    _, out, _ = cli("check-rewards", "correctness,other.py:other*0.1", "--source", "mine.csv")
-    assert "other gives 0 to every honest answer" in out
-    _, out, _ = cli("check-rewards", "correctness,rewards.py:strict", "--source", "mine.csv")
-    assert "gives 0 to every" not in out
+@pytest.mark.parametrize(
+    ("rewards", "code", "says"),
+    [
+        ("rewards.py:plain", 0, "note: plain reads completions as texts"),
+        ("rewards.py:gsm8k", 0, "GO: no reason"),
+        ("correctness, rewards.py:other*0.1", 0, "other gives 0 to every honest answer"),
+        ("rewards.py:otherwise", 1, "TRL passes the texts as `completions`"),
+    ],
+)
+def test_rewards_in_the_styles_of_other_trainers(cli, folder, rewards, code, says):
+    found, out, _ = cli("check-rewards", rewards, "--source", "mine.csv")
+    assert found == code and says in out, out
 
 
 def test_completions_as_trl_logs_them(cli, folder):

@@ -150,41 +150,30 @@ def test_tensorboards_events_are_read(cli, tmp_path):
     assert code == 0 and "warning (clipped)" in out and f"to {STEPS}" in out
 
 
-def two_states(folder, one, two):
-    for name, rows in (("one", one), ("two", two)):
-        state = folder / name / "checkpoint-40" / "trainer_state.json"
-        state.parent.mkdir(parents=True)
-        state.write_text(json.dumps({"log_history": rows.to_dict("records")}))
-    return folder
+EPOCHS = CLIPPED.assign(epoch=CLIPPED["step"] / STEPS)
+TWO = {
+    "exported": [CLIPPED.add_prefix(f"{name} - train/") for name in ("one", "two")],
+    "named": [CLIPPED.assign(run_name="one"), CLIPPED.assign(run_name="two")],
+    "appended": [CLIPPED, CLIPPED],
+    "printed": [EPOCHS, EPOCHS],
+}
 
 
-def two_exported(folder, one, two):
-    both = [one.add_prefix("one - train/"), two.drop(columns="loss").add_prefix("two - train/")]
-    return as_csv(folder, pd.concat(both, axis=1))
-
-
-def two_named(folder, one, two):
-    return as_csv(folder, pd.concat([one.assign(run_name="one"), two.assign(run_name="two")]))
-
-
-def two_appended(folder, one, two):
-    return as_json_lines(folder, pd.concat([one, two]))
-
-
-def two_printed(folder, one, two):
-    both = [rows.assign(epoch=rows["step"] / STEPS) for rows in (one, two)]
-    return as_printed(folder, pd.concat(both))
-
-
-TWO = [two_states, two_exported, two_named, two_appended, two_printed]
-
-
-@pytest.mark.parametrize("form", TWO)
-def test_no_number_is_made_of_two_runs(cli, tmp_path, form):
-    code, out, err = cli("diagnose", str(form(tmp_path, CLIPPED, CLIPPED)))
+@pytest.mark.parametrize("name", TWO)
+def test_no_number_is_made_of_two_runs_in_a_file(cli, tmp_path, name):
+    form = as_printed if name == "printed" else as_csv
+    rows = pd.concat(TWO[name], axis=1 if name == "exported" else 0)
+    code, out, err = cli("diagnose", str(form(tmp_path, rows)))
     assert (code, out) == (2, "") and "holds 2 runs" in err
-    if form is two_states:
-        assert cli("diagnose", str(tmp_path / "two"))[0] == 0
+
+
+def test_of_two_runs_in_a_folder_one_is_named(cli, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        as_checkpoints(tmp_path / name, CLIPPED)
+    code, _, err = cli("diagnose", str(tmp_path))
+    assert code == 2 and "holds 2 runs" in err
+    assert cli("diagnose", str(tmp_path / "two"))[0] == 0
 
 
 @pytest.mark.needs("tensorboard")
@@ -236,6 +225,7 @@ def test_a_run_of_this_suite_is_found_by_its_name(cli, runs):
     [
         ("empty.txt", "nothing\n", "no training history"),
         ("broken.json", "{", "broken.json"),
+        ("numbers.json", "[1, 2]", "no training history"),
         ("people.csv", "name,phone\nAnn,12\n", "no column that GRPO trainers log"),
         ("missing.csv", None, "missing.csv is not there"),
         ("folder/", None, "no training history in this folder"),

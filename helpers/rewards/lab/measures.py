@@ -39,6 +39,7 @@ from helpers.rewards.lab.attacks import (
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.lab.trial import AttackTrial, columns_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.rewards.own import TextReward
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
@@ -115,6 +116,22 @@ class Lab:
                     f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
                     "name: wrap one in a function of its own."
                 )
+
+    def give_texts(self, rows: pd.DataFrame) -> None:
+        """Wrap rewards that read completions as texts in a `TextReward`: your own rewards that fail
+        on messages, or score all of them alike, and do neither with texts.
+        """
+        (row,) = with_wrong_answers(_records(rows.head(1)))
+        tried = [*HONEST, *BATTERY[:2], *BATTERY[-4:]]
+        texts = [attack.write(row, self.tags, 50) for attack in tried]
+        messages = [[{"role": "assistant", "content": text}] for text in texts]
+        for at, reward in enumerate(self.functions):
+            candidates = (reward, TextReward(reward)) if is_own(reward) else ()
+            for candidate in candidates:
+                scores, faults = checked_scores(candidate, messages, columns_of([row] * len(texts)))
+                if not faults and len({*scores}) > 1:
+                    self.functions[at] = candidate
+                    break
 
     def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
         """Return one row per completion: each reward's score (nan for None) and the weighted
