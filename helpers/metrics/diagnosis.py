@@ -98,7 +98,7 @@ def explained(findings: list[Finding]) -> list[Finding]:
 # What every training run logs. The KL, the entropy and the tools depend on settings.
 LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
 
-# Columns that tell verl and OpenRLHF, and what these do not log.
+# What verl and OpenRLHF do not log, by the beginning of a column that only they log.
 NOT_LOGGED = {
     "critic/": ("frac_reward_zero_std",),
     "total_length": ("reward_std", "frac_reward_zero_std", "completions/clipped_ratio"),
@@ -110,11 +110,13 @@ def unread(signals: Signals) -> Finding | None:
     go unnoticed.
     """
     columns = [str(column) for column in signals.rows]
-    expected = [*LOGGED]
-    for framework, names in NOT_LOGGED.items():
-        if any(column.startswith(framework) for column in columns):
-            expected = [name for name in expected if name not in names]
-    missing = [name for name in expected if signals.optional(name) is None]
+    never = {
+        name
+        for sign, names in NOT_LOGGED.items()
+        for name in names
+        if any(column.startswith(sign) for column in columns)
+    }
+    missing = [name for name in LOGGED if name not in never and signals.optional(name) is None]
     if signals.rows.empty or not missing:
         return None
     severity = "warning"

@@ -147,7 +147,7 @@ def _check_one_run(path: Path, table: pd.DataFrame) -> None:
     if {"step", "reward"} <= {*named}:
         steps = pd.to_numeric(named["step"][named["reward"].notna()], errors="coerce")
         begins = int((steps == steps.min()).sum())
-        _refuse_several(path, [f"from step {steps.min():g}, number {n + 1}" for n in range(begins)])
+        _refuse_several(path, [f"run {n + 1} from step {steps.min():g}" for n in range(begins)])
 
 
 def _refuse_several(path: Path, runs: Iterable) -> None:
