@@ -72,11 +72,13 @@ def main(parsed: argparse.Namespace) -> int:
     tags = TagFormat.parse(parsed.tags)
     with contextlib.redirect_stdout(sys.stderr):
         functions, weights = read_rewards(parsed.rewards, tags)
-        lab = Lab(functions, weights, tags, parsed.max_steps)
         task = load_task(parsed.source, columns=parsed.columns, kind=parsed.kind, tags=tags)
+        lab = Lab(functions, weights, tags, parsed.max_steps)
+        lab.give_texts(task.train)
         groups = None
         if parsed.completions is not None:
-            groups = stored_groups(parsed.completions, pd.concat([task.train, task.holdout]))
+            rows = pd.concat([task.train, task.holdout])
+            groups = stored_groups(parsed.completions, rows, parsed.columns)
         verdict = lab.examine(task.train, groups=groups)
     table = lab.results.attacks
     worst = table[table["wins"] > 0].head(_SHOWN)

@@ -98,12 +98,25 @@ def explained(findings: list[Finding]) -> list[Finding]:
 # What every training run logs. The KL, the entropy and the tools depend on settings.
 LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
 
+# What verl and OpenRLHF do not log, by the beginning of a column that only they log.
+NOT_LOGGED = {
+    "critic/": ("frac_reward_zero_std",),
+    "total_length": ("reward_std", "frac_reward_zero_std", "completions/clipped_ratio"),
+}
+
 
 def unread(signals: Signals) -> Finding | None:
     """Report columns that every training run logs but that are missing here: a fault in them would
     go unnoticed.
     """
-    missing = [name for name in LOGGED if signals.optional(name) is None]
+    columns = [str(column) for column in signals.rows]
+    never = {
+        name
+        for sign, names in NOT_LOGGED.items()
+        for name in names
+        if any(column.startswith(sign) for column in columns)
+    }
+    missing = [name for name in LOGGED if name not in never and signals.optional(name) is None]
     if signals.rows.empty or not missing:
         return None
     severity = "warning"
@@ -114,14 +127,14 @@ def unread(signals: Signals) -> Finding | None:
     else:
         severity = "info"
         sentence = "A part of the history was not logged, or has other names, and is not judged."
-    columns = ", ".join(map(str, signals.rows.columns[:20])) or "no column"
     return Finding(
         severity,
         "unread",
         sentence,
-        f"no numbers in {', '.join(missing)} at {span(signals.rows)}; found {columns}",
-        "If the log has them, name them as TRL does and write 0.25, not 0,25 or 25%: what is not "
-        "read may be sick.",
+        f"no numbers in {', '.join(missing)} at {span(signals.rows)}; found "
+        f"{', '.join(columns[:20]) or 'no column'}",
+        "If the log has them, name them as TRL does and write 0.25, not 0,25: what is not read may "
+        "be sick.",
     )
 
 

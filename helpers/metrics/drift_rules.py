@@ -1,7 +1,6 @@
 """Diagnosis rules about how far the policy has moved: KL, entropy, clipped updates, loss."""
 
 import numpy as np
-import pandas as pd
 
 from helpers.metrics.signals import (
     CERTAIN,
@@ -20,7 +19,8 @@ KL_RUNAWAY = 2.0  # 7 times less likely: the text no longer resembles the refere
 def high_kl(signals: Signals) -> Finding | None:
     """Report that the KL is high at the end of the history, by its running median."""
     kl = signals.series("kl", MIN_WINDOW)
-    level = _running_median(kl)
+    # the running median, which up to four spikes hardly change
+    level = kl.rolling(9, min_periods=MIN_WINDOW).median().dropna()
     now = level.iloc[-1]
     if now <= KL_HIGH:
         return None
@@ -36,11 +36,6 @@ def high_kl(signals: Signals) -> Finding | None:
         "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
         "less likely.",
     )
-
-
-def _running_median(kl: pd.Series) -> pd.Series:
-    """Return the running median over nine rows, which up to four spikes hardly change."""
-    return kl.rolling(9, min_periods=MIN_WINDOW).median().dropna()
 
 
 # Shares of the initial entropy.

@@ -1,11 +1,12 @@
 """The training history as a table: one row per logged step, with TRL's column names."""
 
 import ast
-import contextlib
 import json
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 
@@ -21,41 +22,55 @@ def read_log(path: Path) -> pd.DataFrame:
         trainer_state.json, the printed output of a trainer (.log or .txt), TensorBoard's events, or
         the folder of a run, of checkpoints or of events.
 
-    Raise ValueError if no history is found, or only one that TensorBoard must read and is missing.
+    Raise ValueError if no history is found, if there are several runs, or if TensorBoard must read
+    the file and is missing.
     """
-    # 1. In a folder, look for what holds a history, the most complete first.
     if path.is_dir():
-        candidates = [path / "metrics.csv"]
-        states = path.rglob("trainer_state.json")
-        candidates += sorted(states, key=lambda state: state.stat().st_mtime, reverse=True)
-        events = sorted(path.rglob("*tfevents*"))
-        if not any(candidate.is_file() for candidate in candidates) and events:
-            return _read_events(events)
-        for candidate in candidates:
-            if candidate.is_file():
-                return read_log(candidate)
-        raise ValueError(
-            f"{path}: no training history in this folder. A metrics.csv, a trainer_state.json or "
-            "TensorBoard's events are read; of wandb and trackio, export the run as CSV."
-        )
-
-    # 2. Read the file by its kind.
+        return _read_folder(path)
     kind = path.suffix.lower()
     if "tfevents" in path.name:
         return _read_events([path])
+    decimal_comma = False
     if kind in (".csv", ".tsv"):
         with path.open(encoding="utf-8", errors="replace") as file:
             separator = max(",;\t", key=file.readline().count)
         table = pd.read_csv(path, sep=separator)
         # where the comma does not separate columns, it is some countries' decimal point
-        for column in table.columns[table.dtypes == "str"] if separator != "," else []:
-            numbers = table[column].str.replace(",", ".", regex=False)
-            with contextlib.suppress(ValueError):
-                table[column] = pd.to_numeric(numbers)
-        return table
-    if kind == ".parquet":
-        return pd.read_parquet(path)
+        decimal_comma = separator != ","
+    elif kind == ".parquet":
+        table = pd.read_parquet(path)
+    else:
+        table = _read_text(path)
+    table = _with_numbers(table, decimal_comma)
+    _check_one_run(path, table)
+    return table
+
+
+def _read_folder(path: Path) -> pd.DataFrame:
+    """Return the history of the run in a folder, from what holds the most of it."""
+    metrics = path / "metrics.csv"
+    if metrics.is_file():
+        return read_log(metrics)
+    states = list(path.rglob("trainer_state.json"))
+    if states:
+        states.sort(key=lambda state: state.stat().st_mtime)
+        # a run has several checkpoints, and the last one has the whole history
+        holders = [re.sub(r"/checkpoint-\d+$", "", str(state.parent)) for state in states]
+        _refuse_several(path, holders)
+        return read_log(states[-1])
+    events = sorted(path.rglob("*tfevents*"))
+    if events:
+        return _read_events(events)
+    raise ValueError(
+        f"{path}: no training history in this folder. A metrics.csv, a trainer_state.json or "
+        "TensorBoard's events are read; of wandb and trackio, export the run as CSV."
+    )
+
+
+def _read_text(path: Path) -> pd.DataFrame:
+    """Return the history in a file of JSON, JSON lines or printed output."""
     text = path.read_text(encoding="utf-8", errors="replace")
+    kind = path.suffix.lower()
     try:
         if kind == ".json":
             logged = json.loads(text)
@@ -66,14 +81,17 @@ def read_log(path: Path) -> pd.DataFrame:
             rows = _printed_rows(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
-    if not len(rows):
+    if isinstance(rows, dict) and not any(isinstance(value, list) for value in rows.values()):
+        rows = [rows]
+    if not isinstance(rows, dict):
+        # verl's file logger nests the numbers of a step under "data"
+        nested = ({"data": {}} | row for row in rows if isinstance(row, dict))
+        rows = [row | row["data"] if isinstance(row["data"], dict) else row for row in nested]
+    if not rows:
         raise ValueError(
             f"{path}: no training history is found in it. Known are CSV, TSV, Parquet, JSON, JSON "
             "lines, TensorBoard's events, and the printed lines of Transformers and verl."
         )
-    # verl's file logger nests the numbers of a step under "data"
-    if isinstance(rows, list):
-        rows = [row | row["data"] if isinstance(row.get("data"), dict) else row for row in rows]
     return pd.DataFrame(rows)
 
 
@@ -87,13 +105,59 @@ def _read_events(paths: list[Path]) -> pd.DataFrame:
             "install --optional tensorboard"
         ) from None
     rows = {}
+    holders = []  # folders with a reward: those of hyperparameters have none
     for path in paths:
         events = EventAccumulator(str(path), size_guidance={"scalars": 0})
         events.Reload()
-        for name in events.Tags()["scalars"]:
+        names = events.Tags()["scalars"]
+        if "reward" in in_trl_names(pd.DataFrame(columns=names)):
+            holders.append(str(path.parent))
+        for name in names:
             for event in events.Scalars(name):
                 rows.setdefault(event.step, {"step": event.step})[name] = event.value
+    _refuse_several(paths[0].parent, holders)
     return pd.DataFrame(list(rows.values()))
+
+
+def _with_numbers(table: pd.DataFrame, decimal_comma: bool) -> pd.DataFrame:
+    """Return a table with numbers in place of texts such as "25%" (0.25) or, with a decimal comma,
+    "0,25". Texts without numbers are kept.
+    """
+    for column in table.select_dtypes(["str", "object"]):
+        texts = table[column].astype(str).str.strip()
+        if decimal_comma:
+            texts = texts.str.replace(",", ".", regex=False)
+        numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
+        if numbers.notna().any():
+            table[column] = numbers / np.where(texts.str.endswith("%"), 100, 1)
+    return table
+
+
+def _check_one_run(path: Path, table: pd.DataFrame) -> None:
+    """Raise ValueError if a table holds several runs, because no number may be made of two."""
+    # an export of wandb: `RUN - train/reward`
+    prefixes = [str(column).rpartition(" - ")[0] for column in table]
+    _refuse_several(path, [prefix for prefix in prefixes if prefix])
+    # a table with a column for the run
+    for column in table:
+        if re.fullmatch("_?run([_ ]?(id|name))?", str(column), re.IGNORECASE):
+            _refuse_several(path, table[column].dropna())
+    # steps that begin again
+    named = in_trl_names(table)
+    if {"step", "reward"} <= {*named}:
+        steps = pd.to_numeric(named["step"][named["reward"].notna()], errors="coerce")
+        begins = int((steps == steps.min()).sum())
+        _refuse_several(path, [f"run {n + 1} from step {steps.min():g}" for n in range(begins)])
+
+
+def _refuse_several(path: Path, runs: Iterable) -> None:
+    """Raise ValueError with the list if these names of runs are not all the same."""
+    names = list(dict.fromkeys(map(str, runs)))
+    if len(names) > 1:
+        raise ValueError(
+            f"{path} holds {len(names)} runs: {', '.join(names[:8])}. Give one of them, in a "
+            "folder or file of its own."
+        )
 
 
 def _printed_rows(text: str) -> list[dict]:
@@ -102,6 +166,7 @@ def _printed_rows(text: str) -> list[dict]:
     """
     rows = []
     steps = 0
+    epochs = []
     for line in text.splitlines():
         printed = re.search(r"\{'.*'\s*:.*\}", line)
         if printed:
@@ -110,7 +175,10 @@ def _printed_rows(text: str) -> list[dict]:
             except (ValueError, SyntaxError):
                 continue
             if isinstance(row, dict) and ("reward" in row or "eval_reward" in row):
-                steps += "reward" in row
+                if "reward" in row:
+                    epochs.append(float(row.get("epoch", len(epochs))))
+                    # back at the first epoch, another run begins
+                    steps = 1 if epochs[0] == epochs[-1] < max(epochs) else steps + 1
                 rows.append({"step": steps} | row)
         elif re.search(r"\bstep:\d+ - ", line):
             pairs = re.findall(r"([\w/@.-]+):([-+\d.e]+|nan)(?= - |$)", line)
@@ -130,8 +198,8 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
     """
     known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
     names = {}
-    # wandb's own `_step` counts the calls of its logger, which may be more than the steps
-    columns = sorted(history, key=lambda column: str(column) == "_step")
+    # wandb's own `_step` or `Step` counts the calls of its logger, which may be more than the steps
+    columns = sorted(history, key=lambda column: str(column) in ("_step", "Step"))
     for column in columns:
         # a progress table has spaces around slashes; trackers add a prefix, `train/` or
         # `RUN - train/`
@@ -147,6 +215,13 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
         # ms-swift writes "5/60" for step 5; its summary row has no step
         steps = history["step"].astype(str).str.partition("/")[0]
         history["step"] = pd.to_numeric(steps, errors="coerce")
+    bounds = ["critic/score/min", "critic/score/max"]
+    if {"reward", *bounds} <= {*history} and "reward_std" not in history:
+        # verl logs no spread: this is the largest one between these bounds with this mean, and
+        # exact if rewards have two values (Bhatia and Davis, 2000)
+        lowest, highest = (history[name] for name in bounds)
+        mean = history["reward"]
+        history["reward_std"] = ((highest - mean) * (mean - lowest)).clip(lower=0) ** 0.5
     return history
 
 
@@ -156,13 +231,13 @@ _NAMES = {
     "step": ("global_step", "training/global_step", "_step", "global_step/max_steps"),
     "loss": ("training loss", "train_loss", "actor/pg_loss", "actor/loss", "policy_loss"),
     "grad_norm": ("actor/grad_norm", "grad norm", "gradient_norm"),
-    "learning_rate": ("actor/lr", "lr", "learning rate"),
+    "learning_rate": ("actor/lr", "actor_lr", "lr", "learning rate"),
     "kl": ("actor/kl_loss", "actor/kl", "kl_loss", "objective/kl"),
     "entropy": ("actor/entropy", "actor/entropy_loss"),
     "reward": ("critic/rewards/mean", "critic/score/mean", "reward/mean", "mean_reward"),
     "reward_std": ("reward/std", "critic/rewards/std", "critic/score/std"),
     "completions/mean_length": ("completion_length", "response_length/mean", "response_length"),
-    "completions/clipped_ratio": ("response_length/clip_ratio",),
+    "completions/clipped_ratio": ("response_length/clip_ratio", "response_clip_ratio"),
 }
 
 

@@ -197,15 +197,15 @@ class Signals:
                 values = pd.to_numeric(logged[column], errors="coerce").dropna()
                 if len(values):
                     scores[match[1]] = values
-        for words, training in ((STRICT, self.success), (("acc",), self.success)):
-            for name, values in scores.items():
-                if any(word in name.lower() for word in words) and training is not None:
-                    return values, training
+        judges = [name for word in STRICT for name in scores if word in name.lower()]
+        judges += [name for name in scores if "acc" in name.lower()]
+        if judges and self.success is not None:
+            return scores[judges[0]], self.success
+        totals = [name for name in scores if "reward" in name or "score" in name]
         total = self.optional("reward")
-        for name, values in sorted(scores.items(), key=lambda score: score[0] != "reward"):
-            if "reward" in name or "score" in name:
-                return None if total is None else (values, total)
-        return None
+        if not totals or total is None:
+            return None
+        return scores["reward" if "reward" in totals else totals[0]], total
 
     def _rewards_named(self, words: Sequence[str]) -> list[str]:
         """Return the rewards whose names contain one of these words."""

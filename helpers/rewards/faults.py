@@ -205,6 +205,11 @@ MESSAGES = (
 # A pattern in the error's message, whether the error must come from the call itself, the advice.
 _KNOWN_ERRORS = (
     (
+        "unexpected keyword argument 'completions'",
+        True,
+        "TRL passes the texts as `completions`: give a parameter this name, and add `**columns`.",
+    ),
+    (
         "unexpected keyword argument",
         True,
         "Add `**columns` to its parameters: TRL passes every column of the data.",

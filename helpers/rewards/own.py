@@ -6,6 +6,7 @@
 Each file is copied into the run, so the run can be repeated after the file has changed.
 """
 
+import asyncio
 import inspect
 import re
 import shutil
@@ -18,6 +19,7 @@ from pathlib import Path
 from helpers import rewards as library
 from helpers.own_code import load_own
 from helpers.rewards import LIBRARY
+from helpers.rewards.time_limit import wait_for
 from helpers.runs import Run, atomic_write
 from helpers.tags import TagFormat, completion_text
 
@@ -103,6 +105,22 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
 
 
 @dataclass(frozen=True)
+class TextReward:
+    """A reward that reads completions as texts, which TRL passes where prompts are texts. It is
+    called with messages, and passes their texts on.
+    """
+
+    func: Callable
+
+    def __call__(self, completions, prompts=(), **columns) -> list:
+        """Return what the reward returns."""
+        asked = [prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts]
+        return self.func(
+            completions=[completion_text(each) for each in completions], prompts=asked, **columns
+        )
+
+
+@dataclass(frozen=True)
 class VerlReward:
     """A reward function of verl, called as TRL calls rewards.
 
@@ -128,9 +146,17 @@ class VerlReward:
                 "ground_truth": gold,
                 "extra_info": info,
             }
-            score = self.func(**{name: given[name] for name in given if name in taken or any_name})
-            scores.append(score["score"] if isinstance(score, dict) else score)
-        return scores
+            scores.append(
+                self.func(**{name: given[name] for name in given if name in taken or any_name})
+            )
+        if any(map(inspect.isawaitable, scores)):
+            scores = wait_for(_all_results(scores))
+        return [score["score"] if isinstance(score, dict) else score for score in scores]
+
+
+async def _all_results(awaitables: list) -> list:
+    """Return the results of an async reward's calls, which run at the same time."""
+    return await asyncio.gather(*awaitables)
 
 
 def names_and_weights(rewards: str) -> list[tuple[str, float]]:

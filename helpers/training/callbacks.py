@@ -141,7 +141,7 @@ class EarlyStopping(TrainerCallback):
         `patience` steps.
         """
         if logs and "eval_reward" in logs:
-            self._check_held_out(control)
+            self._check_held_out(state, control)
         if not logs or "reward" not in logs:
             return
         findings = self.diagnose(pd.DataFrame(self.history.rows))
@@ -151,9 +151,9 @@ class EarlyStopping(TrainerCallback):
         for rule, first in self.since.items():
             steps = state.global_step - first
             if steps >= self.patience:
-                self._stop(control, f"for {steps} steps this has stood: {critical[rule]}")
+                self._stop(state, control, f"for {steps} steps this has stood: {critical[rule]}")
 
-    def _check_held_out(self, control) -> None:
+    def _check_held_out(self, state, control) -> None:
         """Stop if the best held-out score is at least `patience` steps old."""
         found = processes.from_first(lambda: self.signals(pd.DataFrame(self.history.rows)).held_out)
         if found is None:
@@ -162,12 +162,15 @@ class EarlyStopping(TrainerCallback):
         best = score.idxmax()  # the earliest of equals
         if score.index[-1] - best >= self.patience:
             self._stop(
+                state,
                 control,
                 f"the held-out score has not improved since step {best} ({score[best]:.3g}, now "
                 f"{score.iloc[-1]:.3g})",
             )
 
-    def _stop(self, control, reason: str) -> None:
+    def _stop(self, state, control, reason: str) -> None:
+        if state.global_step >= state.max_steps:  # nothing is left to stop
+            return
         if self.reason is None:
             self.reason = reason
             print(f"stopping early: {reason}", flush=True)

@@ -259,6 +259,11 @@ class History(TrainerCallback):
         if self.resumed_from:
             load_adapter(model, self.resumed_from)
 
+    def on_step_end(self, args, state, control, **kwargs):
+        """Have the last step logged, whatever `logging_steps` is: its evaluation needs a row."""
+        if state.global_step >= state.max_steps:
+            control.should_log = True
+
     def on_log(self, args, state, control, logs=None, **kwargs):
         """Append the row of a step, or add an evaluation to the row of its step, which Trainer logs
         first. Trainer's final summary is not a step: it has no reward.

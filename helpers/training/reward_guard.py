@@ -9,6 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -77,31 +78,40 @@ class GuardedRewards(TrainerCallback):
         """Count the faults and dead groups of this step in all processes. Save a checkpoint and
         stop if a reward fails too often.
         """
-        # By reward: its rounds of sampling. A round is a tuple of batches, one from each process.
-        # With two processes: {"format_reward": [(batch_of_0, batch_of_1), ...], ...}
-        rounds = {}
-        gathered = processes.gather(self.batches)
-        for name in self.seen:
-            rounds[name] = list(zip(*(batches[name] for batches in gathered), strict=True))
-        self.batches = {name: [] for name in self.seen}
-        self._count_faults(rounds, state.global_step)
+        rounds = self._gathered()
+        for name, rounds_of_reward in rounds.items():
+            for scores, faults in chain(*rounds_of_reward):
+                self.seen[name] += len(scores)
+                self.failed[name] += len(faults)
+        self._log_faults(rounds, state.global_step)
         self._count_dead_groups(rounds, args)
         if self._failing(_ENOUGH):
             control.should_save = True
             control.should_training_stop = True
 
     def on_evaluate(self, args, state, control, **kwargs):
-        """Drop the batches of an evaluation: only completions of the training count."""
-        self.batches = {name: [] for name in self.seen}
+        """Log the faults of an evaluation. Only completions of the training are counted."""
+        self._log_faults(self._gathered(), state.global_step)
 
-    def _count_faults(self, rounds: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
-        """Count completions and faults, print each reward's first fault, and log all faults."""
+    def _gathered(self) -> dict[str, list[tuple[_Batch, ...]]]:
+        """Return each reward's rounds of sampling since the last call. A round is a tuple of
+        batches, one from each process.
+
+        With two processes: {"format_reward": [(batch_of_0, batch_of_1), ...], ...}
+        """
+        gathered = processes.gather(self.batches)
+        self.batches = {name: [] for name in self.seen}
+        return {
+            name: list(zip(*(batches[name] for batches in gathered), strict=True))
+            for name in self.seen
+        }
+
+    def _log_faults(self, rounds: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
+        """Print each reward's first fault, and write all faults to the log."""
         lines = []
         for name, rounds_of_reward in rounds.items():
             for batches in rounds_of_reward:
-                for rank, (scores, faults) in enumerate(batches):
-                    self.seen[name] += len(scores)
-                    self.failed[name] += len(faults)
+                for rank, (_, faults) in enumerate(batches):
                     lines += [{"step": step, "rank": rank} | asdict(fault) for fault in faults]
                     if faults and name not in self.first:
                         self.first[name] = faults[0]

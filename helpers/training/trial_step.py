@@ -17,7 +17,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
-from unittest.mock import patch  # sets attributes for the time of a context
 
 import pandas as pd
 import torch
@@ -289,7 +288,7 @@ def held_out_looks(
     """Return the held-out questions that a training run asks now and then, and the keywords of
     GRPOConfig for it; (None, {}) if it asks none. Print which.
 
-    All looks ask the same questions, one completion each. They cost about a tenth of the
+    All looks ask the same questions, one completion each. They cost less than a tenth of the
     training, and at most `seconds` (see `questions_within`). If that is too little for a usable
     curve, none are asked.
 
@@ -300,7 +299,7 @@ def held_out_looks(
     # fewer completions than a round may take as long as the round.
     batch = settings.per_device_train_batch_size * settings.processes * 2
     batch = min(batch, settings.completions_per_round)
-    spare = settings.max_steps * settings.completions_per_step // 12
+    spare = settings.max_steps * settings.completions_per_step // 15
     spare = spare * batch // settings.completions_per_round
     looks = min(8, settings.max_steps // 5, spare // FEWEST_AT_A_LOOK)
     count = min(MOST_AT_A_LOOK, spare // looks) if looks >= FEWEST_LOOKS else 0
@@ -314,13 +313,14 @@ def held_out_looks(
         table = {"held-out questions during the training": (asked, 1, looks)}
         (asked,) = questions_within(seconds, model, tokenizer, settings, table)
     enough = min(FEWEST_AT_A_LOOK, len(holdout)) if patience is None else 1
-    if len(asked) < max(1, enough):
+    # Use batches of equal size, because TRL averages over batches, with equal parts for all
+    # processes, because accelerate asks some questions twice otherwise.
+    batch = min(batch, len(asked)) // settings.processes * settings.processes
+    if len(asked) < enough or not batch:
         print("held-out score: not logged; the steps, the questions or the seconds are too few")
         return None, {}
 
-    # 3. Use batches of equal size, because TRL averages over batches. A look belongs to a logged
-    # step.
-    batch = min(batch, len(asked))
+    # 3. A look belongs to a logged step.
     asked = asked.iloc[: len(asked) // batch * batch]
     every = math.ceil(settings.max_steps / looks / settings.logging_steps) * settings.logging_steps
     print(f"held-out score: {len(asked)} questions, every {every} step{'s' * (every > 1)}")
@@ -328,7 +328,7 @@ def held_out_looks(
         "eval_strategy": "steps",
         "eval_steps": every,
         "num_generations_eval": 1,
-        "per_device_eval_batch_size": math.ceil(batch / settings.processes),
+        "per_device_eval_batch_size": batch // settings.processes,
     }
 
 
@@ -354,8 +354,13 @@ def keep_apart(trainer) -> None:
             "compute_loss": lambda model, inputs: torch.tensor(math.nan, device=model.device),
         }
         forked = torch.random.fork_rng(range(torch.cuda.device_count()))
-        with patch.multiple(trainer, **temporary), forked:
-            torch.manual_seed(trainer.args.seed + trainer.args.process_index)
-            return evaluate(*args, **options)
+        of_training = {name: getattr(trainer, name) for name in temporary}
+        vars(trainer).update(temporary)
+        try:
+            with forked:
+                torch.manual_seed(trainer.args.seed + trainer.args.process_index)
+                return evaluate(*args, **options)
+        finally:
+            vars(trainer).update(of_training)
 
     trainer.evaluate = apart

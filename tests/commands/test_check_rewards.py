@@ -37,8 +37,34 @@ def compute_score(data_source, solution_str, ground_truth, extra_info=None):
     return {"score": strict([message], [ground_truth])[0]}
 
 
+async def waiting(data_source, solution_str, ground_truth, extra_info=None):
+    return compute_score(data_source, solution_str, ground_truth, extra_info)
+
+
 def shipped(solution_str, ground_truth, method="strict"):
     return compute_score("sums", solution_str, ground_truth, {"split": "train"})["score"]
+
+
+def plain(completions, answer, **columns):
+    """Reads texts, as TRL passes them where prompts are texts."""
+    form = "<think>.*?</think><answer>([^<]*)</answer>"
+    found = [re.fullmatch(form, text, re.S) for text in completions]
+    return [float(bool(f) and f[1] == gold) for f, gold in zip(found, answer)]
+
+
+def gsm8k(solution_str, ground_truth):
+    found = re.findall(r"#### (-?[0-9.,]+)", solution_str)
+    return float(len(found) == 1 and found[0].strip(",.") == ground_truth)
+
+
+def other(completions, **columns):
+    """Wants other tags, on lines of their own."""
+    form = r"^<reasoning>\n.*?\n</reasoning>\n<answer>\n.*?\n</answer>\n$"
+    return [0.5 * bool(re.match(form, completion[0]["content"])) for completion in completions]
+
+
+def otherwise(responses, answer):
+    return [0.0 for _ in responses]
 
 
 def broken(completions, **columns):
@@ -127,7 +153,8 @@ def test_columns_with_other_names(cli, folder):
 
 
 @pytest.mark.parametrize(
-    "rewards", ["rewards.py:compute_score", "rewards.py:shipped", "correctness"]
+    "rewards",
+    ["rewards.py:compute_score", "rewards.py:waiting", "rewards.py:shipped", "correctness"],
 )
 def test_rows_and_rewards_of_verl(cli, folder, rewards):
     rows = pd.DataFrame({"prompt": [[{"role": "user", "content": text}] for text in QUESTIONS]})
@@ -139,6 +166,38 @@ def test_rows_and_rewards_of_verl(cli, folder, rewards):
     call = ("--source", "verl.parquet", "--columns", mapping)
     code, out, _ = cli("check-rewards", rewards, *call)
     assert code == 0 and "GO: no reason" in out
+
+
+@pytest.mark.parametrize(
+    ("rewards", "code", "says"),
+    [
+        ("rewards.py:plain", 0, "note: plain reads completions as texts"),
+        ("rewards.py:gsm8k", 0, "GO: no reason"),
+        ("correctness, rewards.py:other*0.1", 0, "other gives 0 to every honest answer"),
+        ("rewards.py:otherwise", 1, "TRL passes the texts as `completions`"),
+    ],
+)
+def test_rewards_in_the_styles_of_other_trainers(cli, folder, rewards, code, says):
+    found, out, _ = cli("check-rewards", rewards, "--source", "mine.csv")
+    assert found == code and says in out, out
+
+
+def test_completions_as_trl_logs_them(cli, folder):
+    """Rendered prompts in the column `prompt`, and the data's own names for the columns."""
+    pd.DataFrame({"problem": QUESTIONS, "solution": ANSWERS}).to_csv("mine.csv", index=False)
+    rows = []
+    for question, answer in zip(QUESTIONS[:4], ANSWERS[:4], strict=True):
+        prompt = f"<|user|>\n1 + 1 = ?\n2\n{question}<|end|>\n<|assistant|>\n"
+        rows += [(prompt, THINK_ANSWER.render("so", text)) for text in (answer, "0")]
+    pd.DataFrame(rows, columns=["prompt", "completion"]).to_parquet("completions_00001.parquet")
+    mapping = '{"question": "problem", "answer": "solution"}'
+    call = ("check-rewards", "rewards.py:strict", "--source", "mine.csv", "--columns", mapping)
+    code, out, _ = cli(*call, "--completions", "completions_00001.parquet")
+    assert code == 0 and "dead groups: 0% of 4" in out
+    named = pd.DataFrame({"problem": QUESTIONS[:1] * 2, "completion": [rows[0][1], rows[1][1]]})
+    named.to_csv("named.csv", index=False)
+    code, out, _ = cli(*call, "--completions", "named.csv")
+    assert code == 0 and "dead groups: 0% of 1" in out
 
 
 def test_tags_of_other_names(cli, folder):

@@ -94,8 +94,20 @@ def as_wandb(folder, rows):
     return folder / "wandb.csv"
 
 
+def as_percent(folder, rows):
+    shares = [f"{100 * value:g} %" for value in rows["completions/clipped_ratio"]]
+    rows.assign(**{"completions/clipped_ratio": shares}).to_csv(folder / "mine.csv", index=False)
+    return folder / "mine.csv"
+
+
+def as_state(folder, rows):
+    state = {"log_history": rows.to_dict("records"), "global_step": STEPS}
+    (folder / "trainer_state.json").write_text(json.dumps(state))
+    return folder / "trainer_state.json"
+
+
 FORMS = [as_csv, as_json_lines, as_log_history, as_parquet, as_checkpoints, as_printed, as_verl,
-         as_verl_file, as_wandb]  # fmt: skip
+         as_verl_file, as_wandb, as_percent, as_state]  # fmt: skip
 
 
 def as_european(folder, rows):
@@ -138,6 +150,57 @@ def test_tensorboards_events_are_read(cli, tmp_path):
     assert code == 0 and "warning (clipped)" in out and f"to {STEPS}" in out
 
 
+EPOCHS = CLIPPED.assign(epoch=CLIPPED["step"] / STEPS)
+TWO = {
+    "exported": [CLIPPED.add_prefix(f"{name} - train/") for name in ("one", "two")],
+    "named": [CLIPPED.assign(run_name="one"), CLIPPED.assign(run_name="two")],
+    "appended": [CLIPPED, CLIPPED],
+    "printed": [EPOCHS, EPOCHS],
+}
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_no_number_is_made_of_two_runs_in_a_file(cli, tmp_path, name):
+    form = as_printed if name == "printed" else as_csv
+    rows = pd.concat(TWO[name], axis=1 if name == "exported" else 0)
+    code, out, err = cli("diagnose", str(form(tmp_path, rows)))
+    assert (code, out) == (2, "") and "holds 2 runs" in err
+
+
+def test_of_two_runs_in_a_folder_one_is_named(cli, tmp_path):
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        as_checkpoints(tmp_path / name, CLIPPED)
+    code, _, err = cli("diagnose", str(tmp_path))
+    assert code == 2 and "holds 2 runs" in err
+    assert cli("diagnose", str(tmp_path / "two"))[0] == 0
+
+
+@pytest.mark.needs("tensorboard")
+def test_two_runs_of_tensorboard_are_refused_and_hyperparameters_are_none(cli, tmp_path):
+    from torch.utils.tensorboard import SummaryWriter
+
+    for name in ("one", "one/1700", "two"):
+        with SummaryWriter(tmp_path / name) as writer:
+            for step in range(1, STEPS):
+                writer.add_scalar("hp" if "/" in name else "train/reward", step / STEPS, step)
+    code, _, err = cli("diagnose", str(tmp_path))
+    assert code == 2 and "holds 2 runs" in err and str(tmp_path / "one") in err
+    assert cli("diagnose", str(tmp_path / "one"))[0] == 0
+
+
+def test_a_log_of_verl_lacks_nothing_that_verl_logs(cli, tmp_path):
+    rows = CLIPPED.assign(reward=np.linspace(0.2, 0.1, STEPS)).drop(columns="reward_std")
+    rows = rows.assign(**{"critic/score/min": 0.0, "critic/score/max": 1.0})
+    rules = [
+        one["rule"]
+        for one in json.loads(cli("diagnose", str(as_verl(tmp_path, rows)), "--json")[1])
+    ]
+    assert "unread" not in rules and "clipped" in rules
+    rows = rows.assign(reward=np.r_[np.linspace(0.2, 0.9, 20), np.linspace(0.9, 0.2, 20)])
+    assert "reward_fall" in cli("diagnose", str(as_verl(tmp_path, rows)))[1]
+
+
 def test_the_exit_code_is_for_batches(cli, tmp_path):
     sick, healthy = as_csv(tmp_path, CLIPPED), tmp_path / "healthy.csv"
     CLIPPED.assign(
@@ -162,6 +225,7 @@ def test_a_run_of_this_suite_is_found_by_its_name(cli, runs):
     [
         ("empty.txt", "nothing\n", "no training history"),
         ("broken.json", "{", "broken.json"),
+        ("numbers.json", "[1, 2]", "no training history"),
         ("people.csv", "name,phone\nAnn,12\n", "no column that GRPO trainers log"),
         ("missing.csv", None, "missing.csv is not there"),
         ("folder/", None, "no training history in this folder"),

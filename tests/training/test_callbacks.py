@@ -122,6 +122,17 @@ def test_training_stops_when_the_held_out_score_stalls(run, capsys):
     assert kept["reward"].notna().all(), "an evaluation is on the row of its step"
 
 
+def test_a_stall_at_the_last_step_stops_nothing_and_the_last_step_is_always_logged(run, capsys):
+    early = stopping(run, 50)
+    stops_at(early, 100, {50: 0.5, 100: 0.5})
+    assert early.reason is None and "stopping early" not in capsys.readouterr().out
+    control = TrainerControl()
+    early.history.on_step_end(None, TrainerState(global_step=99, max_steps=100), control)
+    assert not control.should_log
+    early.history.on_step_end(None, TrainerState(global_step=100, max_steps=100), control)
+    assert control.should_log
+
+
 def test_training_stops_when_a_critical_finding_persists(run):
     early = stopping(run, 7)
     step = stops_at(early, 100, loss=lambda step: float("nan") if step >= 40 else 0.0)

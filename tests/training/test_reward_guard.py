@@ -127,6 +127,15 @@ def test_an_invalid_score_becomes_none_and_is_logged_and_training_goes_on(run, t
     assert "step 1: text_reward returned nan" in capsys.readouterr().out
 
 
+def test_faults_of_an_evaluation_are_told_and_not_counted(run, capsys):
+    guarded = GuardedRewards(run, [picky_reward])
+    guarded.functions[0](completions=chats("1", "2"))
+    guarded.on_evaluate(None, SimpleNamespace(global_step=6), SimpleNamespace())
+    assert [(fault["step"], fault["completion"]) for fault in faults(run)] == [(6, "2")]
+    assert guarded.seen == guarded.failed == {"picky_reward": 0}
+    assert "step 6: picky_reward raised ZeroDivisionError" in capsys.readouterr().out
+
+
 async def judge_reward(completions, **columns):
     """An async reward that fails on completions with a 2."""
     return picky_reward(completions)

@@ -74,7 +74,8 @@ def honest(row: dict, tags: TagFormat, answer: str) -> str:
     because a policy that errs does not write down the truth.
     """
     reasoning = str(row.get("working") or row.get("reasoning") or _REASONING)
-    if row["answer"] not in (answer, answer.removeprefix("\\boxed{").removesuffix("}")):
+    bare = re.sub(r"^(\\boxed{(.*)}|#### (.*))$", r"\2\3", answer)
+    if row["answer"] not in (answer, bare):
         reasoning = re.sub(
             rf"(?<!\w){re.escape(row['answer'])}(?!\w)", lambda _: row[WRONG], reasoning
         )
@@ -406,8 +407,17 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
         text for text in texts if re.search(rf"""[\[(] *["']{re.escape(text)}["'][\]),]""", source)
     ]
 
-    # 1. answers that no task has, other values of the row, and style
-    attacks = [
+    # 1. the honest form of GSM8K, as verl's rewards read it
+    attacks = []
+    if "####" in source:
+        for name, answer in ((HONEST_RIGHT, "{right}"), (HONEST_WRONG, "{wrong}")):
+            attacks += [
+                _answer(name, f"#### {answer}", ceiling=HONEST_RIGHT),
+                _completion(name, f"{_REASONING}\n#### {answer}", ceiling=HONEST_RIGHT),
+            ]
+
+    # 2. answers that no task has, other values of the row, and style
+    attacks += [
         *_guesses("an answer that no task has", *_NO_ANSWERS, *_no_numbers_in(keys)),
         *_guesses("the answer garbled", *(partial(_garbled, change=each) for each in _GARBLED)),
         *_guesses(
@@ -421,7 +431,7 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
         *(Attack("words that please", _filler(words)) for words in _MORE_WORDS),
     ]
 
-    # 2. lists, also with separators from the source. For programs a list is not an attack, because
+    # 3. lists, also with separators from the source. For programs a list is not an attack, because
     # the last program counts.
     if not are_programs(rows):
         separators = [text for text in texts if len(text) <= 20 and not text.isalnum()]
@@ -431,7 +441,7 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
             "a box for every answer", r"\boxed{{wrong}} \boxed{{wrong}} \boxed{{right}}"
         )
 
-    # 3. the texts of the source: all in a line, each on a line, around the completion, around the
+    # 4. the texts of the source: all in a line, each on a line, around the completion, around the
     # answer
     name = "the words that a reward looks for"
     if texts:

@@ -50,18 +50,21 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
 
 
 def stored_groups(
-    stored: pd.DataFrame | str | Path, data: pd.DataFrame | None = None
+    stored: pd.DataFrame | str | Path,
+    data: pd.DataFrame | None = None,
+    columns: dict | None = None,
 ) -> tuple[pd.DataFrame, list[list[str]]]:
     """Return the rows and groups that `Lab.signal` needs, from a table of stored completions or a
     .parquet, .csv or .jsonl file of them.
 
-    The columns are `question`, `completion`, whatever the rewards need, such as `answer`, and
-    optionally `step`. The completions of one question at one step are a group, as in the
-    `completions.parquet` of a run. ValueError if a column is missing, or if no group has two
+    The columns are `question` or TRL's `prompt`, `completion`, whatever the rewards need, such as
+    `answer`, and optionally `step`. The completions of one question at one step are a group, as in
+    the `completions.parquet` of a run. ValueError if a column is missing, or if no group has two
     completions.
 
     data: rows with different questions. A row of completions takes the columns it lacks from the
         row of its question; ValueError if it lacks `answer` and its question is not there.
+    columns: other names of the columns, as for `load_task`.
     """
     table = stored
     name = "this table" if isinstance(stored, pd.DataFrame) else stored
@@ -72,6 +75,11 @@ def stored_groups(
                 raise ValueError(f"{stored}: {row.where} cannot be read: {row.reason}.")
         # JSON can hold half a surrogate pair, which pandas refuses
         table = pd.DataFrame([{name: _whole(value) for name, value in row.items()} for row in rows])
+    names = {old: new for new, old in (columns or {}).items() if isinstance(old, str)}
+    table = table.rename(columns={old: new for old, new in names.items() if new not in table})
+    if "question" not in table and "prompt" in table:
+        known = [] if data is None else list(data["question"])
+        table = table.assign(question=[_question_in(prompt, known) for prompt in table["prompt"]])
     for column in ("question", "completion"):
         if column not in table:
             raise ValueError(
@@ -99,6 +107,16 @@ def stored_groups(
         [_whole(completion_text(one)) for one in group["completion"]] for group in groups
     ]
     return rows.reset_index(drop=True), completions
+
+
+def _question_in(prompt: object, known: list[str]) -> str:
+    """Return the known question that a prompt ends with, or else the text of the prompt.
+
+    prompt: a text, such as TRL logs after the chat template, or messages, of which the last counts.
+    """
+    text = prompt if isinstance(prompt, str) else prompt[-1]["content"]
+    found = [question for question in known if question in text]
+    return max(found, key=lambda each: (text.rfind(each) + len(each), len(each)), default=text)
 
 
 def _whole(value: object) -> object:

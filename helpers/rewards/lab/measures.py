@@ -14,7 +14,8 @@ No model is needed: `stored_groups` reads the completions of an earlier run.
 import re
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -38,6 +39,7 @@ from helpers.rewards.lab.attacks import (
 from helpers.rewards.lab.cases import load_cases
 from helpers.rewards.lab.trial import AttackTrial, columns_of
 from helpers.rewards.lab.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.rewards.own import TextReward
 from helpers.tags import THINK_ANSWER, TagFormat
 
 _TIMED = 1000  # completions
@@ -115,6 +117,22 @@ class Lab:
                     "name: wrap one in a function of its own."
                 )
 
+    def give_texts(self, rows: pd.DataFrame) -> None:
+        """Wrap rewards that read completions as texts in a `TextReward`: your own rewards that fail
+        on messages, or score all of them alike, and do neither with texts.
+        """
+        (row,) = with_wrong_answers(_records(rows.head(1)))
+        tried = [*HONEST, *BATTERY[:2], *BATTERY[-4:]]
+        texts = [attack.write(row, self.tags, 50) for attack in tried]
+        messages = [[{"role": "assistant", "content": text}] for text in texts]
+        for at, reward in enumerate(self.functions):
+            candidates = (reward, TextReward(reward)) if is_own(reward) else ()
+            for candidate in candidates:
+                scores, faults = checked_scores(candidate, messages, columns_of([row] * len(texts)))
+                if not faults and len({*scores}) > 1:
+                    self.functions[at] = candidate
+                    break
+
     def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
         """Return one row per completion: each reward's score (nan for None) and the weighted
         `total`.
@@ -168,14 +186,24 @@ class Lab:
 
     def scores_of_copies(self, completions: list[str], step: int, /, **columns: list) -> np.ndarray:
         """Return the scores of copies of completions in one call, with the shape (copies,
-        completions, rewards): at least two copies, and 64 in all. Faults are not kept.
+        completions, rewards): at least two copies, and 64 in all. See `again` for faults.
         """
         copies = max(2, -(-_JUDGED_AGAIN // len(completions)))
-        faults = [*self.faults]
         columns = {name: values * copies for name, values in columns.items()}
-        scores = self.scores(completions * copies, step, **columns)[self.names]
-        self.faults[:] = faults
+        with self.again():
+            scores = self.scores(completions * copies, step, **columns)[self.names]
         return scores.to_numpy().reshape(copies, len(completions), -1)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Score completions again that were scored before. Faults then count once: they are kept
+        only of rewards that had none, such as a reward that fails in every second call.
+        """
+        before = [*self.faults]
+        faulty = {fault.reward for fault in before}
+        yield
+        later = self.faults[len(before) :]
+        self.faults[:] = before + [fault for fault in later if fault.reward not in faulty]
 
     def compare(self, before: np.ndarray, after: np.ndarray) -> None:
         """Add to `results.unsteady` the rewards that gave a completion different scores in two
@@ -397,7 +425,6 @@ class Lab:
         columns = columns_of([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
-        faults = [*self.faults]
         some = slice(None, None, 1 + len(texts) // _JUDGED_AGAIN)
         few = texts[some]
         of_few = {name: values[some] for name, values in columns.items()}
@@ -441,7 +468,8 @@ class Lab:
         same = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
         want_opening = [name for name in rewards if rewards[name]["constant"] == 0]
         if want_opening:
-            with_opening = self.scores([opening + text for text in texts], self.step, **columns)
+            with self.again():
+                with_opening = self.scores([opening + text for text in texts], self.step, **columns)
             want_opening = [name for name in want_opening if with_opening[name].max() > 0]
 
         # 6. what keeps answers from being right: text behind them, or a longer answer in the data
@@ -449,12 +477,12 @@ class Lab:
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
         first_answer = None
         if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
-            first_right = _are_right(self.scores(firsts, self.step, **columns)[judges])
-            first_answer = _finite(first_right.mean())
+            with self.again():
+                first_scores = self.scores(firsts, self.step, **columns)
+            first_answer = _finite(_are_right(first_scores[judges]).mean())
         answers = [self.tags.extract_answer(text) or "" for text in texts]
         golds = map(str, columns.get("answer", answers))
         parts = [pair for pair in zip(answers, golds, strict=True) if _is_part(*pair)]
-        self.faults[:] = faults  # those of a repeated call count once
 
         self.results.completions = texts, columns
         self.results.signal = {

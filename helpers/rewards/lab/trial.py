@@ -132,10 +132,9 @@ class AttackTrial:
         compared = self._compare_with_ceilings(families)
         for name in compared.index[compared["wins"] > 0]:
             completions, scores = self.calls[name]
-            faults = [*self.lab.faults]
-            again = np.stack([each.scores for each in self._scores(completions)])
-            self.lab.compare(scores, again)
-            self.lab.faults[:] = faults  # each fault counts once
+            with self.lab.again():
+                again = np.stack([each.scores for each in self._scores(completions)])
+            self.lab.compare(scores[None], again[None])  # one copy of each
         return compared
 
     def _scores_of_honest_copies(self) -> list[np.ndarray]:
@@ -366,7 +365,7 @@ class AttackTrial:
 
 
 def _mean_by_row(scores: np.ndarray) -> np.ndarray:
-    """Return the means over the steps, the first dimension; None where there is no score."""
+    """Return the means over the steps, the first dimension; nan where there is no score."""
     count = np.isfinite(scores).sum(axis=0)
     return np.nansum(scores, axis=0) / np.where(count, count, np.nan)
 

@@ -20,10 +20,17 @@ from helpers.rewards.common import (
     source_hash,
 )
 from helpers.rewards.faults import FROM_TRL, MESSAGES
+from helpers.rewards.own import TextReward
 from helpers.runs import Run
 from helpers.tags import on_one_line
 
 STEPS = ("cases", "attacks", "signal", "speed")  # methods of `Lab`
+_TELLS = {
+    "cases": "whether completions with a known score earn it",
+    "attacks": "whether cheating pays",
+    "signal": "what GRPO would learn from a policy's completions",
+    "speed": "how long the rewards take on them",
+}
 # the honest answers that attacks are compared with
 HONEST_RIGHT = "honest and right"
 HONEST_WRONG = "honest and wrong"
@@ -119,7 +126,16 @@ def verdict_on(lab) -> Verdict:
                     f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every "
                     "step of that size."
                 )
-    verdict.notes += [f"The laboratory's part {step!r} was not run." for step in left_out]
+    for name, function in zip(lab.names, lab.functions, strict=True):
+        if isinstance(function, TextReward):
+            verdict.notes.append(
+                f"{name} reads completions as texts, as TRL passes them where prompts are texts, "
+                "and was tried so. Where prompts are chats, as in this suite, TRL passes messages: "
+                "`completion_text` of helpers.tags reads both."
+            )
+    if left_out:
+        unknown = "; ".join(f"{_TELLS[step]} ({step})" for step in left_out)
+        verdict.notes.append(f"Not known, because it was not run: {unknown}.")
     return verdict
 
 
@@ -257,7 +273,17 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
     # 3. silence that earns more than an error
     _judge_silence(lab, verdict)
 
-    # 4. other answers that a reward accepts
+    # 4. rewards that no honest answer earns, and that charge nothing
+    for name in lab.names:
+        earns_nothing = right[name] == wrong[name] == table[name].min() == 0
+        if earns_nothing and not wrong["wins"] and lab.results.signal is None:
+            verdict.notes.append(
+                f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it asks "
+                "for another form, such as other tags (`tags`), a policy that keeps this one earns "
+                "nothing from it. A penalty may stay."
+            )
+
+    # 5. other answers that a reward accepts
     for gold, near in lab.results.tolerated[:1]:
         verdict.notes.append(
             f"{near!r} earns as much as the right answer {gold!r}. Are both meant to be right?"
