@@ -88,17 +88,18 @@ def run_code(
     """Return the outcomes of each job, one per input.
 
     backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which returns the
-        outcomes of a program and is called from several threads. None: monty; and sandlock, if it
-        works on this machine, for the programs that monty cannot run, or ended with an error, or
-        may have given another order.
+        outcomes of a program and is called from several threads. None: two passes. Monty runs all
+        programs. If sandlock works on this machine, it then runs those that monty cannot run, that
+        ended with an error, or that may give another order in CPython, and its outcomes count. A
+        program that CPython cannot read stays an error.
     workers: programs run at a time, by default the number of cores.
 
-    First, every program gets a slice: an eighth of its time. Then those that need longer share the
-    batch's budget, at most their time each: 5 times the time of one program (10 under sandlock), or
-    more for over 64 programs. A warning counts the programs that were stopped because it was used
-    up. If the machine is busy, slices and budget become longer, by the time that a reference
-    computation takes. Raise ValueError if the back end is not known or does not work on this
-    machine.
+    In each pass, every program first gets a slice: an eighth of its time. Then those that need
+    longer share the budget of the pass, at most their time each: 5 times the time of one program
+    (10 under sandlock), or more for over 64 programs. A warning counts the programs that were
+    stopped because it was used up. If the machine is busy, slices and budgets become longer, by the
+    time that a reference computation takes. Raise ValueError if the back end is not known or does
+    not work on this machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
@@ -119,7 +120,16 @@ def run_code(
             if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
         ]
         if doubtful and sandlock_works():
-            # CPython has the last word. These programs get a budget of their own, so that no
+            # Early in a training run, most errors are programs that CPython cannot read, either.
+            # One program in the sandbox finds them all.
+            unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
+            reading = Job(_READS, [("reads", (jobs[at].source,)) for at in unread])
+            [found] = run_code([reading], limits, "sandlock") if unread else [[]]
+            for at, outcome in zip(unread, found, strict=True):
+                if outcome.error in _NO_PYTHON:
+                    outcomes[at] = [outcome] * jobs[at].count
+                    doubtful.remove(at)
+            # CPython has the last word on the others. They get a budget of their own, so that no
             # neighbour has used it up; both budgets together take no longer than sandlock alone.
             again = [jobs[at] for at in doubtful]
             found = _run_batch(again, limits, "sandlock", workers, budget)
@@ -190,6 +200,8 @@ def _run_batch(
     return outcomes
 
 
+_READS = "def reads(source):\n    compile(source, 'program', 'exec')\n"
+_NO_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 used_backends: set[str] = set()  # the names of those that ran programs in this process
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
