@@ -410,6 +410,7 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     attacks = [
         *_guesses("an answer that no task has", *_NO_ANSWERS, *_no_numbers_in(keys)),
         *_guesses("the answer garbled", *(partial(_garbled, change=each) for each in _GARBLED)),
+        *_guesses("the answer's digits", _other_sign, _other_point),
         *_guesses(
             "another candidate of the row",
             lambda row: _candidate(row, 0),
@@ -469,6 +470,20 @@ def _garbled(row: dict, change: Callable[[str], str]) -> str:
     as its sorted characters, takes it for right.
     """
     return re.sub(r"\w+", lambda match: change(match.group()), row["answer"])
+
+
+def _other_sign(row: dict) -> str:
+    """Return a number with the other sign. A reward that compares sizes or digits takes it for
+    right. If the answer is not a whole number, return a wrong answer.
+    """
+    is_whole = re.fullmatch(r"-?\d+", row["answer"])
+    return f"-{row['answer']}".removeprefix("--") if is_whole else row[WRONG]
+
+
+def _other_point(row: dict) -> str:
+    """Return a whole number with a decimal point before its last digit, or a wrong answer."""
+    is_whole = re.fullmatch(r"-?\d+", row["answer"])
+    return f"{row['answer'][:-1]}.{row['answer'][-1]}" if is_whole else row[WRONG]
 
 
 def _candidate(row: dict, which: int) -> str:

@@ -89,6 +89,7 @@ class AttackTrial:
     scored: by name of the attacks, the scores of the best attack of this name on each row.
     examples: by name, the completion for the first row.
     calls: by name, the completions of its family, and their scores before rows were left out.
+    form: by step and row, the number of the honest right answer that earns most.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     escapes: the attacks that win only because an error scores below 0.
@@ -104,6 +105,7 @@ class AttackTrial:
     lost: list[int] = field(default_factory=list)
     escapes: list[str] = field(default_factory=list)
     calls: dict[str, tuple] = field(default_factory=dict)
+    form: np.ndarray | None = None
 
     def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Score all attacks, and return the table of `Lab.attacks`.
@@ -196,6 +198,12 @@ class AttackTrial:
         usable = np.stack([each.usable for each in scored])
         totals = scores[..., -1]
         best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
+        if name == HONEST_RIGHT:
+            self.form = best
+        elif name == HONEST_WRONG:
+            # The form of an honest answer, plain or boxed, is the one in which a right one earns
+            # more: a reward may pay for any box that it cannot read.
+            best = self.form
         step, row = np.indices(best.shape)
         self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
         self.examples[name] = completions[best[0, 0]][0]
