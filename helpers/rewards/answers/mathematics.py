@@ -51,10 +51,8 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     ('1+x', 'x + 1')
     """
     # 1. Settle plain numbers.
-    given = plain_text(given).removesuffix(".")
+    given = NAME_IN_WORDS.sub("", plain_text(given).removesuffix("."))
     gold = plain_text(gold).removesuffix(".")
-    if "=" not in gold:
-        given = NAME_IN_WORDS.sub("", given)
     if is_number(given) and is_number(gold):
         return Comparison(same_number(given, gold))
 

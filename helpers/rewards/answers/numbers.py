@@ -139,17 +139,16 @@ def _parse(text: str) -> Number | None:
     unit = match["currency"] or match["behind"] or ""
     unit = _CURRENCIES.get(unit.casefold(), unit)
     words_of_unit = _AROUND_UNIT.sub("", words)
-    if not words_of_unit:
-        unit = unit or words
-    else:
-        words = words_of_unit
-        named = _CURRENCIES.get(words.casefold().removesuffix("s"), words)
-        if unit and words.startswith(("/", "per ")):
-            unit += words  # $5 per hour
+    if words_of_unit:
+        named = _CURRENCIES.get(words_of_unit.casefold().removesuffix("s"), words_of_unit)
+        if unit and words_of_unit.startswith(("/", "per ")):
+            unit += words_of_unit  # $5 per hour
         elif unit in ("", named) and (named in CURRENCY_SIGNS or UNIT.fullmatch(named)):
             unit = named  # 5 km; or $42 dollars, which names the currency twice
         else:
             return None
+    else:
+        unit = unit or words
     negative = "-" in (match["sign"], match["again"])
     return Number(-value if negative else value, unit, places, form)
 
@@ -197,10 +196,7 @@ def same_quantity(given: str, gold: str) -> bool:
     >>> same_quantity("1000.99 m^2", "1,000.99 m²"), same_quantity("100", "100bps")
     (True, False)
     """
-    answer = parse_number(given)
-    wanted = parse_number(gold)
-    have_units = answer is not None and wanted is not None and answer.unit == wanted.unit != ""
-    return have_units and same_number(given, gold)
+    return same_number(given, gold) and parse_number(given).unit == parse_number(gold).unit != ""
 
 
 def same_form(given: str, gold: str) -> bool:

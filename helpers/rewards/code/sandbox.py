@@ -123,16 +123,18 @@ def run_code(
             # Early in a training run, most errors are programs that CPython cannot read, either.
             # One program in the sandbox finds them all.
             unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
-            reading = Job(_READS, [("reads", (jobs[at].source,)) for at in unread])
+            reading = Job(
+                "def reads(source): compile(source, 'program', 'exec')",
+                [("reads", (jobs[at].source,)) for at in unread],
+            )
             [found] = run_code([reading], limits, "sandlock") if unread else [[]]
             for at, outcome in zip(unread, found, strict=True):
-                if outcome.error in _NO_PYTHON:
+                if outcome.error in ("SyntaxError", "IndentationError", "TabError"):
                     outcomes[at] = [outcome] * jobs[at].count
                     doubtful.remove(at)
             # CPython has the last word on the others. They get a budget of their own, so that no
             # neighbour has used it up; both budgets together take no longer than sandlock alone.
-            again = [jobs[at] for at in doubtful]
-            found = _run_batch(again, limits, "sandlock", workers, budget)
+            found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
             for at, of_job in zip(doubtful, found, strict=True):
                 if all(each.kind != "not started" for each in of_job):
                     outcomes[at] = of_job
@@ -200,8 +202,6 @@ def _run_batch(
     return outcomes
 
 
-_READS = "def reads(source):\n    compile(source, 'program', 'exec')\n"
-_NO_PYTHON = ("SyntaxError", "IndentationError", "TabError")
 used_backends: set[str] = set()  # the names of those that ran programs in this process
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.

@@ -410,7 +410,6 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     attacks = [
         *_guesses("an answer that no task has", *_NO_ANSWERS, *_no_numbers_in(keys)),
         *_guesses("the answer garbled", *(partial(_garbled, change=each) for each in _GARBLED)),
-        *_guesses("the answer's digits", _other_sign, _other_point),
         *_guesses(
             "another candidate of the row",
             lambda row: _candidate(row, 0),
@@ -470,20 +469,6 @@ def _garbled(row: dict, change: Callable[[str], str]) -> str:
     as its sorted characters, takes it for right.
     """
     return re.sub(r"\w+", lambda match: change(match.group()), row["answer"])
-
-
-def _other_sign(row: dict) -> str:
-    """Return a number with the other sign. A reward that compares sizes or digits takes it for
-    right. If the answer is not a whole number, return a wrong answer.
-    """
-    is_whole = re.fullmatch(r"-?\d+", row["answer"])
-    return f"-{row['answer']}".removeprefix("--") if is_whole else row[WRONG]
-
-
-def _other_point(row: dict) -> str:
-    """Return a whole number with a decimal point before its last digit, or a wrong answer."""
-    is_whole = re.fullmatch(r"-?\d+", row["answer"])
-    return f"{row['answer'][:-1]}.{row['answer'][-1]}" if is_whole else row[WRONG]
 
 
 def _candidate(row: dict, which: int) -> str:
@@ -581,7 +566,8 @@ _MORE_LISTS = [
     *((", ", '"{}"', brackets) for brackets in _BRACKETS),
 ]
 
-# what loses a part of a word: its order, its vowels, all but its length or its set of characters
+# what loses a part of a word: its order, its vowels, all but its length or its set of characters;
+# or of a number, its sign or its point
 _GARBLED = (
     lambda word: word[::-1],
     lambda word: "".join(sorted(word)),
@@ -591,6 +577,8 @@ _GARBLED = (
     lambda word: re.sub(r"\w", lambda match: "7" if match[0].isdigit() else "x", word),
     lambda word: word + word,
     lambda word: word + word[-1:],
+    lambda word: f"-{word}" if word.isdigit() else word,
+    lambda word: f"{word[:-1]}.{word[-1]}" if word.isdigit() else word,
 )
 
 _KEYS = 10  # forms in which what is no number is tried
