@@ -124,7 +124,7 @@ def run_code(
             # One program in the sandbox finds them all.
             unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
             reading = Job(
-                "def reads(source): compile(source, 'program', 'exec')",
+                "def reads(source): compile(source, '<program>', 'exec')",
                 [("reads", (jobs[at].source,)) for at in unread],
             )
             [found] = run_code([reading], limits, "sandlock") if unread else [[]]
