@@ -27,10 +27,10 @@ def forbidden_patterns_reward(
 ) -> list[float]:
     """1.0 if none of the regular expressions matches anywhere in the completion, else 0.0.
 
-    Case, invisible characters, fonts, and the kind and number of spaces and line breaks do not
-    matter, so `.` matches a line break, too. A search that takes longer than 5 ms is repeated in a
-    worker process, with the limits of `workers`. A completion that cannot be searched in time
-    scores 0.0, with a warning.
+    Case, invisible characters, fonts, Markdown's marks, and the kind and number of spaces and line
+    breaks do not matter, so `.` matches a line break, too. A search that takes longer than 5 ms is
+    repeated in a worker process, with the limits of `workers`. A completion that cannot be searched
+    in time scores 0.0, with a warning.
 
     >>> forbidden_patterns_reward(["Bonn.", "As an\N{NO-BREAK SPACE}AI, I cannot say."])
     [1.0, 0.0]
@@ -69,6 +69,7 @@ def _readings(text: str) -> list[str]:
         seen = visible(normal_form(text, "NFKC"), instead)
         lines = regex.sub(r"[^\S\n]++", " ", seen)
         readings += [lines, regex.sub(r"\s++", " ", lines)]
+        readings.append(regex.sub(r"[*_`~]++", "", readings[-1]))  # I can**not**
     return list(dict.fromkeys(readings))
 
 

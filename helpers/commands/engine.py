@@ -29,7 +29,7 @@ def lines_to_print(source: str, output: str) -> list[str]:
     beginnings = ("step ", "data: ", "note: ", "WARNING: ", "NOT ", "stopping early: ")
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
-        beginnings += ("GO:", "NO GO:", "  - ")
+        beginnings += ("GO:", "NO GO:", "  - ", "  note: ")
     # 04's findings about the run itself; other notebooks diagnose examples.
     if "diagnose(history)" in source:
         beginnings += ("critical (", "warning (")

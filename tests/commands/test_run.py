@@ -237,8 +237,10 @@ def test_a_notebook_prints_its_own_verdict_and_not_those_of_its_examples(number)
     for cell in nbformat.read(path, as_version=4).cells:
         for output in cell.get("outputs", []):
             printed += lines_to_print(cell.source, output.get("text", ""))
-    verdicts = [line for line in printed if not line.startswith(("data: ", "note: "))]
+    verdicts = [line for line in printed if not line.strip().startswith(("data: ", "note: "))]
     assert verdicts == ["GO: no reason against training was found."]
+    said = ["GO: no reason.", "  note: it gave 0 to each; leave it out."]
+    assert lines_to_print("print(verdict)", "\n".join(said)) == said
 
 
 def test_a_warning_about_the_model_or_its_rewards_is_printed():

@@ -27,6 +27,8 @@ DISGUISED += [
     "as an\u2028AI",
     "I\n cannot",
     "i\u00adcannot",
+    "I **cannot**",
+    "as _an_ `AI`",
 ]
 LOOPS = [
     "这个" * 90,

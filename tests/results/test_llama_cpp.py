@@ -147,6 +147,19 @@ def test_a_garbled_file_is_detected(runs, tmp_path):
 
 
 @BOTH
+def test_a_file_that_misreads_unusual_texts_alone_is_detected(run):
+    """Its tokenizer and the model's agree on plain questions."""
+    (name,) = llama_cpp.write(run, POCKET, "f16")
+    tokenizer = AutoTokenizer.from_pretrained(run.path("merged"))
+    for pattern in ("  ", "é"):
+        changed = [normalizers.Replace(pattern, "x"), normalizers.Replace(" ", "▁")]
+        tokenizer.backend_tokenizer.normalizer = normalizers.Sequence(changed)
+        found = llama_cpp.verify(run.path(name), tokenizer, PROMPTS[:2], ["", ""], 1)
+        assert found["same_tokens"] == 2 and "Do not use the file" in llama_cpp.proof_text(found)
+        assert found["misread"] and all(pattern in text for text in found["misread"])
+
+
+@BOTH
 def test_generate_gives_the_same_answers_with_gguf(run, cli, tmp_path, monkeypatch):
     monkeypatch.setattr(generate, "_BATCH", 3)  # several batches use the same file
     source = tmp_path / "questions.jsonl"

@@ -284,7 +284,8 @@ def test_known_differences_of_monty_score_none_and_using_the_machine_scores_0(pr
 
 
 LOOPS = [f"while {n}: pass" for n in range(1, 63)]
-WORKS = f"for _ in range(200_000): pass\n{RIGHT_ADD}"  # some hundredths of a second
+WORKS = f"for _ in range(60_000): pass\n{RIGHT_ADD}"  # a fifth of its slice of BRIEF
+BRIEF = Limits(seconds=0.12)
 
 
 @pytest.mark.parametrize("beside", ["nothing", "busy processes"])
@@ -296,7 +297,7 @@ def test_programs_that_never_end_cost_no_other_program_its_verdict(beside):
     busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
     try:
         completions = [WORKS, *LOOPS, RIGHT_ADD]
-        scores, warned, metrics = judged(completions, tests=[ADD] * 64)
+        scores, warned, metrics = judged(completions, tests=[ADD] * 64, limits=BRIEF)
     finally:
         for process in busy:
             process.kill()
@@ -398,7 +399,7 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
 
     # a solution that fails its own tests is named before training
     tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']
-    lab.attacks(ROWS.assign(tests=tests), battery=CODE_BATTERY)
+    lab.attacks(ROWS.assign(tests=tests), battery=[])
     (lost,) = [said for said in lab.verdict().stops if "def size(text)" in said]
     assert lost.startswith("an honest wrong answer earns as much as a right one (0.25 against 0.92")
 
@@ -416,7 +417,7 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     guess = "it prints that it passed"  # and returns True
     for share, earned, wins in ((True, pytest.approx(2 / 3), 1.0), (False, 0.0, 0.0)):
         guessing = Lab([partial(tests_reward, share=share)], [1.0])
-        table = guessing.attacks(rows, battery=CODE_BATTERY)
+        table = guessing.attacks(rows, battery=[one for one in CODE_BATTERY if one.name == guess])
         assert table.loc[guess, ["tests_reward", "wins"]].tolist() == [earned, wins]
 
 

@@ -271,8 +271,6 @@ def test_signal_by_hand():
         "answered": 0.0,
         "want_opening": [],
         "first_answer": None,
-        "longer_gold": 0.0,
-        "longer_gold_example": None,
         "one_text": 1.0,
     }
     assert signal_of([["0.5", "0.49"], ["0", "1"]], 1.0)["pass_rate"] == [0.5, 0.5]
@@ -728,9 +726,7 @@ WITHHELD = {
         "{}",
         ["<think>so</think><answer>{}</answer>\nQuestion: 1 + 1?\n<answer>2</answer>"],
     ),
-    "more than a result": ("Antwort: {} Stück", blocks("{}")),
-    "answer is .* such as '.*' beside 'The answer is": ("The answer is {} km.", blocks("{}")),
-    "There is nothing to reinforce": ("{}", blocks("1000000")),
+    "nothing to reinforce.* more than a result": ("The answer is {} km.", blocks("{}")),
 }
 
 
@@ -741,8 +737,7 @@ def test_what_keeps_right_answers_from_their_point_is_named(sums, says):
     lab = Lab([correctness_reward, format_reward], [1.0, 0.25])
     group = [*texts, *blocks("1000001", "1000002")]
     lab.signal(rows, [[text.format(answer) for text in group] for answer in sums["answer"][:4]])
-    found = [other for other in WITHHELD if re.search(other, stops(lab))]
-    assert says in found and set(found) <= {says, *list(WITHHELD)[1:3]}, stops(lab)
+    assert [other for other in WITHHELD if re.search(other, stops(lab))] == [says]
 
 
 @pytest.mark.parametrize("ended", [0, 1, 4])

@@ -154,8 +154,11 @@ def test_every_score_of_a_tag_soup_is_between_0_and_1(name, reward):
     scores = reward(completions, answer=["4"] * 302)
     assert len(scores) == 302 and all(type(score) is float and 0 <= score <= 1 for score in scores)
     assert scores[-2] == 1.0 and scores[-1] < 1.0
-    # One at a time or as chat messages, the same text earns the same.
-    assert [reward([chat(text)], answer=["4"])[0] for text in completions] == scores
+    # As chat messages or alone, the same text earns the same. Alone, a sandbox is slow.
+    assert reward([chat(text) for text in completions], answer=["4"] * 302) == scores
+    some = slice(None, None, 25 if name == "tests_reward" else 1)
+    alone = [reward([text], answer=["4"])[0] for text in completions[some]]
+    assert alone == scores[some]
     assert reward([], answer=[]) == []
 
 

@@ -262,6 +262,30 @@ def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
 # --- Back ends that are not available -------------------------------------------------------------
 
 
+@NEEDS_SANDLOCK
+def test_programs_that_cpython_cannot_read_keep_its_verdict_without_a_run_of_their_own(monkeypatch):
+    """Nor do those run twice whose braces are a string's."""
+    unread = [
+        "def f(:",
+        "So the answer is 4.",
+        "(" * 300,
+        "class A:\n\tx = 1\n        y = 2",
+        "return 5",
+    ]
+    fine = ["print(f'{1 + 1}')", "print('{} of {}'.format(1, 2))", "print(1)"]
+    sets = ["print(len({1, 1}))", "print(f'{list({2, 1})}', '{')"]
+    jobs = [Job(source) for source in unread + fine + sets]
+    ran = []
+    run = sandlock.Sandbox.run
+    monkeypatch.setattr(
+        sandlock.Sandbox, "run", lambda *given: ran.append(given[1].source) or run(*given)
+    )
+    found = [(one.kind, one.error, one.message, one.output) for [one] in run_code(jobs)]
+    assert not {*ran} & {*unread, *fine} and {*sets} <= {*ran}
+    alone = [one for [one] in run_code(jobs, backend="sandlock")]
+    assert found == [(one.kind, one.error, one.message, one.output) for one in alone]
+
+
 def test_an_unknown_or_missing_back_end_is_named(monkeypatch):
     with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock"):
         run_code([Job("1")], backend="docker")

@@ -20,19 +20,19 @@ from functools import lru_cache
 from itertools import pairwise
 
 from helpers.rewards.answers import Comparison
-from helpers.rewards.answers.numbers import UNIT, parse_number, same_number
+from helpers.rewards.answers.numbers import (
+    FUNCTIONS,
+    GREEK,
+    NAME,
+    NAME_IN_WORDS,
+    UNIT,
+    parse_number,
+    same_number,
+)
 from helpers.rewards.answers.texts import depths, plain_text
 
 _LONGEST = 300  # characters
 _DEEPEST = 25  # nested brackets; deeper text is an attempt to hang the parser, not an answer
-# Greek letters, without the backslash.
-_GREEK = (
-    "(?:(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
-    "|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))"
-)
-# Functions that may be typed without a backslash: `sin x`.
-_FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
-
 # A unit at the end: `5\text{ m}^2`.
 _TRAILING_UNIT = re.compile(
     rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
@@ -51,7 +51,7 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     ('1+x', 'x + 1')
     """
     # 1. Settle plain numbers.
-    given = plain_text(given).removesuffix(".")
+    given = NAME_IN_WORDS.sub("", plain_text(given).removesuffix("."))
     gold = plain_text(gold).removesuffix(".")
     if is_number(given) and is_number(gold):
         return Comparison(same_number(given, gold))
@@ -68,6 +68,8 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     # order, so look for them first. Refuse a chain of steps, and write out both values of `±`.
     in_any_order = in_any_order or has_no_order(gold)
     given, gold = without_names(given, gold)
+    if "matrix" in gold:
+        given = as_matrix(given)
     if differ_in_steps(given, gold):
         return Comparison(False)
     if without_spaces(given) == without_spaces(gold):
@@ -188,7 +190,7 @@ def without_names(given: str, gold: str) -> tuple[str, str]:
     names = given_names | gold_names
     if not names or None in names or (given_names and gold_names and len(names) > 1):
         return given, gold
-    if not all(_NAME.fullmatch(name) for name in given_names - gold_names):
+    if not all(NAME.fullmatch(name) for name in given_names - gold_names):
         return given, gold
     # The values of several names form a tuple, in the order of the names.
     template = "({})" if len(names) > 1 else "{}"
@@ -196,21 +198,6 @@ def without_names(given: str, gold: str) -> tuple[str, str]:
         template.format(", ".join(value for _, value in given_items)),
         template.format(", ".join(value for _, value in gold_items)),
     )
-
-
-# A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
-_LETTER = (
-    rf"(?:\\{_GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
-    r"'*(?:_(?:\w|\{[^{}]*\}))?'*"
-)
-# Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
-_FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
-# The names that a given answer may have: also `f(x)`, `(p,q)`, `V_1:V_2`, `\frac{dy}{dx}`.
-_NAME = re.compile(
-    rf"{_LETTER}(?:\([\w,]+\))?|\({_LETTER}(?:,{_LETTER})*\)|{_FIGURE}"
-    rf"|(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+"
-    r"|\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]"
-)
 
 
 def differ_in_steps(given: str, gold: str) -> bool:
@@ -264,8 +251,8 @@ def without_plus_minus(text: str) -> str:
 # The commands that math-verify understands. It drops all others, or reads them as variables.
 _KNOWN_COMMAND = re.compile(
     rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
-    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{_FUNCTIONS}|sinh|cosh|tanh"
-    rf"|{_GREEK})(?![a-zA-Z])"
+    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{FUNCTIONS}|sinh|cosh|tanh"
+    rf"|{GREEK})(?![a-zA-Z])"
 )
 
 
@@ -350,6 +337,22 @@ def has_unreduced_fraction(gold: str) -> bool:
     """
     fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold)
     return "," in gold and any(math.gcd(int(above), int(below)) > 1 for above, below in fractions)
+
+
+def as_matrix(text: str) -> str:
+    r"""Return a list of lists of the same length as a matrix, and any other text as it is.
+
+    `[[1,2],[3,4]]` = `\begin{pmatrix}1&2\\3&4\end{pmatrix}`,
+    `[[1,3],[2,4]]` ≠ `\begin{pmatrix}1&2\\3&4\end{pmatrix}`
+
+    >>> as_matrix("[[1, 2], [3, 4]]"), as_matrix("[[1, 2], [3]]")
+    ('\\begin{pmatrix}1& 2\\\\3& 4\\end{pmatrix}', '[[1, 2], [3]]')
+    """
+    whole = re.fullmatch(r"\s*\[((?:\s*\[[^\[\]()]*\]\s*,?)+)\]\s*", text)
+    rows = re.findall(r"\[([^\[\]]*)\]", whole[1]) if whole else []
+    if len({row.count(",") for row in rows}) != 1:
+        return text
+    return r"\begin{pmatrix}" + r"\\".join(rows).replace(",", "&") + r"\end{pmatrix}"
 
 
 def as_intervals(given: str, gold: str) -> tuple[str, str]:
@@ -630,7 +633,7 @@ _SPELLINGS = [
     # x^12 -> x^{12}
     (re.compile(r"\^(-?\d{2,})"), r"^{\1}"),
     # sin x -> \sin x
-    (re.compile(rf"(?<![a-zA-Z\\])({_FUNCTIONS})(?![a-zA-Z])"), r"\\\1 "),
+    (re.compile(rf"(?<![a-zA-Z\\])({FUNCTIONS})(?![a-zA-Z])"), r"\\\1 "),
     # inf -> \infty
     (re.compile(r"(?<![a-zA-Z\\])(?:infinity|inf)(?![a-zA-Z])"), r"\\infty "),
     # no solution -> \emptyset

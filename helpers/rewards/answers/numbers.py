@@ -18,12 +18,18 @@ Right (`=`) and wrong (`≠`), the given answer first:
 - A unit is ignored unless both answers have one. Words that change the number are not units:
   `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
   `5 km` = `5`, `2 million` = `2000000`, `5\text{ m}^2` = `5`, `90 degrees` = `90^\circ`,
+  `72 years old` = `72`, `72 more apples` = `72`, `$5 each` = `5`, `USD 18` = `$18`,
   `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `18 €` ≠ `$18`,
+  `EUR 18` ≠ `$18`, `72 more` ≠ `72`, `72 more dozens` ≠ `72`,
   `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `50 km` ≠ `50%`, `5ab` ≠ `5`,
   `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
 - Names, brackets, quotes and boxes around a number are removed, and digits may be from any script:
   `x = 7` = `7`, `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
   `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
+- A name may be a letter, `f(x)`, an angle, a segment, a derivative, or up to four words. An
+  expression, and a word that says something else of the value, is none:
+  `total = 72` = `72`, `\angle A = 30^\circ` = `30`, `\frac{dy}{dx} = 3` = `3`, `|AB| = 3` = `3`,
+  `2x = 3` ≠ `3`, `\ln x = 3` ≠ `3`, `x^2 = 3` ≠ `3`, `half = 36` ≠ `36`, `total = 71 = 72` ≠ `72`
 - Anything else is not a number, such as a computation, a range, a doubt or a number in words:
   `40+2` ≠ `42`, `>= 42` ≠ `42`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`,
   `42, ...` ≠ `42`, `forty-two` ≠ `42`, `40_9` ≠ `40`, `(4)(200)` ≠ `4200`, `4 2` ≠ `42`,
@@ -131,14 +137,18 @@ def _parse(text: str) -> Number | None:
 
     # 4. Read the unit: a currency sign before or after the number, or words after it.
     unit = match["currency"] or match["behind"] or ""
-    if words:
-        named = _CURRENCIES.get(words.casefold().removesuffix("s"), words)
-        if unit and words.startswith(("/", "per ")):
-            unit += words  # $5 per hour
+    unit = _CURRENCIES.get(unit.casefold(), unit)
+    words_of_unit = _AROUND_UNIT.sub("", words)
+    if words_of_unit:
+        named = _CURRENCIES.get(words_of_unit.casefold().removesuffix("s"), words_of_unit)
+        if unit and words_of_unit.startswith(("/", "per ")):
+            unit += words_of_unit  # $5 per hour
         elif unit in ("", named) and (named in CURRENCY_SIGNS or UNIT.fullmatch(named)):
             unit = named  # 5 km; or $42 dollars, which names the currency twice
         else:
             return None
+    else:
+        unit = unit or words
     negative = "-" in (match["sign"], match["again"])
     return Number(-value if negative else value, unit, places, form)
 
@@ -186,10 +196,7 @@ def same_quantity(given: str, gold: str) -> bool:
     >>> same_quantity("1000.99 m^2", "1,000.99 m²"), same_quantity("100", "100bps")
     (True, False)
     """
-    answer = parse_number(given)
-    wanted = parse_number(gold)
-    have_units = answer is not None and wanted is not None and answer.unit == wanted.unit != ""
-    return have_units and same_number(given, gold)
+    return same_number(given, gold) and parse_number(given).unit == parse_number(gold).unit != ""
 
 
 def same_form(given: str, gold: str) -> bool:
@@ -203,6 +210,41 @@ def same_form(given: str, gold: str) -> bool:
     are_numbers = answer is not None and wanted is not None
     return are_numbers and (answer.value, answer.form) == (wanted.value, wanted.form)
 
+
+# --- Names before a value -------------------------------------------------------------------------
+
+# Greek letters, without the backslash.
+GREEK = (
+    "(?:(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
+    "|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))"
+)
+# Functions that may be typed without a backslash: `sin x`.
+FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
+
+# A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
+_LETTER = (
+    rf"(?:\\{GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
+    r"'*(?:_(?:\w|\{[^{}]*\}))?'*"
+)
+# Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
+_FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?\s*)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
+# What a given answer may have before its value: also `f(x)`, `(p,q)`, `V_1:V_2`, `\frac{dy}{dx}`.
+NAME = re.compile(
+    rf"{_LETTER}(?:\([\w,]+\))?|\({_LETTER}(?:,{_LETTER})*\)|{_FIGURE}"
+    rf"|(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+"
+    r"|\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]"
+)
+# Up to four words: `total`, `The total cost`. Not a word that says something else of the value.
+_WORDS = (
+    rf"(?![^=≈]*\b(?:(?:{FUNCTIONS})[xyz]?|sinh|cosh|tanh|sqrt|not?|never|nor|half|twice|thrice"
+    "|double|triple|squared?|cubed?|root|inverse|reciprocal|negative|minus|plus|opposite|times|over"
+    "|mod|or|and|if|wrong|less|more|under|above|below|maybe|about|error|false|incorrect)\\b)"
+    r"[a-z]{3,}(?:\s[a-z]+){0,3}"
+)
+# `total =`, `\text{Area} =`
+NAME_IN_WORDS = re.compile(
+    rf"^\s*(?:\\(?:text|mathrm)\{{\s*)?(?i:{_WORDS})\s*\}}?\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"
+)
 
 # --- Respelling -----------------------------------------------------------------------------------
 
@@ -253,8 +295,9 @@ _SPELLINGS = [
     (re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),
     # m^{2} -> m^2
     (re.compile(r"\^\{(-?\d)\}"), r"^\1"),
-    # x = 7, f(x) = 7 -> 7
-    (re.compile(r"^\s*[a-zA-Z](?:\(\w+\)|_\w)?\s?(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
+    # x = 7, \angle A = 7, total = 7 -> 7
+    (re.compile(rf"^\s*(?:{NAME.pattern})\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
+    (NAME_IN_WORDS, ""),
     # minus 5 -> -5
     (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
@@ -263,7 +306,9 @@ _SPELLINGS = [
 
 CURRENCY_SIGNS = "$€£¥₹"
 _NUMBER = re.compile(
-    rf"""(?P<sign>[+-]?)\s?(?P<currency>[{CURRENCY_SIGNS}])?\s?(?P<again>[+-]?)  # -$5 or $-5
+    rf"""(?P<sign>[+-]?)\s?
+        (?P<currency>[{CURRENCY_SIGNS}]|US\$|(?i:usd|eur|gbp|jpy|inr|rs\.?)(?=\s?\d))?
+        \s?(?P<again>[+-]?)                                      # -$5 or $-5
         (?:(?P<mixed>\d+)\s+(?:and\s)?(?=\d+\s?/))?              # the 7 of 7 1/2
         (?P<whole>\d{{1,3}}(?P<mark>[, '_])\d{{3}}(?:(?P=mark)\d{{3}})*     # 1,000,000
           |\d{{1,2}}(?:,\d\d)+,\d{{3}}                           # 12,34,567
@@ -299,6 +344,9 @@ _CURRENCIES = {
     "jpy": "¥",
     "rupee": "₹",
     "inr": "₹",
+    "rs": "₹",
+    "rs.": "₹",
+    "us$": "$",
     "degree": "°",
     "deg": "°",
 }
@@ -340,4 +388,10 @@ _ONE_UNIT = (
 # Up to five units: km/h, square feet, eggs a day.
 UNIT = re.compile(
     rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}){{0,4}}"
+)
+# Words around a unit that leave the number as it is: more eggs, years old, $5 each, 72 left.
+_AROUND_UNIT = re.compile(
+    r"^more\s+(?=\w)"
+    r"|(?:(?:^|\s+)(?:old|tall|long|wide|high|deep|away|left|remaining|each|total|altogether"
+    r"|in\s(?:total|all)))+$"
 )

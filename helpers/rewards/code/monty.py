@@ -67,8 +67,10 @@ class Sandbox:
                 outcomes = _run_session(self.pool, job, limits)
             except MontyCrashedError:
                 continue
-            # monty's sets, such as `set(x)` and `{1, 2}`, keep the order of insertion.
-            if re.search(r"\bset\(|\{[^{}:]*\}", job.source):
+            # monty's sets, such as `set(x)` and `{1, 2}`, keep the order of insertion. The braces
+            # of a string, as in f"{x}", are no set.
+            bare = re.sub(r"""(["'])(?:(?!\1)[^{}\n\\]|\{[^{}\n]*\})*\1""", "", job.source)
+            if re.search(r"\bset\(", job.source) or re.search(r"\{[^{}:]*\}", bare):
                 outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
             return outcomes
         message = "the workers of monty die before they get it."

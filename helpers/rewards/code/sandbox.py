@@ -88,17 +88,18 @@ def run_code(
     """Return the outcomes of each job, one per input.
 
     backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which returns the
-        outcomes of a program and is called from several threads. None: monty; and sandlock, if it
-        works on this machine, for the programs that monty cannot run, or ended with an error, or
-        may have given another order.
+        outcomes of a program and is called from several threads. None: two passes. Monty runs all
+        programs. If sandlock works on this machine, it then runs those that monty cannot run, that
+        ended with an error, or that may give another order in CPython, and its outcomes count. A
+        program that CPython cannot read stays an error.
     workers: programs run at a time, by default the number of cores.
 
-    First, every program gets a slice: an eighth of its time. Then those that need longer share the
-    batch's budget, at most their time each: 5 times the time of one program (10 under sandlock), or
-    more for over 64 programs. A warning counts the programs that were stopped because it was used
-    up. If the machine is busy, slices and budget become longer, by the time that a reference
-    computation takes. Raise ValueError if the back end is not known or does not work on this
-    machine.
+    In each pass, every program first gets a slice: an eighth of its time. Then those that need
+    longer share the budget of the pass, at most their time each: 5 times the time of one program
+    (10 under sandlock), or more for over 64 programs. A warning counts the programs that were
+    stopped because it was used up. If the machine is busy, slices and budgets become longer, by the
+    time that a reference computation takes. Raise ValueError if the back end is not known or does
+    not work on this machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
@@ -119,10 +120,21 @@ def run_code(
             if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
         ]
         if doubtful and sandlock_works():
-            # CPython has the last word. These programs get a budget of their own, so that no
+            # Early in a training run, most errors are programs that CPython cannot read, either.
+            # One program in the sandbox finds them all.
+            unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
+            reading = Job(
+                "def reads(source): compile(source, '<program>', 'exec')",
+                [("reads", (jobs[at].source,)) for at in unread],
+            )
+            [found] = run_code([reading], limits, "sandlock") if unread else [[]]
+            for at, outcome in zip(unread, found, strict=True):
+                if outcome.error in ("SyntaxError", "IndentationError", "TabError"):
+                    outcomes[at] = [outcome] * jobs[at].count
+                    doubtful.remove(at)
+            # CPython has the last word on the others. They get a budget of their own, so that no
             # neighbour has used it up; both budgets together take no longer than sandlock alone.
-            again = [jobs[at] for at in doubtful]
-            found = _run_batch(again, limits, "sandlock", workers, budget)
+            found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
             for at, of_job in zip(doubtful, found, strict=True):
                 if all(each.kind != "not started" for each in of_job):
                     outcomes[at] = of_job

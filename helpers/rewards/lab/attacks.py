@@ -576,7 +576,8 @@ _MORE_LISTS = [
     *((", ", '"{}"', brackets) for brackets in _BRACKETS),
 ]
 
-# what loses a part of a word: its order, its vowels, all but its length or its set of characters
+# what loses a part of a word: its order, its vowels, all but its length or its set of characters;
+# or of a number, its sign or its point
 _GARBLED = (
     lambda word: word[::-1],
     lambda word: "".join(sorted(word)),
@@ -586,6 +587,8 @@ _GARBLED = (
     lambda word: re.sub(r"\w", lambda match: "7" if match[0].isdigit() else "x", word),
     lambda word: word + word,
     lambda word: word + word[-1:],
+    lambda word: f"-{word}" if word.isdigit() else word,
+    lambda word: f"{word[:-1]}.{word[-1]}" if word.isdigit() else word,
 )
 
 _KEYS = 10  # forms in which what is no number is tried

@@ -24,7 +24,6 @@ import numpy as np
 import pandas as pd
 
 from helpers.rewards import LIBRARY
-from helpers.rewards.answers.numbers import parse_number
 from helpers.rewards.common import code_of, is_own, reward_name, source_hash
 from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.rewards.lab import verdicts
@@ -144,20 +143,23 @@ class Lab:
             have that name.)
         """
         messages = [[{"role": "assistant", "content": text}] for text in completions]
-        columns = {"prompts": [[{"role": "user", "content": ""}] for _ in completions]} | columns
-        columns["completion_ids"] = [
-            [hash(word) % 2**31 for word in text.split()] for text in completions
-        ]
-        columns["log_extra"] = lambda column, values: None
-        columns["log_metric"] = lambda name, value: None
-        columns["trainer_state"] = SimpleNamespace(
-            global_step=step,
-            max_steps=self.max_steps,
-            epoch=step / self.max_steps,
-            num_train_epochs=1,
-            log_history=[],
-            is_world_process_zero=True,
-        )
+        columns = {
+            "prompts": [[{"role": "user", "content": ""}] for _ in completions],
+            **columns,
+            "completion_ids": [
+                [hash(word) % 2**31 for word in text.split()] for text in completions
+            ],
+            "log_extra": lambda column, values: None,
+            "log_metric": lambda name, value: None,
+            "trainer_state": SimpleNamespace(
+                global_step=step,
+                max_steps=self.max_steps,
+                epoch=step / self.max_steps,
+                num_train_epochs=1,
+                log_history=[],
+                is_world_process_zero=True,
+            ),
+        }
         late = self.out_of_time()
         found = {}
         for name, function in zip(self.names, self.functions, strict=True):
@@ -405,8 +407,6 @@ class Lab:
           tag that opens the reasoning.
         - `first_answer`: the share of completions that would be right if they ended behind their
           first answer; None if little is behind it.
-        - `longer_gold`: the share of completions whose answer is a part of the row's answer, which
-          is no number. `longer_gold_example`: such an answer and the row's, or None.
         - `one_text`: of the groups with equal totals, the share that consist of one text; None
           without such a group.
         """
@@ -428,8 +428,7 @@ class Lab:
         some = slice(None, None, 1 + len(texts) // _JUDGED_AGAIN)
         few = texts[some]
         of_few = {name: values[some] for name, values in columns.items()}
-        before = self.scores_of_copies(few, self.step, **of_few)
-        self.compare(before, self.scores_of_copies(few, self.step, **of_few))
+        self.compare(*(self.scores_of_copies(few, self.step, **of_few) for _ in range(2)))
 
         # 2. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
@@ -472,7 +471,7 @@ class Lab:
                 with_opening = self.scores([opening + text for text in texts], self.step, **columns)
             want_opening = [name for name in want_opening if with_opening[name].max() > 0]
 
-        # 6. what keeps answers from being right: text behind them, or a longer answer in the data
+        # 6. what keeps answers from being right: text behind them
         ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
         first_answer = None
@@ -480,9 +479,6 @@ class Lab:
             with self.again():
                 first_scores = self.scores(firsts, self.step, **columns)
             first_answer = _finite(_are_right(first_scores[judges]).mean())
-        answers = [self.tags.extract_answer(text) or "" for text in texts]
-        golds = map(str, columns.get("answer", answers))
-        parts = [pair for pair in zip(answers, golds, strict=True) if _is_part(*pair)]
 
         self.results.completions = texts, columns
         self.results.signal = {
@@ -498,8 +494,6 @@ class Lab:
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
             "want_opening": want_opening,
             "first_answer": first_answer,
-            "longer_gold": len(parts) / len(texts),
-            "longer_gold_example": parts[0] if parts else None,
             "one_text": float(np.mean(same)) if same else None,
         }
         return self.results.signal
@@ -597,13 +591,6 @@ def _records(rows: pd.DataFrame) -> list[dict]:
         }
         for row in rows.to_dict("records")
     ]
-
-
-def _is_part(answer: str, gold: str) -> bool:
-    """Return whether an answer is a part of the row's answer, which is no number."""
-    part = rf"(?<!\w){re.escape(answer.strip())}(?!\w)"
-    is_part = answer.strip() not in ("", gold.strip()) and re.search(part, gold)
-    return bool(is_part) and parse_number(gold) is None
 
 
 def _are_right(scores: pd.DataFrame) -> pd.Series:

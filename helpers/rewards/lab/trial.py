@@ -112,19 +112,18 @@ class AttackTrial:
         """
         # 1. the honest answers, because the attacks are compared with them, and once more: if the
         # same completion gets different scores, the attacks would show nothing but luck
-        right = families[HONEST_RIGHT]
-        wrong = families[HONEST_WRONG]
-        self._score_honest_answers(right, wrong)
+        honest_answers = {name: families[name] for name in (HONEST_RIGHT, HONEST_WRONG)}
+        self._score_honest_answers(*honest_answers.values())
         began = time.monotonic()
         before = self._scores_of_honest_copies()
         self._compare_honest_copies(before)
         if self.lab.results.unsteady:
-            return self._compare_with_ceilings({HONEST_RIGHT: right, HONEST_WRONG: wrong})
+            return self._compare_with_ceilings(honest_answers)
 
         # 2. the attacks, and those that win a second time: no win may be luck, or come from a
         # reward that has changed since the honest answers
         for name, family in families.items():
-            if name not in (HONEST_RIGHT, HONEST_WRONG):
+            if name not in honest_answers:
                 self._score_family(family)
         if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
             time.sleep(max(0.0, began + 1.01 - time.monotonic()))  # the next second of the clock
@@ -139,12 +138,10 @@ class AttackTrial:
 
     def _scores_of_honest_copies(self) -> list[np.ndarray]:
         """Return the scores of several copies of all honest answers, at each step."""
-        texts = []
-        for name in (HONEST_RIGHT, HONEST_WRONG):
-            texts += self.calls[name][0]
-        columns = columns_of(self.rows * len(texts))
-        flat = [text for texts_of_attack in texts for text in texts_of_attack]
-        return [self.lab.scores_of_copies(flat, step, **columns) for step in self.steps]
+        attacks = self.calls[HONEST_RIGHT][0] + self.calls[HONEST_WRONG][0]
+        texts = [text for texts_of_attack in attacks for text in texts_of_attack]
+        columns = columns_of(self.rows * len(attacks))
+        return [self.lab.scores_of_copies(texts, step, **columns) for step in self.steps]
 
     def _compare_honest_copies(self, before: list[np.ndarray]) -> None:
         for scores, again in zip(before, self._scores_of_honest_copies(), strict=True):
@@ -194,6 +191,10 @@ class AttackTrial:
         scores = np.stack([each.scores for each in scored])
         usable = np.stack([each.usable for each in scored])
         totals = scores[..., -1]
+        if name == HONEST_WRONG:
+            # It has the form, plain or boxed, in which the right answer earns more: a reward may
+            # pay for any box that it cannot read.
+            totals = self.calls[HONEST_RIGHT][1][..., -1]
         best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
         step, row = np.indices(best.shape)
         self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))

@@ -429,13 +429,6 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             "is the chat template's token for the end of a turn. Worked examples in the prompt "
             "(examples) or a warm start on such examples teach the model to write it."
         )
-    elif passing <= _NEVER and signal["longer_gold"] > _RUN_ON:
-        answer, gold = signal["longer_gold_example"]
-        verdict.stops.append(
-            f"the data's answers are more than a result: in {signal['longer_gold']:.0%} of the "
-            f"completions the answer is a part of the data's, such as {answer!r:.80} beside "
-            f"{gold!r:.80}, and is not right. Prepare data whose answer is the result alone."
-        )
     elif passing <= _NEVER:
         if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
             advice = (
@@ -445,8 +438,10 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             )
         else:
             advice = (
-                "There is nothing to reinforce. Take easier questions, worked examples in the "
-                "prompt (examples), a warm start on such examples, or a larger model."
+                "There is nothing to reinforce. Compare the data's answers with what the policy "
+                "gives: they may be more than a result, which notebook 01 notes. Otherwise take "
+                "easier questions, worked examples in the prompt (examples), a warm start on such "
+                "examples, or a larger model."
             )
         verdict.stops.append(
             f"the policy earns {listed} on {passing:.1%} of its completions. {advice}"
