@@ -42,7 +42,7 @@ def listed(name: str) -> dict[str, str]:
     )
 
 
-OPTIONAL = listed("requirements-optional.txt")
+OPTIONAL = listed("deploy/requirements-optional.txt")
 
 
 @pytest.fixture
@@ -192,7 +192,7 @@ def test_a_launcher_started_in_a_notebook_has_all_gpus(variables, in_command, se
 
 
 def test_pins_are_exact_and_the_cpu_list_needs_no_cuda():
-    cpu = listed("requirements-cpu.txt")
+    cpu = listed("deploy/requirements-cpu.txt")
     assert pins() == listed("requirements.txt") and cpu.items() <= pins().items()
     assert all(re.fullmatch(r"\d[\w.+-]*", version) for version in pins().values())
     assert {"torch", "trl", "transformers"} <= set(cpu) and set(pins()) >= WITHOUT_DEPENDENCIES
@@ -203,7 +203,7 @@ def test_pins_are_exact_and_the_cpu_list_needs_no_cuda():
 
 def test_tests_can_name_every_optional_package():
     assert sorted(needed.OPTIONAL.values()) == sorted(OPTIONAL)
-    assert sorted(needed.BOOK.values()) == sorted(listed("requirements-book.txt"))
+    assert sorted(needed.BOOK.values()) == sorted(listed("deploy/requirements-book.txt"))
 
 
 def test_package_versions_are_those_of_the_installed_pins(versions):

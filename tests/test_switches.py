@@ -1,4 +1,4 @@
-"""SWITCHES.md against the installed Unsloth: each switch that reaches GRPO, and the lines where it
+"""docs/switches.md against the installed Unsloth: each switch that reaches GRPO, and the lines where it
 is read.
 """
 
@@ -9,7 +9,7 @@ import pytest
 from helpers import PROJECT
 from helpers.environment import _SWITCH, pins, unsloth_switches
 
-PAGE = (PROJECT / "SWITCHES.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs/switches.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(UNSLOTH_\w+)` \|.*\| `([\w/.]+)` (\d+)–(\d+) \|$", PAGE, re.MULTILINE)
 
 

