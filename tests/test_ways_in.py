@@ -96,6 +96,14 @@ def test_install_sh_takes_a_python_that_is_new_enough(tmp_path, named, has, give
         assert bool(done.stderr) == bool(said)
 
 
+def test_version_and_citation_are_those_of_the_newest_changes():
+    """What .github/workflows/release.yml asks of a tag."""
+    page = (PROJECT / "docs/changelog.md").read_text(encoding="utf-8")
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    cited = yaml.safe_load((PROJECT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert re.findall(r"^## (\d.*)$", page, re.MULTILINE)[0] == version == cited["version"]
+
+
 # --- Where there is no POSIX ----------------------------------------------------------------------
 
 WITHOUT_POSIX = """

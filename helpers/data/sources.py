@@ -124,7 +124,8 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
         raise ValueError(
             f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed "
             f"({error}). Install it with `pip install reasoning-gym` "
-            "(deploy/requirements-optional.txt has the pin); it takes a C compiler, for its dependency pycosat."
+            "(deploy/requirements-optional.txt has the pin); it takes a C compiler, for its "
+            "dependency pycosat."
         ) from None
     if family not in DATASETS:
         raise ValueError(
