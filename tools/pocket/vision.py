@@ -11,11 +11,10 @@ holdout.
 It learns in three stages, because a model of this size finds what stands in a picture only if it
 is told so: the tower and the projector learn to give each patch the vector of its words, as CLIP
 and LLaVA's own first stage do; then the language model learns to read them, from short captions and
-import argparse
-import argparse
 from answers that look; last comes the mixture.
 """
 
+import argparse
 import itertools
 import random
 import time
