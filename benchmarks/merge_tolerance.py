@@ -6,6 +6,8 @@ minutes on one busy core, 1 GB. The weights are random with unit gain, the norms
 the logits scaled to a largest one of about 30, the vocabulary cut to 4,096 tokens; rank 32.
 """
 
+import argparse
+
 import torch
 
 from benchmarks.gpu.common import adapted, random_model
@@ -140,4 +142,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

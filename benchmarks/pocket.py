@@ -5,6 +5,7 @@ sampled; and what GRPO has to work with: how often the careful working is chosen
 the two is right, and pass@16.
 """
 
+import argparse
 import re
 from pathlib import Path
 
@@ -181,4 +182,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

@@ -4,6 +4,7 @@ benchmarks.sandbox`.
 The bare subprocess is here for comparison only: nothing holds what it runs.
 """
 
+import argparse
 import os
 import platform
 import random
@@ -184,4 +185,5 @@ Small functions, each another, each called with one or three lists of numbers; {
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

@@ -16,7 +16,7 @@ project = "GRPO notebooks"
 author = copyright = "the authors of GRPO notebooks"
 root_doc = "README"  # which is index.html too: see pages.py
 include_patterns = [
-    *("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SWITCHES.md"),
+    *("README.md", "CONTRIBUTING.md"),
     *(
         "docs/*.md",
         "notebooks/*.md",

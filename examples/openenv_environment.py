@@ -7,8 +7,8 @@ github.com/huggingface/OpenEnv):
 
 A session is one WebSocket connection that carries `reset` and `step` as JSON. The packages of
 OpenEnv's own client conflict with ours, so this client needs only `websockets`
-(requirements-optional.txt). While the policy writes, it answers the server's pings; a server ends a
-session after 40 seconds without an answer.
+(deploy/requirements-optional.txt). While the policy writes, it answers the server's pings; a server
+ends a session after 40 seconds without an answer.
 
 Left out: tools made from the server's list. Write a method for each tool, as in RemoteGuessing. The
 policy reads the method's docstring.

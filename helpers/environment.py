@@ -215,7 +215,7 @@ def requirements_file(machine: Machine) -> Path:
     """Return the machine's requirements file: the full stack for an NVIDIA GPU, or the stack
     without CUDA.
     """
-    return PROJECT / ("requirements.txt" if machine.gpu else "requirements-cpu.txt")
+    return PROJECT / ("requirements.txt" if machine.gpu else "deploy/requirements-cpu.txt")
 
 
 def requirements(machine: Machine) -> dict[str, str]:
@@ -314,18 +314,18 @@ def install(machine: Machine) -> None:
 
 
 def optional_packages() -> dict[str, str]:
-    """Return the lines of requirements-optional.txt as package -> line. A line keeps its marker, by
-    which pip skips packages for other platforms.
+    """Return the lines of deploy/requirements-optional.txt as package -> line. A line keeps its
+    marker, by which pip skips packages for other platforms.
     """
-    lines = (PROJECT / "requirements-optional.txt").read_text(encoding="utf-8").splitlines()
+    lines = (PROJECT / "deploy/requirements-optional.txt").read_text(encoding="utf-8").splitlines()
     return {
         match[1]: line.partition("#")[0].strip() for line in lines if (match := _PIN.match(line))
     }
 
 
 def install_optional(name: str) -> None:
-    """Install one package of requirements-optional.txt without changing any version of the suite:
-    the pins are constraints, and torch keeps its build.
+    """Install one package of deploy/requirements-optional.txt without changing any version of the
+    suite: the pins are constraints, and torch keeps its build.
 
     ValueError if the package is not in that file, and on failure.
     """
@@ -421,7 +421,7 @@ def kernel():
 
 def unsloth_switches() -> dict[str, str]:
     """Return the environment variables of Unsloth that affect GRPO and are set, by you or by the
-    suite, as name -> value. SWITCHES.md explains them.
+    suite, as name -> value. docs/switches.md explains them.
     """
     return {name: os.environ[name] for name in sorted(os.environ) if _SWITCH.fullmatch(name)}
 

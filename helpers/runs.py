@@ -229,7 +229,7 @@ class Run:
         """Replace one section of the manifest.
 
         The time, the notebook (see `made_by`), the package versions, the git revision and Unsloth's
-        environment variables (see SWITCHES.md) are added to the values.
+        environment variables (see docs/switches.md) are added to the values.
         """
         values |= {
             "written": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from helpers.environment import installed_version
 
-# module: the package that brings it, in requirements-optional.txt and in requirements-book.txt
+# module: the package that brings it, in deploy/requirements-optional.txt and in deploy/requirements-book.txt
 OPTIONAL = {
     "reasoning_gym": "reasoning-gym",
     "tensorboard": "tensorboard",

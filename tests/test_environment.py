@@ -41,7 +41,7 @@ def listed(name: str) -> dict[str, str]:
     )
 
 
-OPTIONAL = listed("requirements-optional.txt")
+OPTIONAL = listed("deploy/requirements-optional.txt")
 
 
 @pytest.fixture
@@ -191,7 +191,7 @@ def test_a_launcher_started_in_a_notebook_has_all_gpus(variables, in_command, se
 
 
 def test_pins_are_exact_and_the_cpu_list_needs_no_cuda():
-    cpu = listed("requirements-cpu.txt")
+    cpu = listed("deploy/requirements-cpu.txt")
     assert pins() == listed("requirements.txt") and cpu.items() <= pins().items()
     assert all(re.fullmatch(r"\d[\w.+-]*", version) for version in pins().values())
     assert {"torch", "trl", "transformers"} <= set(cpu) and set(pins()) >= WITHOUT_DEPENDENCIES
@@ -202,7 +202,7 @@ def test_pins_are_exact_and_the_cpu_list_needs_no_cuda():
 
 def test_tests_can_name_every_optional_package():
     assert sorted(needed.OPTIONAL.values()) == sorted(OPTIONAL)
-    assert sorted(needed.BOOK.values()) == sorted(listed("requirements-book.txt"))
+    assert sorted(needed.BOOK.values()) == sorted(listed("deploy/requirements-book.txt"))
 
 
 def test_package_versions_are_those_of_the_installed_pins(versions):
@@ -265,7 +265,7 @@ def test_unsloth_is_installed_last_and_without_dependencies(versions, pip, machi
     versions(trl=None)
     install(machine)
     stack, unsloth, project = (line.replace(";", " ").split() for line in pip())
-    pinned = listed(requirements_file(machine).name).items()
+    pinned = listed(str(requirements_file(machine))).items()
     own = {f"{name}=={pins()[name]}" for name in WITHOUT_DEPENDENCIES}
     asked = {word.partition(",")[0] for word in stack if re.search(r"\w==", word)}
     assert asked == {f"{name}=={version}" for name, version in pinned} - own

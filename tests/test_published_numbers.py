@@ -1,7 +1,9 @@
 """The numbers on the pages are those of the data."""
 
 import json
+import re
 import tarfile
+from statistics import mean, median
 
 import pytest
 
@@ -30,3 +32,17 @@ def test_the_accuracies_are_those_of_the_committed_run(committed):
     told = "31 % of 256 held-out questions correctly before training and 95 % after it"
     assert told in " ".join(read("README.md").split()) and (before["n"], after["n"]) == (256, 256)
     assert (round(100 * before["accuracy"]), round(100 * after["accuracy"])) == (31, 95)
+
+
+def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
+    """Its shares are those of all seeds together; its minutes are the median seed's."""
+    row = re.compile(
+        r"^\| \d \| 40 \| 128 \| ([\d.]+)% .*?→ ([\d.]+)% .*\| ([\d.]+) \+ [\d.]+ \|", re.MULTILINE
+    )
+    seeds = [
+        list(map(float, found)) for found in row.findall(read("benchmarks/results/smollm2.md"))
+    ]
+    before, after, _ = (round(mean(column)) for column in zip(*seeds, strict=True))
+    minutes = {6: "six", 7: "seven", 8: "eight"}[round(median(seed[2] for seed in seeds))]
+    told = f"from {before} % to {after} % right in {minutes} minutes of training"
+    assert len(seeds) == 3 and told in " ".join(read("README.md").replace("*", "").split())

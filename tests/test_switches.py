@@ -1,4 +1,4 @@
-"""SWITCHES.md against the installed Unsloth: each switch that reaches GRPO, and the lines where it
+"""docs/switches.md against the installed Unsloth: each switch that reaches GRPO, and the lines where it
 is read.
 """
 
@@ -9,7 +9,7 @@ import pytest
 from helpers import PROJECT
 from helpers.environment import _SWITCH, pins, unsloth_switches
 
-PAGE = (PROJECT / "SWITCHES.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "docs/switches.md").read_text(encoding="utf-8")
 ROWS = re.findall(r"^\| `(UNSLOTH_\w+)` \|.*\| `([\w/.]+)` (\d+)–(\d+) \|$", PAGE, re.MULTILINE)
 
 
@@ -62,3 +62,13 @@ def test_switches_that_are_set_are_found_and_nothing_beside_them(monkeypatch):
     for name, value in (ours | others).items():
         monkeypatch.setenv(name, value)
     assert unsloth_switches() == before | ours
+
+
+def test_the_page_of_licences_counts_the_files_that_name_the_agpl(sources):
+    page = (PROJECT / "docs/licences.md").read_text(encoding="utf-8")
+    for package in ("unsloth", "unsloth_zoo"):
+        texts = [
+            "\n".join(text) for path, text in sources.items() if path.startswith(f"{package}/")
+        ]
+        affected = sum(bool(re.search("agpl|affero", text, re.IGNORECASE)) for text in texts)
+        assert re.search(rf"\| `{package}==.*\| {len(texts)} \| {affected} \|", page)

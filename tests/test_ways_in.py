@@ -1,4 +1,4 @@
-"""Every way in takes the same steps: image, dev container, Binder, documents.
+"""Every way in takes the same steps: image, dev container, conda, documents.
 
 And each says where the project really is.
 """
@@ -24,7 +24,9 @@ from helpers import PROJECT
 )
 def test_the_image_is_built_by_the_steps_that_a_reader_is_told(stage, step):
     """Not as root; and the stage for a CPU is the last, which is built where no target is named."""
-    base, *stages = (PROJECT / "Dockerfile").read_text(encoding="utf-8").split("\nFROM base AS ")
+    base, *stages = (
+        (PROJECT / "deploy/Dockerfile").read_text(encoding="utf-8").split("\nFROM base AS ")
+    )
     instructions = next(text for text in stages if text.startswith(f"{stage}\n"))
     told = (PROJECT / "docs/ways-in.md").read_text(encoding="utf-8")
     assert f"RUN {step}\n" in instructions and f"\n{step}  " in told
@@ -32,22 +34,22 @@ def test_the_image_is_built_by_the_steps_that_a_reader_is_told(stage, step):
     assert stages[-1].startswith("cpu\n")
 
 
-def test_make_the_dev_container_and_binder_take_the_same_steps():
+def test_make_the_dev_container_and_conda_take_the_same_steps():
     described = (PROJECT / ".devcontainer/devcontainer.json").read_text(encoding="utf-8")
     assert json.loads(described)["postCreateCommand"] == "./install.sh"
     makefile = (PROJECT / "Makefile").read_text(encoding="utf-8")
     assert "./install.sh\n" in makefile.partition("$(READY):")[2][:120]
-    # Beside a Dockerfile, Binder would build that one: it has a folder of its own, and reads no
-    # other.
-    root, ours = (
-        (PROJECT / folder / "environment.yml").read_text(encoding="utf-8")
-        for folder in ("", "binder")
-    )
-    assert yaml.safe_load(ours) == yaml.safe_load(root)
-    *_, last = (PROJECT / "binder/postBuild").read_text(encoding="utf-8").splitlines()
-    assert last == "python -m helpers install" and f"&& {last}" in root.splitlines()[0]
-    for script in ("install.sh", "binder/postBuild"):
-        assert os.access(PROJECT / script, os.X_OK)
+    conda = (PROJECT / "environment.yml").read_text(encoding="utf-8")
+    assert "&& python -m helpers install" in conda.splitlines()[0]
+    assert os.access(PROJECT / "install.sh", os.X_OK)
+
+
+@pytest.mark.needs("git")  # which knows the files that are ours
+def test_the_front_of_the_house_is_seen_at_a_glance():
+    command = ["git", "ls-tree", "--name-only", "HEAD"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    visible = [name for name in done.stdout.split() if not name.startswith(".")]
+    assert len(visible) <= 18, visible
 
 
 def stand_in(path: Path, version: str) -> Path:
@@ -91,6 +93,14 @@ def test_install_sh_takes_a_python_that_is_new_enough(tmp_path, named, has, give
     if done.returncode == 0:
         assert (venv / "python.asked").read_text() == "-m helpers install\n"
         assert bool(done.stderr) == bool(said)
+
+
+def test_version_and_citation_are_those_of_the_newest_changes():
+    """What .github/workflows/release.yml asks of a tag."""
+    page = (PROJECT / "docs/changelog.md").read_text(encoding="utf-8")
+    version = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["version"]
+    cited = yaml.safe_load((PROJECT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert re.findall(r"^## (\d.*)$", page, re.MULTILINE)[0] == version == cited["version"]
 
 
 # --- Where there is no POSIX ----------------------------------------------------------------------

@@ -4,6 +4,7 @@ executes it first. `python -m tarfile -e notebooks/data/demo.tar.xz runs` puts i
 Left out is what nobody needs after the training: checkpoints and executed copies.
 """
 
+import argparse
 import io
 import tarfile
 
@@ -36,4 +37,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

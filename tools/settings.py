@@ -1,5 +1,7 @@
 """The table of the settings in docs/settings.md: `python -m tools.settings` prints it."""
 
+import argparse
+
 from helpers.settings import SETTINGS, possible_values
 
 
@@ -19,4 +21,5 @@ def table() -> str:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     print(table())

@@ -56,7 +56,7 @@ def main(parsed: argparse.Namespace) -> int:
         if have := environment.installed_version(package):
             print(f"          {package:<24}{have}")
     for variable, value in environment.unsloth_switches().items():
-        print(f"switch    {variable}={value} (see SWITCHES.md)")
+        print(f"switch    {variable}={value} (see docs/switches.md)")
 
     # The memory that the preset needs. If this machine is too small, estimate it for the smallest
     # card that the preset is meant for.

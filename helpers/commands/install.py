@@ -21,7 +21,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=lambda names: names.split(","),
         default=[],
         metavar="NAME,NAME",
-        help="also install these packages of requirements-optional.txt",
+        help="also install these packages of deploy/requirements-optional.txt",
     )
 
 

@@ -117,8 +117,9 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
     except ImportError as error:
         raise ValueError(
             f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed "
-            f"({error}). Install it with `pip install reasoning-gym` (requirements-optional.txt "
-            "has the pin); it takes a C compiler, for its dependency pycosat."
+            f"({error}). Install it with `pip install reasoning-gym` "
+            "(deploy/requirements-optional.txt has the pin); it takes a C compiler, for its "
+            "dependency pycosat."
         ) from None
     if family not in DATASETS:
         raise ValueError(

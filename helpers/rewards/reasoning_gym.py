@@ -74,7 +74,7 @@ def task_reward(
     if requests and importlib.util.find_spec("reasoning_gym") is None:
         raise LookupError(
             "reasoning-gym is not installed: `pip install reasoning-gym` "
-            "(requirements-optional.txt has its version)."
+            "(deploy/requirements-optional.txt has its version)."
         )
     log = log_metric and partial(log_metric, "task_reward/out_of_time")
     verdicts = workers.scores_in_time("task", list(requests.values()), log)

@@ -17,9 +17,10 @@ pytestmark = pytest.mark.usefixtures("machine")
 def lists(tmp_path, monkeypatch):
     """A project that holds nothing but empty lists of requirements; lists(text) replaces them."""
     monkeypatch.setattr(environment, "PROJECT", tmp_path)
+    (tmp_path / "deploy").mkdir()
 
     def write(text: str) -> None:
-        for name in ("requirements.txt", "requirements-cpu.txt"):
+        for name in ("requirements.txt", "deploy/requirements-cpu.txt"):
             (tmp_path / name).write_text(text)
         environment.pins.cache_clear()
 
@@ -38,7 +39,7 @@ def test_the_machine_is_described_and_wrong_packages_are_named(cli, lists, monke
     assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
     assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
     assert any(line.split() == ["pytest", version] for line in out.splitlines())
-    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see SWITCHES.md)\n" in out
+    assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see docs/switches.md)\n" in out
     lists("pytest==0.1\n")
     code, out, _ = cli("doctor")
     assert code == 1 and "pytest" in out and "0.1" in out and "all well" not in out

@@ -23,7 +23,7 @@ def test_without_reasoning_gym_the_error_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     with pytest.raises(
         ValueError,
-        match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*requirements-optional\.txt",
+        match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*deploy/requirements-optional\.txt",
     ):
         read("reasoning-gym/leg_counting")
 

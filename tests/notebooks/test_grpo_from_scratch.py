@@ -110,11 +110,21 @@ class Compared(GRPOTrainer):
         return theirs
 
 
-def compare(folder, tokenizer, steps, **options):
+class Displaced(Compared):
+    """The same with tokens far outside the bounds on both sides, whatever their advantage's sign."""
+
+    def compute_loss(self, model, inputs, **kwargs):
+        old = inputs["old_per_token_logps"].clone()
+        old[:, ::3] += 0.3
+        old[:, 1::3] -= 0.3
+        return super().compute_loss(model, inputs | {"old_per_token_logps": old}, **kwargs)
+
+
+def compare(folder, tokenizer, steps, kind=Compared, **options):
     """Train with TRL beside the notebook's cells, which must agree; returns what was noted at each
     forward pass.
     """
-    trainer = Compared(
+    trainer = kind(
         model=new_policy(),
         processing_class=tokenizer,
         args=GRPOConfig(
@@ -167,6 +177,18 @@ def test_the_same_numbers_as_trl_with_clipping_active(tmp_path, tokenizer, loss_
     options = {"loss_type": loss_type, "scale_rewards": scale, "beta": beta, "num_iterations": 3}
     first, _, third = compare(tmp_path, tokenizer, 3, **options)
     assert first["clipped"] == 0 and third["clipped"] > 0.01, "it must meet the bounds"
+
+
+def test_the_same_numbers_as_trl_where_the_clip_must_not_help(tmp_path, tokenizer):
+    """A ratio outside its bounds counts in full where that makes the objective worse."""
+    (noted,) = compare(tmp_path, tokenizer, 1, Displaced, beta=0.0, num_iterations=3)
+    assert 0.1 < noted["clipped"] < 0.6, "TRL counts those alone that the clip holds back"
+    ratio = torch.tensor([0.5, 0.5, 1.5, 1.5, 1.1], requires_grad=True)
+    advantage = torch.tensor([1.0, -1.0, 1.0, -1.0, -1.0])
+    objective = GRPO["clipped_objective"](ratio, advantage)
+    assert objective.tolist() == pytest.approx([0.5, -0.8, 1.2, -1.5, -1.1])
+    objective.sum().backward()
+    assert ratio.grad.tolist() == [1.0, 0.0, 0.0, -1.0, -1.0]
 
 
 @pytest.mark.parametrize("loss_type", LOSSES)

@@ -120,7 +120,7 @@ def test_without_reasoning_gym_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     row = {"entry": ['{"answer": "4"}'], "family": ["chain_sum"]}
     assert task_reward(["no answer block"], **row) == [0.0]
-    with pytest.raises(LookupError, match=r"not installed.*requirements-optional\.txt"):
+    with pytest.raises(LookupError, match=r"not installed.*deploy/requirements-optional\.txt"):
         task_reward([said("4")], **row)
 
 

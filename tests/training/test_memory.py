@@ -113,6 +113,13 @@ def test_activations_and_logits_by_hand():
     rows = 8 * 7_680 * 2_560 / 151_936
     expected = 4 * rows * 151_936 + 4 * 2 * 8 * 7_680 * 2_560
     assert long.training["logits"] == pytest.approx(expected)
+    # never more than 2 GiB of rows, and never more rows than there are tokens
+    for length, expected in (
+        (30_000, 2**31 + 4 * 2 * 8 * 30_000 * 2_560),
+        (32, 8 * 32 * (4 * 151_936 + 4 * 2 * 2_560)),
+    ):
+        found = on_l4(max_completion_length=length).training["logits"]
+        assert found == pytest.approx(expected)
 
 
 def test_layer_inputs_leave_the_card_only_where_unsloth_moves_them():

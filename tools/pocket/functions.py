@@ -7,6 +7,7 @@ is reserved for that file, by a hash, and the model never saw one of them in its
 Everything that is run here is text that this module wrote itself.
 """
 
+import argparse
 import hashlib
 import itertools
 import json
@@ -329,4 +330,5 @@ def main(path: Path = FUNCTIONS_JSONL) -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()

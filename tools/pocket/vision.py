@@ -14,6 +14,7 @@ and LLaVA's own first stage do; then the language model learns to read them, fro
 from answers that look; last comes the mixture.
 """
 
+import argparse
 import itertools
 import random
 import time
@@ -320,4 +321,5 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__).parse_args()  # --help runs nothing
     main()
