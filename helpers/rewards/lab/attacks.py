@@ -420,6 +420,7 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     attacks += [
         *_guesses("an answer that no task has", *_NO_ANSWERS, *_no_numbers_in(keys)),
         *_guesses("the answer garbled", *(partial(_garbled, change=each) for each in _GARBLED)),
+        *_guesses("the answer garbled", *(partial(_other_number, mark=each) for each in "-.")),
         *_guesses(
             "another candidate of the row",
             lambda row: _candidate(row, 0),
@@ -479,6 +480,16 @@ def _garbled(row: dict, change: Callable[[str], str]) -> str:
     as its sorted characters, takes it for right.
     """
     return re.sub(r"\w+", lambda match: change(match.group()), row["answer"])
+
+
+def _other_number(row: dict, mark: str) -> str:
+    """Return a whole number with a minus sign before it ("-") or a point before its last digit
+    ("."). A reward that compares digits takes it for right. For another answer, return a wrong one.
+    """
+    answer = row["answer"]
+    if not answer.isdecimal():
+        return row[WRONG]
+    return f"-{answer}" if mark == "-" else f"{answer[:-1]}.{answer[-1]}"
 
 
 def _candidate(row: dict, which: int) -> str:
@@ -576,8 +587,7 @@ _MORE_LISTS = [
     *((", ", '"{}"', brackets) for brackets in _BRACKETS),
 ]
 
-# what loses a part of a word: its order, its vowels, all but its length or its set of characters;
-# or of a number, its sign or its point
+# what loses a part of a word: its order, its vowels, all but its length or its set of characters
 _GARBLED = (
     lambda word: word[::-1],
     lambda word: "".join(sorted(word)),
@@ -587,8 +597,6 @@ _GARBLED = (
     lambda word: re.sub(r"\w", lambda match: "7" if match[0].isdigit() else "x", word),
     lambda word: word + word,
     lambda word: word + word[-1:],
-    lambda word: f"-{word}" if word.isdigit() else word,
-    lambda word: f"{word[:-1]}.{word[-1]}" if word.isdigit() else word,
 )
 
 _KEYS = 10  # forms in which what is no number is tried
