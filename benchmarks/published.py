@@ -68,7 +68,7 @@ class Recipe:
         """
         given = self.parameters
         overrides = {name: given[name] for name in given if name in SETTINGS}
-        return presets.settle(self.preset, self.machine, **overrides)
+        return presets.settle(self.preset, **overrides)
 
     def with_data(self, folder: str) -> "Recipe":
         """Return the recipe on the data in this folder. Raise ValueError if it has no train or no

@@ -280,8 +280,8 @@ def settle(
     if machine:
         settings = _fit(settings, machine, sees, changes)
 
-    # 5. which values go together
-    _refuse(misfits(settings))
+    # 5. which values go together; what a run has recorded did run, whatever the rules were then
+    _refuse([each for each in misfits(settings) if each not in misfits(Preset(**recorded))])
     return settings
 
 

@@ -405,6 +405,13 @@ def test_what_an_older_version_recorded_gets_todays_defaults():
     assert settle(old | {"name": "pocket", "needs_gb": 0}) == POCKET
 
 
+def test_what_a_run_recorded_is_sampled_from_though_it_is_no_longer_allowed():
+    recorded = asdict(POCKET) | {"loss_type": "dr_grpo"}
+    assert settle(recorded, temperature=0.5).loss_type == "dr_grpo"
+    with pytest.raises(ValueError, match="'cispo' cuts the ratio off"):
+        settle(recorded, loss_type="cispo")
+
+
 def test_a_run_trained_with_vllm_is_sampled_from_without_it():
     fast = asdict(settle("l4", engine="vllm", **CORRECTING))
     slow = replace(PRESETS["l4"], engine="transformers")

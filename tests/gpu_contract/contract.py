@@ -18,9 +18,9 @@ from types import SimpleNamespace
 
 import nbformat
 
-from helpers import PROJECT, presets
+from helpers import PROJECT
 from helpers.presets import PRESETS
-from helpers.settings import SETTINGS, Preset
+from helpers.settings import SETTINGS, Preset, grpo_keywords, unspelt_keywords
 
 # Where a configuration is written.
 PLACES = ("00", "03", "08", "lessons")  # the last serves 07, 09 and 10
@@ -111,7 +111,8 @@ def passed(where: str, settings: Preset) -> dict:
     """The keywords that a place gives to `GRPOConfig` with these settings."""
     run = SimpleNamespace(path=str, name="a")
     names = {
-        "presets": presets,
+        "grpo_keywords": grpo_keywords,
+        "unspelt_keywords": unspelt_keywords,
         "settings": settings,
         "chosen": settings,
         "steps": settings.max_steps,

@@ -87,7 +87,8 @@ def passed(source: str) -> dict[str, set[str]]:
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
     # the dictionaries that `**` unpacks: those assigned to a name
-    dictionaries = {"presets": set(unspelt_keywords(PRESETS["pocket"]))}
+    keywords_of_trl = set(unspelt_keywords(PRESETS["pocket"]))
+    dictionaries = {"unspelt_keywords": keywords_of_trl, "grpo_keywords": keywords_of_trl}
     # and `**policy.text_only(…)`, which is `**text_only(…)` in policy.py itself
     dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
     for node in ast.walk(tree):
