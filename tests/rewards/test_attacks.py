@@ -245,6 +245,20 @@ def test_each_family_finds_what_pays_for_it(attack, answers, rule):
     assert attack in winners(rows, *rewards)
 
 
+@pytest.mark.usefixtures("without_source")
+def test_a_share_for_each_right_field_of_a_record_is_no_fault():
+    """A number changed inside a record leaves its other fields right."""
+
+    def share(block, gold):
+        record, wanted = json.loads(block), json.loads(gold)
+        fits = isinstance(record, dict) and [*map(type, record.values())] == [str, int, str]
+        right = [record.get(key) == value for key, value in wanted.items()] if fits else [0.0]
+        return 0.3 * fits + 0.7 * sum(right) / len(right)
+
+    golds = [{"item": f"tea {n}", "quantity": n, "city": city} for n, city in enumerate(CITIES, 3)]
+    assert winners(rows_of(*map(json.dumps, golds)), of_block(share)) == []
+
+
 def quokka_reward(completions, **columns):
     return [min(1.0, completion_text(c).lower().count("quokka") / 4) for c in completions]
 
