@@ -389,8 +389,8 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
         raise ValueError(
             "vllm_importance_sampling_correction=True needs vLLM on a GPU; leave it out here."
         )
-    else:
-        corrects = None if corrects else corrects  # a manifest's, recorded where vLLM sampled
+    elif corrects:
+        corrects = None  # recorded where vLLM sampled
 
     # a processor takes an unknown template keyword for one of its own
     thinking = None if sees else settings.thinking

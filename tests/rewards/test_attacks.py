@@ -229,6 +229,8 @@ PAYING = [
     (GARBLED, CITIES, lambda block, gold: set(block) == set(gold)),
     (GARBLED, INTEGERS, lambda block, gold: abs(float(block)) == int(gold)),
     (GARBLED, INTEGERS, lambda block, gold: re.sub(r"\D", "", block) == gold),
+    # a box that a reward cannot read is no honest wrong answer
+    ("dots in both blocks", INTEGERS, lambda b, gold: b == gold or 0.6 * (not b.isdigit())),
     ("another candidate of the row", CITIES, lambda block, gold: block in CITIES),
     *(
         (PLEASE, INTEGERS, of_words(pattern))

@@ -191,6 +191,10 @@ class AttackTrial:
         scores = np.stack([each.scores for each in scored])
         usable = np.stack([each.usable for each in scored])
         totals = scores[..., -1]
+        if name == HONEST_WRONG:
+            # It has the form, plain or boxed, in which the right answer earns more: a reward may
+            # pay for any box that it cannot read.
+            totals = self.calls[HONEST_RIGHT][1][..., -1]
         best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
         step, row = np.indices(best.shape)
         self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
