@@ -27,6 +27,7 @@ RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"
 GROUP = 8
 BATCH = 1024
 COMPARED = 4096
+TURNS = 8
 
 
 PLAIN = ["{0}", "{0:,}", "{0}.0", "{0}%", "${0:,}.00", "{1}/2"]
@@ -54,12 +55,12 @@ def number_completions(
     return completions, golds
 
 
-def symbolic_completions(rng: random.Random, distinct: int = 256) -> tuple[list[str], list[str]]:
+def symbolic_completions(rng: random.Random) -> tuple[list[str], list[str]]:
     """Polynomials, roots, sets and intervals, half of them right; every pair comes four times, as
-    in a group.
+    in a group. Returns COMPARED completions and golds.
     """
     pairs = []
-    for _ in range(distinct):
+    for _ in range(COMPARED // 4):
         a, b, off = rng.randrange(2, 60), rng.randrange(2, 60), rng.randrange(2)
         pairs.append(
             rng.choice(
@@ -71,7 +72,7 @@ def symbolic_completions(rng: random.Random, distinct: int = 256) -> tuple[list[
                 ]
             )
         )
-    repeated = [pair for pair in pairs for _ in range(BATCH // distinct)]
+    repeated = [pair for pair in pairs for _ in range(4)]
     return [f"<think>so</think><answer>\\boxed{{{given}}}</answer>" for _, given in repeated], [
         f"${gold}$" for gold, _ in repeated
     ]
@@ -95,7 +96,9 @@ REWARDS = [correctness_reward, exact_match_reward, numeric_reward, fuzzy_match_r
 
 
 def hostile_batches() -> list[str]:
-    """A row of a table for each kind of hostile answer: the seconds of each reward on 64."""
+    """A row of a table for each kind of hostile answer: the seconds of each reward on 64, the
+    fastest and the slowest of three tries.
+    """
     rows = []
     for name, nth in HOSTILE.items():
         texts = [f"<think>so</think><answer>{nth(n)}</answer>" for n in range(11, 75)]
@@ -103,31 +106,25 @@ def hostile_batches() -> list[str]:
         for reward in REWARDS:
             golds = ["42" if reward is numeric_reward else "x^2+1"] * len(texts)
             ready = [f"<answer>x+{n}</answer>" for n in range(len(texts))]
-            correctness_reward(ready, answer=["1+x"] * len(texts))  # the workers are up
-            began = time.perf_counter()
-            reward(texts, answer=golds)
-            seconds.append(f"{time.perf_counter() - began:.2f}")
+            tries = []
+            for _ in range(3):
+                correctness_reward(ready, answer=["1+x"] * len(texts))  # the workers are up
+                began = time.perf_counter()
+                reward(texts, answer=golds)
+                tries.append(time.perf_counter() - began)
+            seconds.append(f"{min(tries):.2f} to {max(tries):.2f}")
         rows.append(f"| {name} | {' | '.join(seconds)} |")
     return rows
 
 
 def rate(judge, completions: list, golds: list) -> tuple[float, list]:
     """Verdicts a second, in batches as a trainer asks for them, and the verdicts."""
+    numbers._parse.cache_clear()
     gc.collect()
     began, verdicts = time.perf_counter(), []
     for start in range(0, len(completions), BATCH):
         verdicts += judge(completions[start : start + BATCH], golds[start : start + BATCH])
     return len(completions) / (time.perf_counter() - began), verdicts
-
-
-def median_rate(judge, completions: list, golds: list) -> tuple[float, list]:
-    """The median of five passes, each over texts that no cache has seen."""
-    rates = []
-    for _ in range(5):
-        numbers._parse.cache_clear()
-        passed, verdicts = rate(judge, completions, golds)
-        rates.append(passed)
-    return statistics.median(rates), verdicts
 
 
 def ours(completions: list, golds: list) -> list:
@@ -142,23 +139,29 @@ def theirs(completions: list, golds: list) -> list:
     )
 
 
-def symbolic_rate(count: int, completions: list, golds: list) -> tuple[float, list]:
-    """With this many worker processes, already started."""
-    workers._workers["equal"] = [workers.Worker("equal") for _ in range(count)]
-    workers.scores_in_time("equal", [(f"y+{n}", f"{n}+y") for n in range(16 * count)])
-    return rate(ours, completions, golds)
+def compare(name: str, completions: list, golds: list, workers_cache: bool = False) -> str:
+    """A row of the table; prints where the verdicts differ.
 
-
-def compare(name: str, mine: tuple[float, list], trl: tuple[float, list]) -> str:
-    """A row of the table; prints where the verdicts differ."""
-    differing = [at for at, (a, b) in enumerate(zip(mine[1], trl[1], strict=False)) if a != b]
-    print(
-        f"{name}: {mine[0]:,.0f} against {trl[0]:,.0f} verdicts a second, {len(differing)} differ",
-        differing[:5],
-    )
+    The two take turns, because a machine's speed changes within seconds. A turn of TRL's is an
+    eighth of the texts; a turn of ours is all of them, or the same eighth where workers cache.
+    """
+    theirs(completions[:8], golds[:8])  # compiles its regular expressions
+    turns, verdicts = [], []
+    for at in range(0, min(len(completions), COMPARED), COMPARED // TURNS):
+        part = slice(at, at + COMPARED // TURNS)
+        mine, judged = rate(ours, completions[part], golds[part])
+        if not workers_cache:
+            mine, _ = rate(ours, completions, golds)
+        trl, other = rate(theirs, completions[part], golds[part])
+        turns.append((mine / trl, mine, trl))
+        verdicts += zip(judged, other, strict=True)
+    differing = [at for at, (a, b) in enumerate(verdicts) if a != b]
+    ratios = sorted(ratio for ratio, _, _ in turns)
+    mine, trl = (statistics.median(turn[which] for turn in turns) for which in (1, 2))
+    print(f"{name}: {ratios}, {len(differing)} verdicts differ: {differing[:5]}")
     return (
-        f"| {name} | {mine[0]:,.0f} | {trl[0]:,.0f} | {mine[0] / trl[0]:,.1f} | {len(trl[1])} "
-        f"| {len(differing)} |"
+        f"| {name} | {mine:,.0f} | {trl:,.0f} | {statistics.median(ratios):,.1f} "
+        f"| {ratios[0]:,.1f} to {ratios[-1]:,.1f} | {len(verdicts)} | {len(differing)} |"
     )
 
 
@@ -176,31 +179,29 @@ def main() -> None:
     rows = [row for row in rows if row["answer"].lstrip("-").replace(",", "").isdigit()]
     table = []
     for name, spellings in (("plain numbers", PLAIN), ("the same in LaTeX", LATEX)):
-        texts, golds = number_completions(rows, spellings, rng)
-        theirs(texts[:8], golds[:8])  # compiles its regular expressions
-        judged = rate(theirs, texts[:COMPARED], golds[:COMPARED])
-        table.append(compare(f"{name}, one core", median_rate(ours, texts, golds), judged))
+        table.append(compare(f"{name}, one core", *number_completions(rows, spellings, rng)))
     texts, symbols = symbolic_completions(rng)
-    judged = rate(theirs, texts, symbols)
     for count in (1, os.cpu_count() or 1):
-        table.append(
-            compare(
-                f"symbolic, {count} worker{'s' * (count > 1)}",
-                symbolic_rate(count, texts, symbols),
-                judged,
-            )
-        )
+        workers._workers["equal"] = [workers.Worker("equal") for _ in range(count)]
+        workers.scores_in_time("equal", [(f"y+{n}", f"{n}+y") for n in range(16 * count)])
+        name = f"symbolic, {count} worker{'s' * (count > 1)}"
+        table.append(compare(name, texts, symbols, workers_cache=True))
+    slow = sorted(workers.slowness() for _ in range(200))
+    low, high = slow[10], slow[-10]
     named = Path(source).name if Path(source).exists() else source
     text = f"""# Judging answers: correctness_reward beside TRL's accuracy_reward
 
 `python -m benchmarks.rewards --rows {named}` on {os.cpu_count()} cores, {platform.machine()}, {len(rows)} questions, groups of
-{GROUP}, batches of {BATCH:,}. Verdicts a second, and on how many of the pairs that both judged the verdicts differ.
+{GROUP}, batches of {BATCH:,}. Verdicts a second, the median of {TURNS} turns; their ratio within a turn, the median and the range; and on how
+many of the pairs that both judged the verdicts differ.
 
-| | correctness_reward | accuracy_reward | ratio | compared | differ |
-|---|---|---|---|---|---|
+| | correctness_reward | accuracy_reward | ratio | from, to | compared | differ |
+|---|---|---|---|---|---|---|
 """ + "\n".join(table)
     text += (
-        "\n\nSeconds for 64 hostile answers:\n\n"
+        "\n\nSeconds for 64 hostile answers, the fastest and the slowest of three tries. Limits are "
+        "multiples of what a\nreference computation takes at that moment; just before, it took "
+        f"{low:.1f} to {high:.1f} times (the middle 90 %) its time on a quiet machine:\n\n"
         "| | correctness | exact_match | numeric | fuzzy_match |\n|---|---|---|---|---|\n"
     )
     text += "\n".join(hostile_batches()) + "\n"

@@ -20,6 +20,7 @@ from functools import partial
 from examples.json_reward import json_format_reward
 from examples.style_rewards import forbidden_patterns_reward, repetition_reward
 from helpers import PROJECT
+from helpers.rewards.answers.workers import slowness
 from helpers.rewards.code.rewards import tests_reward
 from helpers.rewards.code.sandbox import Job, Limits, run_code
 from helpers.rewards.structure import substantial_format_reward
@@ -162,6 +163,8 @@ def speed() -> list[str]:
 def main() -> None:
     """Measure and write the page."""
     load = os.getloadavg()[0]
+    slow = sorted(slowness() for _ in range(200))
+    low, high = slow[10], slow[-10]
     table = "\n".join(speed())
     hostile = "\n".join(batches())
     text = f"""# Programs in a sandbox
@@ -175,6 +178,9 @@ Small functions, each another, each called with one or three lists of numbers; {
 {table}
 
 ## A batch of 64 hostile completions
+
+Limits are multiples of what a reference computation takes at that moment: before this run {low:.1f} to {high:.1f} times
+(the middle 90 %) its time on a quiet machine.
 
 | reward and attack | seconds | the best score |
 |---|---|---|

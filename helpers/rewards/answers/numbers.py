@@ -86,8 +86,9 @@ def _parse(text: str) -> Number | None:
     if text.isascii() and text.isdigit():
         return Number(int(text))
     if _TO_RESPELL.search(text):
-        for pattern, spelling in _SPELLINGS:
-            text = pattern.sub(spelling, text)
+        for mark, pattern, spelling in _SPELLINGS:
+            if mark in text:
+                text = pattern.sub(spelling, text)
     match = _NUMBER.fullmatch(" ".join(text.split()))
     if not match or (match["sign"] and match["again"]):
         return None
@@ -138,7 +139,7 @@ def _parse(text: str) -> Number | None:
     # 4. Read the unit: a currency sign before or after the number, or words after it.
     unit = match["currency"] or match["behind"] or ""
     unit = _CURRENCIES.get(unit.casefold(), unit)
-    words_of_unit = _AROUND_UNIT.sub("", words)
+    words_of_unit = _AROUND_UNIT.sub("", words) if words else ""
     if words_of_unit:
         named = _CURRENCIES.get(words_of_unit.casefold().removesuffix("s"), words_of_unit)
         if unit and words_of_unit.startswith(("/", "per ")):
@@ -253,28 +254,38 @@ _DIGITS = re.compile(r"-?\d[\d.,]*", re.ASCII)
 # A sign that one of _SPELLINGS looks for.
 _TO_RESPELL = re.compile(r"[\\^×·*=≈~{(\[\"]|^['mMnN]|\.\.\.|\$.*\$")
 _BRACED_OR_DIGIT = r"\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
-# Patterns, replaced in this order.
+# Replaced in this order: a mark that the text then has ("" for any, since looking for a mark is
+# faster than for a pattern), the pattern, and what stands in its place.
 _SPELLINGS = [
     # \frac{1}{2}, \frac12 -> 1/2
-    (re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"), r" \1\2/\3\4"),
+    (
+        "frac",
+        re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"),
+        r" \1\2/\3\4",
+    ),
     # 5\text{ km} -> 5 km
-    (re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|boxed)\s*\{([^{}]*)\}"), r" \1 "),
+    (
+        "{",
+        re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|boxed)\s*\{([^{}]*)\}"),
+        r" \1 ",
+    ),
     # $28$ percent -> 28 percent, $\$28$ each -> $28 each
-    (re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$"), r" \1 "),
+    ("$", re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$"), r" \1 "),
     # 10{,}080, 10,\!080 -> 10,080
-    (re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
+    ("", re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
     # 5\,km, 5~km -> 5 km
-    (re.compile(r"\\(?:[;:,! ]|left|right|displaystyle)|(?<=\w)~"), " "),
+    ("", re.compile(r"\\(?:[;:,! ]|left|right|displaystyle)|(?<=\w)~"), " "),
     # 5\% -> 5%
-    (re.compile(r"\\([%$])"), r"\1"),
+    ("\\", re.compile(r"\\([%$])"), r"\1"),
     # 90^\circ -> 90°
-    (re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
+    ("circ", re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
     # 3/(4) -> 3/4
-    (re.compile(r"\s*/\s*\(\s*(\d+)\s*\)"), r"/\1"),
+    ("(", re.compile(r"\s*/\s*\(\s*(\d+)\s*\)"), r"/\1"),
     # "5", -> 5
-    (re.compile(r"^\s*([\"'])(.*)\1[.,;]?\s*$"), r"\2"),
+    ("", re.compile(r"^\s*([\"'])(.*)\1[.,;]?\s*$"), r"\2"),
     # (5) -> 5, (3)/4 -> 3/4, (5) km -> 5 km
     (
+        "",
         re.compile(
             r"^\s*([+-]?)\s*[({\[]([^(){}\[\],]*)[)}\]](?=\s*(?:$|[/%.,]|[^ -~])|\s+[a-zA-Z])"
         ),
@@ -282,24 +293,25 @@ _SPELLINGS = [
     ),
     # 1.5 \times 10^{3} -> 1.5e3
     (
+        "10",
         re.compile(
             r"(?<=\d)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"
         ),
         r"e\1",
     ),
     # 10^{-2} -> 1e-2
-    (re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
+    ("10", re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
     # 0.1\overline{6} -> 0.1(6)
-    (re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
+    ("\\", re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
     # 0.1666... -> 0.1(6)
-    (re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),
+    ("...", re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),
     # m^{2} -> m^2
-    (re.compile(r"\^\{(-?\d)\}"), r"^\1"),
+    ("^{", re.compile(r"\^\{(-?\d)\}"), r"^\1"),
     # x = 7, \angle A = 7, total = 7 -> 7
-    (re.compile(rf"^\s*(?:{NAME.pattern})\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
-    (NAME_IN_WORDS, ""),
+    ("", re.compile(rf"^\s*(?:{NAME.pattern})\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
+    ("", NAME_IN_WORDS, ""),
     # minus 5 -> -5
-    (re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
+    ("", re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
 ]
 
 # --- The pattern of a number, once respelt --------------------------------------------------------

@@ -121,6 +121,8 @@ def _inside_box(text: str) -> str:
 
     `\boxed{1}, \boxed{2}` starts and ends with a box, but is not inside one.
     """
+    if not text.endswith(_BOX_ENDS):  # most answers have no box
+        return ""
     for opening, closing in _BOXES:
         if text.startswith(opening) and text.endswith(closing):
             content = text[len(opening) : -len(closing)]
@@ -177,6 +179,7 @@ _BOXES = (
     ("*", "*"),
     ("`", "`"),
 )
+_BOX_ENDS = tuple({closing for _, closing in _BOXES})
 # Other spellings of a box: \fbox{5}, \boxed {5}, \boxed 5.
 _OPEN_BOX = re.compile(r"\\(?:boxed|fbox)\s*(?:\{|([\w.]+))")
 # A command around words: \text{New} York.
