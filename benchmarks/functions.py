@@ -15,7 +15,7 @@ from helpers import PROJECT
 from helpers.presets import PRESETS, settle
 from helpers.results.evaluation import comparison_lines
 from helpers.results.intervals import wilson_interval
-from helpers.rewards.code.rewards import tests_reward, verdicts
+from helpers.rewards.programs import tests_reward, verdicts
 from helpers.runs import Run
 from helpers.training.sampling import sample
 from tools.pocket import build, functions

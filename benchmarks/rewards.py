@@ -20,7 +20,8 @@ from trl.rewards import accuracy_reward
 from examples.more_rewards import exact_match_reward, fuzzy_match_reward, numeric_reward
 from helpers import PROJECT
 from helpers.data.tasks import load_task
-from helpers.rewards.answers import numbers, workers
+from helpers.judging import workers
+from helpers.judging.answers import numbers
 from helpers.rewards.correctness import correctness_reward
 
 RESULTS = PROJECT / "benchmarks" / "results" / "rewards.md"

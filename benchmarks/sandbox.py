@@ -20,9 +20,9 @@ from functools import partial
 from examples.json_reward import json_format_reward
 from examples.style_rewards import forbidden_patterns_reward, repetition_reward
 from helpers import PROJECT
-from helpers.rewards.answers.workers import slowness
-from helpers.rewards.code.rewards import tests_reward
-from helpers.rewards.code.sandbox import Job, Limits, run_code
+from helpers.judging.programs.sandbox import Job, Limits, run_code
+from helpers.judging.workers import slowness
+from helpers.rewards.programs import tests_reward
 from helpers.rewards.structure import substantial_format_reward
 
 RESULTS = PROJECT / "benchmarks" / "results" / "sandbox.md"

@@ -8,9 +8,9 @@ In notebook 02 or 03, while you write a reward:
 
 from functools import wraps
 
-from helpers.rewards.answers.kinds import compare_answers
-from helpers.rewards.answers.numbers import parse_number
-from helpers.rewards.answers.survey import kind_of_row
+from helpers.judging.answers.kinds import compare_answers
+from helpers.judging.answers.numbers import parse_number
+from helpers.judging.answers.survey import kind_of_row
 from helpers.rewards.common import reward_name
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from helpers.rewards.answers import workers
+from helpers.judging import workers
 from helpers.rewards.common import visible
 from helpers.rewards.structure import fenced_blocks
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text

@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from rapidfuzz.distance import Levenshtein
 
-from helpers.rewards.answers.numbers import parse_number
+from helpers.judging.answers.numbers import parse_number
 from helpers.rewards.common import visible
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text

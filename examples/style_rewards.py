@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import regex
 
-from helpers.rewards.answers import workers
+from helpers.judging import workers
 from helpers.rewards.common import normal_form, visible
 from helpers.tags import completion_text
 

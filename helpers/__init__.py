@@ -2,9 +2,11 @@
 
 | notebook | folder | tests |
 |---|---|---|
+| is it right? usable alone | `helpers/judging/` | `tests/judging/` |
 | 01 Data preparation | `helpers/data/` | `tests/data/` |
 | 02 Reward functions | `helpers/rewards/` | `tests/rewards/` |
 | 10 Agents | `helpers/agents/` | `tests/agents/` |
+| does cheating pay? 02, 07, 10 | `helpers/laboratory/` | `tests/laboratory/` |
 | 03 GRPO training | `helpers/training/` | `tests/training/` |
 | 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
 | 05 Merge and inference | `helpers/results/` | `tests/results/` |

@@ -11,7 +11,12 @@ from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
 # Imports run one way.
-STAGES = ["data", "rewards", "training", "metrics", "results", "agents", "commands"]
+STAGES = [
+    *("judging", "data", "rewards", "training", "metrics", "results"),
+    *("agents", "laboratory", "commands"),
+]
+# Folders that other projects use without the rest: what each may import.
+ALONE = {"judging": set(), "laboratory": {"judging", "data", "rewards", "agents", "tags", "runs"}}
 COMMON = [
     *("environment", "own_code", "tags", "figures", "runs"),
     *("templates", "smollm2", "processes", "families", "settings", "presets"),
@@ -37,6 +42,8 @@ def allowed(part: str) -> set[str]:
     """What a part of `helpers` may import: itself, the common files, and the stages before it; a
     common file only the common files before it.
     """
+    if part in ALONE:
+        return {part, *ALONE[part]}
     if part in COMMON:
         return {*COMMON[: COMMON.index(part) + 1]}
     others = {"__main__": STAGES}

@@ -11,9 +11,9 @@ import pandas as pd
 
 from helpers import commands
 from helpers.data.tasks import load_task
-from helpers.rewards.answers import kinds
-from helpers.rewards.lab.cases import stored_groups
-from helpers.rewards.lab.measures import Lab
+from helpers.judging.answers import kinds
+from helpers.laboratory.cases import stored_groups
+from helpers.laboratory.measures import Lab
 from helpers.rewards.own import read_rewards
 from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 

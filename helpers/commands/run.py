@@ -25,8 +25,8 @@ from helpers.commands import engine  # noqa: F401  # registers the engine that p
 from helpers.data.sources import check_columns, check_model, check_source
 from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
+from helpers.judging.answers import kinds
 from helpers.rewards import own
-from helpers.rewards.answers import kinds
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.settings import (
     OF_TRAINING,

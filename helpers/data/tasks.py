@@ -91,7 +91,7 @@ def load_task(
     max_prompt_tokens: longer prompts are dropped, because TRL does not truncate them.
     max_completion_tokens: answers longer than this, in their tags and without any reasoning, are
         dropped, because no completion could contain them.
-    kind: how all answers are judged, one of `rewards.answers.kinds.DECLARED_KINDS`; stored in a
+    kind: how all answers are judged, one of `judging.answers.kinds.DECLARED_KINDS`; stored in a
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
 

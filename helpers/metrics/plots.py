@@ -318,7 +318,7 @@ def reward_signal(signal: dict) -> Figure:
     """Draw what GRPO would learn from, in three panels: each reward's share of the advantage, the
     pass rates of the questions, and the rank correlations between rewards.
 
-    signal: the result of `rewards.lab.measures.Lab.signal`.
+    signal: the result of `laboratory.measures.Lab.signal`.
     """
     figure, (shares, passes, ranks) = _figure(1, 3, (_PAGE, 3.5), width_ratios=[1.1, 1, 1])
     rewards = signal["rewards"]

@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from helpers.judging.answers.kinds import vote_of
 from helpers.results.intervals import mcnemar_test, paired_interval, wilson_interval
-from helpers.rewards.answers.kinds import vote_of
 from helpers.rewards.common import is_own
 from helpers.rewards.correctness import answer_of, correctness_reward
 from helpers.rewards.faults import checked_scores

@@ -19,7 +19,7 @@ LIBRARY = {
     "format": "structure",
     "incremental_format": "structure",
     "substantial_format": "structure",
-    "tests": "code.rewards",
+    "tests": "programs",
 }
 
 

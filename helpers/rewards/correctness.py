@@ -5,14 +5,14 @@ from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 
-from helpers.rewards.answers import Comparison
-from helpers.rewards.answers.kinds import (
+from helpers.judging.answers import Comparison
+from helpers.judging.answers.kinds import (
     DECLARED_KINDS,
     are_right,
     check_kind,
     compare_answers,
 )
-from helpers.rewards.answers.texts import LONGEST_ANSWER
+from helpers.judging.answers.texts import LONGEST_ANSWER
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 _MOST_BLOCKS = 8  # with more answer blocks a completion is wrong, because every two are compared

@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 
-from helpers.rewards.answers import workers
-from helpers.rewards.answers.numbers import same_form, same_number
-from helpers.rewards.answers.texts import same_text
+from helpers.judging import workers
+from helpers.judging.answers.numbers import same_form, same_number
+from helpers.judging.answers.texts import same_text
 from helpers.rewards.common import normal_form
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat

@@ -25,8 +25,8 @@ from safetensors.torch import load_file
 from transformers import TrainerCallback
 
 from helpers import processes
+from helpers.judging.programs.sandbox import used_backends
 from helpers.presets import OF_A_PROCESS
-from helpers.rewards.code.sandbox import used_backends
 from helpers.rewards.common import reward_name, source_hash
 from helpers.runs import TRAINING_LOCK, Run, atomic_folder, atomic_write, lock, write_json
 from helpers.settings import Preset

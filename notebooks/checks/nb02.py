@@ -1,6 +1,6 @@
 """The checks of the exercises of notebook 02."""
 
-from helpers.rewards.lab.measures import Lab
+from helpers.laboratory.measures import Lab
 from helpers.tags import completion_text
 
 

@@ -7,7 +7,7 @@ import json
 import pandas as pd
 import pytest
 
-from helpers.rewards.lab.measures import Lab
+from helpers.laboratory.measures import Lab
 from helpers.rewards.own import read_rewards
 from helpers.tags import THINK_ANSWER
 

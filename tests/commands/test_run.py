@@ -189,7 +189,7 @@ for step in (1, 2, 3):
 watch.on_train_end(None, None, None)
 """
 VERDICTS = """
-from helpers.rewards.lab.verdicts import Verdict
+from helpers.laboratory.verdicts import Verdict
 example = Verdict(stops=["it pays for length"])
 verdict = Verdict(stops=["it pays for praise"], notes=["it is slow"])
 """

@@ -8,7 +8,7 @@ from transformers.utils import get_json_schema
 
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing, ToolError
-from helpers.agents.laboratory import attack
+from helpers.laboratory.environments import attack
 from helpers.own_code import load_own
 
 pytestmark = pytest.mark.needs("websockets")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from examples.ranking_judge import RankingJudgeReward
-from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
+from helpers.laboratory.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.tags import THINK_ANSWER
 from notebooks.checks.scripted_judge import scripted_judge
 

@@ -11,7 +11,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.agents import Guarded, Guessing
-from helpers.agents.laboratory import attack
+from helpers.laboratory.environments import attack
 from helpers.own_code import load_own
 
 GAME = "from helpers.agents import Guessing\n\n\ndef game():\n    return Guessing(span=63)\n"

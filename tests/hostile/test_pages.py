@@ -7,10 +7,10 @@ import pytest
 from bs4 import BeautifulSoup
 from finished import change, finished_run
 
+from helpers.laboratory.measures import Lab
+from helpers.laboratory.verdicts import style_cases
 from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
-from helpers.rewards.lab.measures import Lab
-from helpers.rewards.lab.verdicts import style_cases
 from helpers.runs import Run
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import notebook, said
 
-from helpers.rewards.code.rewards import tests_reward
+from helpers.rewards.programs import tests_reward
 from helpers.runs import Run
 from tools.pocket import functions
 

@@ -5,8 +5,8 @@ from reading import defined
 
 import unsloth  # isort: skip  # noqa: F401  # before trl
 
+from helpers.laboratory.measures import Lab
 from helpers.rewards import own
-from helpers.rewards.lab.measures import Lab
 from helpers.runs import Run, write_json
 from helpers.tags import THINK_ANSWER
 

@@ -16,11 +16,11 @@ import numpy as np
 import pytest
 from trl.trainer.utils import get_callable_name, is_async_callable
 
+from helpers.laboratory.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.rewards import judge
 from helpers.rewards.common import reward_name, visible
 from helpers.rewards.faults import checked_scores
 from helpers.rewards.judge import JudgeReward
-from helpers.rewards.lab.attacks import JUDGE_BATTERY, with_wrong_answers
 from helpers.tags import THINK_ANSWER
 from notebooks.checks.scripted_judge import scripted_judge, served
 

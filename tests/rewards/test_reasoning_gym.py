@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from helpers.rewards.answers import workers
+from helpers.judging import workers
 from helpers.rewards.reasoning_gym import task_reward
 from helpers.tags import THINK_ANSWER
 

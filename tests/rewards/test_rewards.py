@@ -256,7 +256,7 @@ def test_a_kind_that_there_is_none_of_is_named(completions):
 def test_no_sandbox_and_no_judge_comes_with_a_reward(python, program):
     """A fresh process: this one has loaded everything."""
     heavy = ["pydantic_monty", "sandlock", "httpx", "sympy", "torch"]
-    heavy += ["helpers.rewards.code", "helpers.rewards.judge"]
+    heavy += ["helpers.judging.programs", "helpers.rewards.judge"]
     shown = f"{program}\nimport sys\nprint([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([python, "-c", shown], capture_output=True, text=True, cwd=PROJECT)
     assert done.stdout == "[]\n", done.stdout + done.stderr

@@ -1,4 +1,4 @@
-"""`sampling.sample` through the real vLLM on a CPU (tests/vllm_cpu.py): it gives the texts of
+"""`sampling.sample` through the real vLLM on a CPU (tests/support/vllm_cpu.py): it gives the texts of
 Transformers, and always with the policy's current weights.
 """
 

@@ -6,7 +6,7 @@ import pandas as pd
 from reading import defined
 
 from helpers import presets
-from helpers.rewards.lab.measures import Lab
+from helpers.laboratory.measures import Lab
 from helpers.tags import TagFormat, completion_text
 
 

@@ -1,0 +1,275 @@
+"""Whether an answer means the same as the row's answer, judged by the kind of the row's answer.
+
+The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
+exact or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
+mathematics if it clearly is an expression, otherwise text. The module of each kind has examples of
+right and wrong answers in its docstrings.
+
+    comparisons = [compare_answers(given, gold), ...]   # settles most answers at once
+    verdicts = are_right(comparisons)                   # math-verify judges the others in one batch
+"""
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+
+from helpers.judging import workers
+from helpers.judging.answers import Comparison, choices, mathematics, numbers, texts
+from helpers.judging.answers.handed_back import refuse_handed_back
+from helpers.judging.answers.numbers import parse_number
+from helpers.judging.answers.texts import LONGEST_ANSWER, plain_text
+
+KINDS = ("number", "mathematics", "choice", "exact", "text")
+_LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
+DECLARED_KINDS = (*KINDS, "set")  # a set is a list of expressions or words without an order
+
+
+def compare_answers(
+    given: str, gold: str, question: str = "", kind: str | None = None
+) -> Comparison:
+    """Compare a given answer with the row's answer.
+
+    The comparison has a verdict, or the pair that `are_right` must pass to math-verify.
+
+    question: the row's question; an answer that only respells an expression of it is wrong.
+    kind: one of `DECLARED_KINDS`; by default the kind that `kind_of` chooses for the row's answer.
+
+    >>> compare_answers("$1,000", "1000.0").right, compare_answers("1/2", "50%").right
+    (True, True)
+    >>> compare_answers("3.1", "3.10").right, compare_answers("3.1", "3.10", kind="text").right
+    (True, False)
+    >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
+    True
+    """
+    # 1. An identical answer is right, unless it is empty. Of a working, take the conclusion. A long
+    # answer must be identical.
+    if given == gold:
+        return Comparison(given.strip() != "")
+    if kind != "exact":
+        given = conclusion_of(given)
+    if max(len(given), len(gold)) > LONGEST_ANSWER:
+        return Comparison(given.strip() == gold.strip())
+
+    # 2. Drop a lead such as `The answer is`, and apply the rules of the kind.
+    is_declared = kind is not None
+    kind = kind or kind_of(gold)
+    given = _LEAD.sub("", given)
+    if kind == "choice":
+        return Comparison(choices.same_choice(given, gold))
+    if kind == "exact":
+        return Comparison(choices.same_code(given, gold))
+    # A column may declare `number` for an answer that is not a number, such as `none of them`. No
+    # number equals that, so it is compared as text.
+    if kind == "text" or (kind == "number" and parse_number(gold) is None):
+        # `1,000.99 m²` is undeclared text, but its number may be spelt in other ways.
+        same_quantity = not is_declared and numbers.same_quantity(given, gold)
+        return Comparison(same_quantity or texts.same_text(given, gold))
+    if kind == "number":
+        comparison = Comparison(numbers.same_number(given, gold))
+    elif kind == "set" and same_members(given, gold):  # words, or the same spellings
+        comparison = Comparison(True)
+    else:
+        in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
+        if kind == "set":  # `[3, 4]` and `3, 4` are one set
+            given = mathematics.without_brackets(given)
+            gold = mathematics.without_brackets(gold)
+        comparison = mathematics.compare_expressions(given, gold, in_any_order)
+
+    # 3. An equal answer in another form than the row's may be the question handed back.
+    if comparison.right is False or not question or numbers.same_form(given, gold):
+        return comparison
+    return refuse_handed_back(comparison, given, gold, question)
+
+
+def same_members(given: str, gold: str) -> bool:
+    r"""Return whether two sets have the same members as texts, in any order.
+
+    >>> same_members("red and blue", r"\{Blue, red\}"), same_members("red, red", "red, blue")
+    (True, False)
+    """
+    sets = []
+    for text in (given, gold):
+        bare = mathematics.without_brackets(text)
+        braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
+        sets.append(mathematics.split_list((braced[1] if braced else bare).replace(";", ",")))
+    members, left = sets
+    for member in members:
+        same = [other for other in left if texts.same_text(member, other)]
+        if not same:
+            return False
+        left.remove(same[0])
+    return not left
+
+
+def conclusion_of(given: str) -> str:
+    r"""Return the answer at the end of a working; a text without a conclusion stays as it is.
+
+    A conclusion ends the text. It is the only box, on its own line or after `is` or a colon, or the
+    only sentence with `answer is`. Nothing else in prose is an answer.
+
+    >>> conclusion_of("6 * 7 = 42.\nSo the answer is 42."), conclusion_of("6 * 7 is 42.")
+    ('42', '6 * 7 is 42.')
+    >>> conclusion_of(r"We add. Hence the sum is \boxed{42}."), conclusion_of(r"41 or \boxed{42}")
+    ('42', '41 or \\boxed{42}')
+    """
+    if len(given.split(None, 1)) < 2:  # one word is no working
+        return given
+    end = given[-LONGEST_ANSWER:].strip()
+    boxes = given.count(r"\boxed")
+    if len(given) > _LONGEST_WORKING or boxes > 1 or len(_STATES.findall(given)) > 1:
+        return given
+    found = (_BOX_AT_END if boxes else _STATED_AT_END).search(end)
+    return found[1] if found else given
+
+
+# The words before an answer.
+_STATES = re.compile(r"\banswer\s*(?:is\b|:|=)", re.IGNORECASE)
+# Lines and then a box, or words such as `Hence the sum is` and then a box.
+_BOX_AT_END = re.compile(
+    r"(?:\n|(?:\b(?:is|are|equals|gives?|get|have|obtain)|:)\s)\s*"
+    r"\$*\\boxed\{((?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})+)\}\$*\.?\Z"
+)
+# The last of several sentences or lines: `So the answer is 42.`
+_STATED_AT_END = re.compile(
+    r"(?:\n|[.!?:]\s)\s*(?:(?:so|thus|therefore|hence)\b,?\s*)?(?:the\s+)?(?:final\s+)?"
+    r"answer\s*(?:is\b|:|=)+:?\s*(?!not\b)([^\n]*[^\n.])\.?\Z",
+    re.IGNORECASE,
+)
+# A lead before an answer: `So the final answer is: 12`, `**Answer:** 12`, `#### 12`, `= 12`.
+_LEAD = re.compile(
+    r"""
+    ^(?:
+    \*{0,2}(?:(?:so|thus|therefore|hence|then)\b,?\s*)?(?:the\s+)?(?:final\s+|correct\s+)?
+    (?:answer|option|choice)\s*(?:is\b|:|=)+:?\*{0,2}\s*(?=\S)
+    | (?:\#{4}|≈|\\approx\b|=)\s*(?=[^\s=])
+    )
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+# A question whose solutions have no order: `Find all real values of x`, `What are the roots?`
+_SOLUTIONS = re.compile(
+    r"\b(?:solutions?|roots|zeros|any order|all (?:\w+ )?values)\b", re.IGNORECASE
+)
+
+
+def are_right(
+    comparisons: list[Comparison], log: Callable[[float], None] | None = None
+) -> list[bool]:
+    """Return the verdict of each comparison. math-verify judges the open ones, in one batch.
+
+    log: called with the share of their pairs that were not judged in time.
+    """
+    pairs = []
+    for comparison in comparisons:
+        if comparison.pair:
+            pairs += [comparison.pair, *comparison.unless]
+    scores = workers.scores_in_time("equal", pairs, log) if pairs else []
+    equal = dict(zip(pairs, scores, strict=True))
+    verdicts = []
+    for right, pair, unless in comparisons:
+        if right is None:
+            # A score of None means that time ran out. The answer is right only if its pair is known
+            # to be equal, and each pair of `unless` is known to differ: if one may be equal, the
+            # answer may be the question handed back.
+            right = equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
+        verdicts.append(right)
+    return verdicts
+
+
+@lru_cache(maxsize=1 << 16)
+def kind_of(gold: str) -> str:
+    """Return the kind of an undeclared row's answer: number, mathematics or text.
+
+    The first of these rules that applies decides.
+
+    >>> [kind_of(gold) for gold in ("1,000", "$5", "x^2+1", r"\\frac{x}{2}", "y = 3")]
+    ['number', 'number', 'mathematics', 'mathematics', 'mathematics']
+    >>> {kind_of(gold) for gold in ("5 km", "2024-01-02", "B", "10-5", "H2O", "twelve", "Paris")}
+    {'text'}
+    """
+    # 1. A number: `1,000`, `$5`, `90°`, `1/3`. `x = 7` is an equation.
+    number = parse_number(gold)
+    if number is not None and "=" not in gold:
+        # `5 km` is text, because the words may count. The unit of `5\text{ km}` does not.
+        has_words = number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold
+        # `50/50` is a score: the number would be written as `1`. Only fractions and repeating
+        # decimals have no `places`.
+        is_score = number.places is None and number.value.denominator == 1
+        # `02134` is a postcode.
+        is_postcode = re.match(r"0\d{4}", gold)
+        return "text" if has_words or is_score or is_postcode else "number"
+
+    # 2. Code is text: `get_name`.
+    text = plain_text(gold)
+    if _CODE.search(text):
+        return "text"
+
+    # 3. An expression that math-verify could not read is text: `the sum of 2 + 3`.
+    spelt = mathematics.to_latex(text)
+    if not mathematics.is_readable(spelt):
+        return "text"
+
+    # 4. A sign of mathematics: `y = 3`, `\sqrt{2}`.
+    if _MATHS_SIGN.search(gold):
+        return "mathematics"
+
+    # 5. A list, a tuple or an interval of numbers: `3, -3`, `2 and 5`, `[0,1)`.
+    variables = mathematics.variables(spelt)
+    is_list = "," in spelt or mathematics.split_list(spelt) != [spelt.strip()]
+    if is_list and not variables and mathematics.is_literal(spelt):
+        return "mathematics"
+
+    # 6. An operation on a small letter, `n-1`, or a sum or product with a digit, `3 + N`. Other
+    # operations may be a score, `10-5`, or a name, `AC/DC`.
+    has_small_letter = any(letter.islower() for letter in variables)
+    if _OPERATION.search(text) and (has_small_letter or _SUM_OR_PRODUCT.search(text)):
+        return "mathematics"
+
+    # 7. Anything else: `Paris`.
+    return "text"
+
+
+# Code: `x == 1`, `a->b`, `std::sort`, `a && b`, `</p>`, `os.path`, `get_name`.
+_CODE = re.compile(r"==|=>|->|::|&&|\|\||</|[a-zA-Z]{2,}\.[a-zA-Z]{2,}|[a-zA-Z]_\w{2,}")
+# A sign that only mathematics has.
+_MATHS_SIGN = re.compile(
+    r"""
+    \\[a-zA-Z]{2,}                            # \frac{x}{2}
+    | [_^]\{                                  # a_{n}
+    | \d_\d                                   # 52_8
+    | [=<>≤≥≠^√π∞∪∩±∈]                        # y = 3
+    | \$\S(?:[^$]*\S)?\$                      # $AB$
+    | \bsqrt\b | \bpi\b                       # sqrt(2)
+    | [\d)]!                                  # 5!
+    | (?i:^no[ ](?:real[ ])?solutions?\W*$)   # No real solution.
+    """,
+    re.VERBOSE,
+)
+# An operation between two terms: `n-1`.
+_OPERATION = re.compile(r"[\w)]\s*[+*/·×-]\s*[\w(\\]")
+# A plus sign or an asterisk beside a digit: `2*N`, `N + 1`.
+_SUM_OR_PRODUCT = re.compile(r"\d\s*[+*]|[+*]\s*\d")
+
+
+def vote_of(given: str) -> str:
+    """Return the key under which majority voting counts an answer: the value of a number, or the
+    words of a text.
+
+    >>> vote_of("$42.0"), vote_of("5%"), vote_of("Paris.")
+    ('42', '1/20', 'paris')
+    """
+    number = parse_number(given)
+    if number is not None:
+        return str(number.value)
+    words = texts.words_of(given)
+    return words if texts.case_counts(words) else words.casefold()
+
+
+def check_kind(kind: str) -> str:
+    """Return the kind, or raise ValueError if it is not one of `DECLARED_KINDS`."""
+    if kind not in DECLARED_KINDS:
+        raise ValueError(
+            f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
+            "one, an answer is a number, mathematics or text."
+        )
+    return kind

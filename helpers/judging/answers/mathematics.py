@@ -1,0 +1,662 @@
+r"""Mathematics: whether two expressions, equations, intervals, sets or lists are equal.
+
+math-verify computes whether two expressions are equal. `compare_expressions` runs before it: it
+settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept. Each
+of these decisions is a function, which states the reason and has examples of right (`=`) and wrong
+(`≠`) answers, the given answer first. These are the examples that math-verify decides:
+
+- Equal expressions are right, in LaTeX or as typed:
+  `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `\sqrt{8}/2` = `sqrt(2)`,
+  `3` ≠ `3R^2`, `\frac{1}{2^{55}}` ≠ `\frac{1}{2^{54}}`
+- An equation or an inequality may be turned around, but not weakened:
+  `5 \geq x` = `x \leq 5`, `x > 1` ≠ `x \geq 1`
+- Lists, tuples and sets need equal members:
+  `(1,4.5)` = `(1,\frac{9}{2})`, `(2,1)` ≠ `(1,2)`, `\{1\}` ≠ `\{1,2\}`
+"""
+
+import math
+import re
+from functools import lru_cache
+from itertools import pairwise
+
+from helpers.judging.answers import Comparison
+from helpers.judging.answers.numbers import (
+    FUNCTIONS,
+    GREEK,
+    NAME,
+    NAME_IN_WORDS,
+    UNIT,
+    parse_number,
+    same_number,
+)
+from helpers.judging.answers.texts import depths, plain_text
+
+_LONGEST = 300  # characters
+_DEEPEST = 25  # nested brackets; deeper text is an attempt to hang the parser, not an answer
+# A unit at the end: `5\text{ m}^2`.
+_TRAILING_UNIT = re.compile(
+    rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
+)
+
+
+@lru_cache(maxsize=1 << 14)
+def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Comparison:
+    """Decide whether two expressions are equal, or return the pair that math-verify must compare.
+
+    in_any_order: accept a list in any order.
+
+    >>> compare_expressions("x=3", "y=3").right
+    False
+    >>> compare_expressions("x + 1", "1+x").pair
+    ('1+x', 'x + 1')
+    """
+    # 1. Settle plain numbers.
+    given = NAME_IN_WORDS.sub("", plain_text(given).removesuffix("."))
+    gold = plain_text(gold).removesuffix(".")
+    if is_number(given) and is_number(gold):
+        return Comparison(same_number(given, gold))
+
+    # 2. Settle equal spellings, and refuse text that math-verify must not read.
+    given = to_latex(given if r"\text" in gold else _TRAILING_UNIT.sub("", given))
+    gold = to_latex(gold)
+    if without_spaces(given) == without_spaces(gold):
+        return Comparison(True)
+    if not is_readable(given) or (is_costly(given) and not is_costly(gold)):
+        return Comparison(False)
+
+    # 3. Remove the names before values: `x = 3` becomes `3`. Names also say that a list has no
+    # order, so look for them first. Refuse a chain of steps, and write out both values of `±`.
+    in_any_order = in_any_order or has_no_order(gold)
+    given, gold = without_names(given, gold)
+    if "matrix" in gold:
+        given = as_matrix(given)
+    if differ_in_steps(given, gold):
+        return Comparison(False)
+    if without_spaces(given) == without_spaces(gold):
+        return Comparison(True)
+    in_any_order = in_any_order or has_two_values(given, gold)
+    given = without_plus_minus(given)
+    gold = without_plus_minus(gold)
+
+    # 4. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
+    # be exchanged.
+    if has_ignored_notation(given) or has_ignored_notation(gold):
+        turned_around = "=".join(reversed(given.split("=")))
+        return Comparison(without_spaces(turned_around) == without_spaces(gold))
+
+    # 5. If the row's answer is a number, only a number can be right.
+    if is_number(gold):
+        return Comparison(same_number(given, gold))
+
+    # 6. Refuse differences that math-verify does not see.
+    if (
+        leaves_computation(given, gold)
+        or differ_in_variables(given, gold)
+        or differ_in_brackets(given, gold)
+        or differ_in_inequalities(given, gold)
+        or has_unreduced_fraction(gold)
+    ):
+        return Comparison(False)
+
+    # 7. Leave the rest to math-verify.
+    given, gold = as_intervals(given, gold)
+    if not in_any_order:
+        given, gold = as_tuples(given, gold)
+    return Comparison(None, (gold, given))
+
+
+# --- The decisions, in the order of compare_expressions -------------------------------------------
+
+
+def is_number(text: str) -> bool:
+    r"""Return whether a text is a number without a name.
+
+    Numbers are compared exactly, with their units. If the row's answer is a number, only a number
+    can be right, because math-verify would do the computation that the policy was asked for.
+
+    `0.5` = `\frac12`, `5 km` ≠ `5 m`, `40+2` ≠ `42`, `2, 3` ≠ `2`, `x = \ln(e^{40})` ≠ `x = 40`
+    """
+    return "=" not in text and parse_number(text) is not None
+
+
+def is_readable(text: str) -> bool:
+    r"""Return whether math-verify should read a text: short, with balanced brackets, without prose.
+
+    math-verify multiplies whatever is side by side: two numbers, two answers, and the letters of
+    a word.
+
+    `4 2x` ≠ `8x`, `\boxed{1}\boxed{2}` ≠ `12`, `$1$ $x<1$` ≠ `x<1`
+
+    >>> [is_readable(text) for text in ("x^2 + 1", "the sum", "{" * 300, "4 2")]
+    [True, False, False, False]
+    """
+    if not text or len(text) > _LONGEST:
+        return False
+    levels = depths(text)
+    if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
+        return False
+    words = _COMMAND.sub("@", _AND_OR.sub(",", text))
+    # A word of three small letters, a blank `__`, or the # that to_latex puts between two answers.
+    has_prose = re.search(r"[a-z]{3,}|__|#", words)
+    # Two numbers side by side, `4 2`, or a letter before a digit, `x2`.
+    has_two_numbers = re.search(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d", words)
+    return not has_prose and not has_two_numbers
+
+
+def is_costly(text: str) -> bool:
+    r"""Return whether math-verify may compute for minutes: a tower of powers, a large exponent, a
+    factorial, a sum. Such an answer is refused, unless the row's answer is costly as well.
+
+    >>> is_costly("9^{9^9}"), is_costly("2^{999}"), is_costly(r"\sum_{k=1}^{3} k"), is_costly("9^9")
+    (True, True, True, False)
+    """
+    return bool(
+        re.search(
+            r"(?<![.\d])\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?[\d.]{3}|\d\d!|!\s*!"
+            r"|\\(?:sum|prod|int|lim)|binom.*\d\d",
+            text,
+        )
+    )
+
+
+def has_no_order(gold: str) -> bool:
+    r"""Return whether the members of the row's list have no order, because it has braces, `and`,
+    `or`, `\pm` or names.
+
+    `\{2, 1\}` = `\{1,2\}`, `\{1,2,3\}` = `$1$ and $2$ and $3$`, `-3, 3` = `\pm 3`,
+    `x = 3 or x = 2` = `x=2, x=3`
+    """
+    return bool(re.search(r"\\\{|^\s*\{|\\pm|=", gold) or _AND_OR.search(gold))
+
+
+def without_names(given: str, gold: str) -> tuple[str, str]:
+    r"""Return both answers without the names before their values.
+
+    A name may be left out, so names are removed if only one answer has them, or if both have the
+    same one. Two different names stay, and so does an equation such as `x^2 = 3`. In the given
+    answer, an expression is a name only if it is the row's.
+
+    `3` = `y=3`, `x = \sqrt{2}` = `\sqrt{2}`, `(3,2)` = `(p,q)=(3,2)`, `7:32` = `S_{MBCN}:S=7:32`,
+    `x = \boxed{3}` = `3`, `\sqrt{2}` = `\ln x = \sqrt{2}`, `\ln x = \sqrt{2}` ≠ `\sqrt{2}`,
+    `\frac{1}{x} = \sqrt{3}` ≠ `\sqrt{3}`, `x = x<2 and x>3` ≠ `x<2 or x>3`
+
+    >>> without_names("x = 3", "3"), without_names("x = 3", "y = 3")
+    (('3', '3'), ('x = 3', 'y = 3'))
+    """
+    given_items = [split_name(item) for item in split_list(given)]
+    gold_items = [split_name(item) for item in split_list(gold)]
+    given_names = {name for name, _ in given_items} - {""}
+    gold_names = {name for name, _ in gold_items} - {""}
+    names = given_names | gold_names
+    if not names or None in names or (given_names and gold_names and len(names) > 1):
+        return given, gold
+    if not all(NAME.fullmatch(name) for name in given_names - gold_names):
+        return given, gold
+    # The values of several names form a tuple, in the order of the names.
+    template = "({})" if len(names) > 1 else "{}"
+    return (
+        template.format(", ".join(value for _, value in given_items)),
+        template.format(", ".join(value for _, value in gold_items)),
+    )
+
+
+def differ_in_steps(given: str, gold: str) -> bool:
+    r"""Return whether one answer has more equals signs than the other: it is a chain of steps.
+
+    math-verify would accept a chain as an answer.
+
+    `x = 1 = 3` ≠ `x = 3`, `x = 5+5+1 = 11` ≠ `x = 11`, `2\sqrt{3} ≈ \sqrt{5}` ≠ `2\sqrt{3}`
+    """
+    return given.count("=") != gold.count("=")
+
+
+def has_two_values(given: str, gold: str) -> bool:
+    r"""Return whether each member of the given answer has a `\pm`, for two of the row's members.
+
+    Such a list has no order. A single `\pm` among other members does not take the order away.
+
+    `\pm 3` = `-3, 3`, `1, 2, 3 \pm 0` ≠ `3, 1, 2`, `1 \pm 0, 2 \pm 0` ≠ `2, 1`
+    """
+    members = split_list(given)
+    return all(r"\pm" in member for member in members) and (
+        len(split_list(gold)) == 2 * len(members)
+    )
+
+
+def without_plus_minus(text: str) -> str:
+    r"""Return an expression with both values of each member that has one `\pm`.
+
+    `\frac{1+\sqrt{5}}{2}, \frac{1-\sqrt{5}}{2}` = `\frac{1\pm\sqrt{5}}{2}`,
+    `\frac{1\pm\sqrt{5}}{2}` = `\frac{1-\sqrt{5}}{2}, \frac{1+\sqrt{5}}{2}`,
+    `\frac{1+\sqrt{5}}{2}` ≠ `\frac{1\pm\sqrt{5}}{2}`, `2 \pm 1` ≠ `3, 1`
+
+    >>> without_plus_minus(r"0, 1 \pm x")
+    '0, 1 + x, 1 - x'
+    """
+    if r"\pm" not in text:
+        return text
+    members = []
+    for member in split_list(text):
+        if r"\pm" not in member:
+            members.append(member)
+            continue
+        # Two of them may mean two or four values. A comma is inside brackets: `\{\pm 1, 2\}`.
+        if member.count(r"\pm") > 1 or re.search(rf"[,=]|\\mp|{_RELATION}", member):
+            return text
+        members.append(member.replace(r"\pm", "+").removeprefix("+").strip())
+        members.append(member.replace(r"\pm", "-"))
+    return ", ".join(members)
+
+
+# The commands that math-verify understands. It drops all others, or reads them as variables.
+_KNOWN_COMMAND = re.compile(
+    rf"\\(?:frac|sqrt|cdot|times|div|pm|mp|cup|cap|in|infty|emptyset|leq?|geq?|neq?|lt|gt|binom|choose"
+    rf"|[lr]?vert|[lr](?:floor|ceil|brace|brack)|max|min|sum|prod|begin|end|{FUNCTIONS}|sinh|cosh|tanh"
+    rf"|{GREEK})(?![a-zA-Z])"
+)
+
+
+def has_ignored_notation(text: str) -> bool:
+    r"""Return whether a text has notation that math-verify ignores or misreads: primes,
+    derivatives, vectors, bases, unknown commands, or a product of capitals, which may be matrices.
+
+    Such an answer must be spelt as in the row:
+    `f(x)` ≠ `f'(x)`, `BA^{-1}` ≠ `A^{-1}B`, `\frac{dx}{dy}` ≠ `\frac{dy}{dx}`, `\vec{a}` ≠ `a`,
+    `x \not= \sqrt{2}` ≠ `x = \sqrt{2}`, `42_{5}` ≠ `42`, `42` ≠ `42_{5}`
+
+    >>> has_ignored_notation("f'(x)"), has_ignored_notation(r"A^{-1} \cdot B")
+    (True, True)
+    >>> has_ignored_notation("x(x+1)")
+    False
+    """
+    capitals = [letter for letter in variables(text) if letter.isupper()]
+    unknown = re.search(r"\\[a-zA-Z]", _KNOWN_COMMAND.sub("@", text))
+    # `f'`, `\frac{dx}{dy}`, `dx/dy`, `a[1]`, `a % b`, `n!!`, `52_8`
+    ignored = re.search(
+        r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_",
+        _COMMAND.sub("@", _AND_OR.sub(",", text)),
+    )
+    return bool(unknown or len(capitals) > 1 or ignored)
+
+
+def leaves_computation(given: str, gold: str) -> bool:
+    """Return whether the given answer leaves something to compute, and the row's answer does not.
+
+    math-verify would do the computation that the policy was asked for.
+
+    `(1, 1+1)` ≠ `(1, 2)`, `2x = 6` ≠ `x = 3`
+    """
+    return is_literal(gold) and not is_literal(given)
+
+
+def differ_in_variables(given: str, gold: str) -> bool:
+    """Return whether the given answer has a variable that the row's answer does not have.
+
+    math-verify ignores case. If an inequality is given for an interval, its one variable may have
+    any name.
+
+    `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `y > 3` = `(3, ∞)`
+    """
+    foreign = variables(given) - variables(gold) - {"e", "i"}
+    is_for_an_interval = is_inequality(given) and not is_inequality(gold)
+    return bool(foreign) and not (is_for_an_interval and len(variables(given)) == 1)
+
+
+def differ_in_brackets(given: str, gold: str) -> bool:
+    r"""Return whether the tuples and intervals have other brackets than the row's.
+
+    math-verify ignores the brackets of a pair. An interval may be given for an inequality, and an
+    inequality for an interval.
+
+    `(1,2)` ≠ `\{1,2\}`, `\{1,2\}` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`,
+    `(3, ∞)` = `x > 3`
+    """
+    if is_inequality(given) != is_inequality(gold):
+        return not tuple_brackets(gold if is_inequality(given) else given)
+    return tuple_brackets(given) != tuple_brackets(gold)
+
+
+def differ_in_inequalities(given: str, gold: str) -> bool:
+    """Return whether two inequalities differ in `and` and `or`, or have no variable.
+
+    math-verify ignores `and` and `or`, and finds all true inequalities without variables equal.
+
+    `x < 1 and x > 3` ≠ `x < 1 or x > 3`, `3 < 4` ≠ `1 < 2`
+    """
+    are_inequalities = is_inequality(given) and is_inequality(gold)
+    joints_differ = _AND_OR.findall(given) != _AND_OR.findall(gold)
+    return are_inequalities and (joints_differ or not variables(gold))
+
+
+def has_unreduced_fraction(gold: str) -> bool:
+    """Return whether the row's answer is a list with an unreduced fraction, such as `2/4`.
+
+    Such a list asks for this spelling. math-verify would reduce the fraction.
+
+    `1/2, 3/4` ≠ `2/4, 3/4`
+    """
+    fractions = re.findall(r"(?<![\^\w.])(\d+)\s*/\s*(\d+)", gold)
+    return "," in gold and any(math.gcd(int(above), int(below)) > 1 for above, below in fractions)
+
+
+def as_matrix(text: str) -> str:
+    r"""Return a list of lists of the same length as a matrix, and any other text as it is.
+
+    `[[1,2],[3,4]]` = `\begin{pmatrix}1&2\\3&4\end{pmatrix}`,
+    `[[1,3],[2,4]]` ≠ `\begin{pmatrix}1&2\\3&4\end{pmatrix}`
+
+    >>> as_matrix("[[1, 2], [3, 4]]"), as_matrix("[[1, 2], [3]]")
+    ('\\begin{pmatrix}1& 2\\\\3& 4\\end{pmatrix}', '[[1, 2], [3]]')
+    """
+    whole = re.fullmatch(r"\s*\[((?:\s*\[[^\[\]()]*\]\s*,?)+)\]\s*", text)
+    rows = re.findall(r"\[([^\[\]]*)\]", whole[1]) if whole else []
+    if len({row.count(",") for row in rows}) != 1:
+        return text
+    return r"\begin{pmatrix}" + r"\\".join(rows).replace(",", "&") + r"\end{pmatrix}"
+
+
+def as_intervals(given: str, gold: str) -> tuple[str, str]:
+    r"""Return both answers with intervals in place of inequalities, if all of them allow it.
+
+    math-verify compares the members of `x < 2 or x > 3` one by one, and a chain as it is spelt.
+
+    `(-\infty,2)\cup(3,\infty)` = `x<2 or x>3`, `x<2 or x>3` = `(-\infty,2)\cup(3,\infty)`,
+    `5>x>3` = `3<x<5`, `x>3 or x<2` = `x<2 or x>3`, `(-\infty,2)\cap(3,\infty)` ≠ `x<2 or x>3`,
+    `5 \geq x>3` ≠ `3<x<5`, `3>x>5` ≠ `3<x<5`
+    """
+    new_given = interval_of(given) if is_inequality(given) else given
+    new_gold = interval_of(gold) if is_inequality(gold) else gold
+    return (new_given, new_gold) if new_given and new_gold else (given, gold)
+
+
+def as_tuples(given: str, gold: str) -> tuple[str, str]:
+    r"""Return both answers in parentheses if the row's answer is a list whose order counts.
+
+    math-verify compares tuples member by member, but lists as sets. A list of tuples has no order.
+
+    `3, 2, 1` ≠ `1, 2, 3`, `(2,1),(1,2)` = `(1,2),(2,1)`
+    """
+    members = split_list(gold)
+    if len(members) < 2 or members[0].startswith(("(", "[")):
+        return given, gold
+    return f"({', '.join(split_list(given))})", f"({', '.join(members)})"
+
+
+# --- The parts of an expression -------------------------------------------------------------------
+
+# The words `and` and `or`, outside other words.
+_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
+# A LaTeX command: `\frac`, `\begin{pmatrix}`.
+_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
+# The relation of an inequality: `x > 3`, `x \neq 3`.
+_RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
+
+
+def interval_of(inequality: str) -> str:
+    r"""Return an inequality in one variable as an interval or a union of intervals; "" if it is
+    anything else.
+
+    >>> interval_of("x < 2 or x > 3"), interval_of(r"5 \geq x > 3"), interval_of("x^2 < 4")
+    ('(-\\infty,2)\\cup(3,\\infty)', '(3,5]', '')
+    """
+    names = variables(inequality) - {"e"}
+    if len(names) != 1 or "," in inequality or "and" in _AND_OR.findall(inequality):
+        return ""
+    (name,) = names
+    intervals = []
+    for piece in split_list(inequality):
+        terms = [term.strip() for term in re.split(rf"({_RELATION})", piece)]
+        # `x > 3` and `3 < x` are both chains from the smallest to the largest term.
+        if len(terms) > 1 and terms[1] in _TURNED:
+            terms[1::2] = [_TURNED.get(relation, "") for relation in terms[1::2]]
+            terms.reverse()
+        if len(terms) == 3 and terms[0] == name:
+            terms = [r"-\infty", "<", *terms]
+        elif len(terms) == 3:
+            terms += ["<", r"\infty"]
+        if len(terms) != 5 or terms[2] != name or not all(terms):
+            return ""
+        below, first, _, second, above = terms
+        if {first, second} - set(_CLOSES) or variables(below + above) & names:
+            return ""
+        opening = "(" if _CLOSES[first] == ")" else "["
+        intervals.append(f"{opening}{below},{above}{_CLOSES[second]}")
+    return r"\cup".join(intervals)
+
+
+# The relations turned around, and the bracket at which an interval with this relation ends.
+_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
+_CLOSES = {"<": ")", r"\lt": ")", r"\leq": "]", r"\le": "]"}
+
+
+def is_inequality(text: str) -> bool:
+    """Return whether a text has `<`, `>`, `\\leq`, `\\geq` or `\\neq`."""
+    return re.search(_RELATION, text) is not None
+
+
+def variables(text: str) -> set[str]:
+    """Return the variables of an expression, as single letters; case counts."""
+    return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
+
+
+def split_list(text: str) -> list[str]:
+    """Split a list at its commas, `and` and `or`, except inside brackets.
+
+    >>> split_list("(1,2) and x = 3"), split_list("{1,2}")
+    (['(1,2)', 'x = 3'], ['{1,2}'])
+    """
+    text = _AND_OR.sub(",", text)
+    levels = depths(text)
+    commas = [at for at, mark in enumerate(text) if mark == "," and levels[at] == 0]
+    parts = (text[begin + 1 : end] for begin, end in pairwise([-1, *commas, len(text)]))
+    return [part.strip() for part in parts if part.strip()]
+
+
+def without_brackets(text: str) -> str:
+    """Return the members of a list without the square brackets around the whole of it.
+
+    >>> without_brackets("[3, 4]"), without_brackets("[1, 2], [3, 4]")
+    ('3, 4', '[1, 2], [3, 4]')
+    """
+    text = plain_text(text)
+    bracketed = re.fullmatch(r"\[([^\[\]()]*,[^\[\]()]*)\]", text)
+    return bracketed[1] if bracketed else text
+
+
+def split_name(item: str) -> tuple[str | None, str]:
+    """Split `x = 3` into its name and its value. The name of an equation is None, and the name of a
+    value alone is "".
+
+    >>> split_name("x = 3"), split_name("x^2 = 3"), split_name("3")
+    (('x', '3'), (None, 'x^2 = 3'), ('', '3'))
+    """
+    name, equals, value = item.partition("=")
+    if not equals:
+        return "", item
+    variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
+    # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`.
+    is_name = re.fullmatch(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*", name.strip())
+    if "=" in value or is_inequality(item) or not variable or not is_name:
+        return None, item
+    return without_spaces(name), value.strip()
+
+
+def is_literal(text: str) -> bool:
+    r"""Return whether nothing is left to compute: the text has numbers, single letters, brackets
+    and relations only.
+
+    >>> is_literal(r"(1, \frac{1}{2})"), is_literal("x > 3")
+    (True, True)
+    >>> is_literal("2+3"), is_literal(r"\sqrt{2}"), is_literal("3y")
+    (False, False, False)
+    """
+    for piece in pieces_of(text.replace(r"\infty", "0")):
+        # The letters e and i are numbers that a computation uses.
+        if not parse_number(piece) and not re.fullmatch("-?[a-df-hj-zA-Z]", piece):
+            return False
+    return True
+
+
+def pieces_of(text: str) -> list[str]:
+    r"""Return the pieces between brackets, commas and relations, with `1/2` for `\frac{1}{2}`.
+
+    >>> pieces_of(r"x = (\frac{1}{2}, 3]")
+    ['x', '1/2', '3']
+    """
+    # \frac{1}{2}, \frac12 -> 1/2
+    fraction = r"\\frac\s*(?:\{(-?\d+)\}|(\d))\s*(?:\{(-?\d+)\}|(\d))"
+    text = re.sub(fraction, r"\1\2/\3\4", _AND_OR.sub(",", text))
+    separator = rf"[()\[\]{{}},=]|\\[{{}}]|\\(?:cup|cap|pm|emptyset)|{_RELATION}"
+    return [piece.strip() for piece in re.split(separator, text) if piece.strip()]
+
+
+def divisions_of(text: str) -> set[str]:
+    """Return the pieces that leave a division undone, because their value is a whole number.
+
+    >>> divisions_of("(144/12, 1/2)")
+    {'144/12'}
+    """
+    undone = set()
+    for piece in [text, *pieces_of(to_latex(plain_text(text)))]:
+        number = parse_number(piece)
+        if number is not None and "/" in number.form and number.value.denominator == 1:
+            undone.add(piece)
+    return undone
+
+
+def tuple_brackets(text: str) -> set[str]:
+    """Return the pairs of round and square brackets with a comma inside: tuples and intervals.
+
+    >>> sorted(tuple_brackets("(1,2) and [0,1)")), tuple_brackets("\\{1,2\\} + (x+1)")
+    (['()', '[)'], set())
+    """
+    found = set()
+    # Remove the brackets from the inside to the outside: first the `(1,2)` of `\{(1,2)\}`.
+    while innermost := re.search(r"[{\[(][^{}\[\]()]*[}\])]", text):
+        inside = innermost[0]
+        if "," in inside and not inside.startswith("{"):
+            found.add(inside[0] + inside[-1])
+        text = text[: innermost.start()] + text[innermost.end() :]
+    return found
+
+
+@lru_cache(maxsize=1 << 14)
+def to_latex(text: str) -> str:
+    r"""Return an expression in the LaTeX that math-verify reads.
+
+    `2√3` = `2\sqrt{3}`, `x**2` = `x²`, `1+2\mathrm{i}` = `1+2i`, `\mathbb{R}` = `(-\infty,\infty)`,
+    `(0,1) ∪ (1,2)` = `(0,1)\cup(1,2)`
+
+    >>> to_latex("2√3 + x^12"), to_latex("x >= π")
+    ('2\\sqrt{3} + x^{12}', 'x \\geq  \\pi ')
+    """
+    # Two formulas side by side, `$1$ $2$`, are not a product. The `$$` of a display is one mark.
+    text = re.sub(r"(?<=[^\s$])\$\s*\$(?=[^\s$])|\$\s+\$", " # ", text)
+    for written, spelling in _LATEX.items():
+        text = text.replace(written, spelling)
+    for pattern, spelling in _SPELLINGS:
+        text = pattern.sub(spelling, text)
+    return text
+
+
+def without_spaces(text: str) -> str:
+    """Return an expression without spaces, and with `x^2` for `x^{2}`."""
+    return re.sub(r"([\^_])\{(\w)\}", r"\1\2", re.sub(r"\\[,;:! ]|\s", "", text))
+
+
+# --- Replacements of to_latex ---------------------------------------------------------------------
+
+# Characters and commands, replaced in this order.
+_LATEX = {
+    "∞": r"\infty ",
+    "∪": r"\cup ",
+    "∩": r"\cap ",
+    "∈": r"\in ",
+    "∅": r"\emptyset ",
+    "**": "^",
+    "*": r"\cdot ",
+    "·": r"\cdot ",
+    "×": r"\times ",
+    "÷": r"\div ",
+    "<=": r"\leq ",
+    "≤": r"\leq ",
+    ">=": r"\geq ",
+    "≥": r"\geq ",
+    "!=": r"\neq ",
+    "≠": r"\neq ",
+    "±": r"\pm ",
+    "+/-": r"\pm ",
+    "≈": "=",
+    r"\approx": "=",
+    r"\leqslant": r"\leq ",
+    r"\geqslant": r"\geq ",
+    ";": ",",
+    r"\$": "",
+    "$": "",
+    r"\dfrac": r"\frac",
+    r"\tfrac": r"\frac",
+    r"\cfrac": r"\frac",
+    r"\quad": " ",
+    r"\overline": r"\bar",
+    r"\mathrm{d}": "d",
+    r"\mathrm{i}": "i",
+    r"\mathrm{e}": "e",
+    r"\text{i}": "i",
+    "Δ": r"\Delta ",
+    "Ω": r"\Omega ",
+    "α": r"\alpha ",
+    "β": r"\beta ",
+    "γ": r"\gamma ",
+    "δ": r"\delta ",
+    "ε": r"\epsilon ",
+    "θ": r"\theta ",
+    "λ": r"\lambda ",
+    "μ": r"\mu ",
+    "π": r"\pi ",
+    "ρ": r"\rho ",
+    "σ": r"\sigma ",
+    "φ": r"\phi ",
+    "ω": r"\omega ",
+}
+# Patterns, replaced in this order.
+_SPELLINGS = [
+    # \text{and} -> and
+    (re.compile(r"\\text\s*\{\s*(and|or)\s*\}"), r" \1 "),
+    # \left( -> (, and the spaces \, and \! go
+    (re.compile(r"\\(?:left|right|displaystyle)(?![a-zA-Z])|(?<!\\)\\[!,;: ]"), " "),
+    # √(x+1), sqrt(x+1) -> \sqrt{x+1}
+    (re.compile(r"√\s*\(([^()]*)\)|\\?\bsqrt\s*\(([^()]*)\)"), r"\\sqrt{\1\2}"),
+    # √3, sqrt 3 -> \sqrt{3}
+    (re.compile(r"√\s*(\d+|[a-zA-Z])|(?<![a-zA-Z\\])sqrt\s*(\d+)"), r"\\sqrt{\1\2}"),
+    # 3i -> 3 i: math-verify reads i as the imaginary unit only if it is apart
+    (re.compile(r"(?<=[\d)])\s*i(?![a-zA-Z])"), " i "),
+    # x^12 -> x^{12}
+    (re.compile(r"\^(-?\d{2,})"), r"^{\1}"),
+    # sin x -> \sin x
+    (re.compile(rf"(?<![a-zA-Z\\])({FUNCTIONS})(?![a-zA-Z])"), r"\\\1 "),
+    # inf -> \infty
+    (re.compile(r"(?<![a-zA-Z\\])(?:infinity|inf)(?![a-zA-Z])"), r"\\infty "),
+    # no solution -> \emptyset
+    (re.compile(r"(?i)no (?:real )?solutions?|(?:the )?empty set|\\varnothing"), r"\\emptyset "),
+    # \mathbb{R} -> (-\infty,\infty)
+    (re.compile(r"(?i)(?:all )?real numbers|\\mathbb\{R\}"), r"(-\\infty,\\infty)"),
+    # (0,1) U (1,2) -> (0,1) \cup (1,2)
+    (re.compile(r"(?<=[)\]}])\s*U\s*(?=[(\[{\\])"), r"\\cup "),
+    # \left[\begin{array}{cc}1 & 2\end{array}\right], \begin{bmatrix} -> \begin{pmatrix}
+    (
+        re.compile(
+            r"(?:\(|(\[))\s*\\begin\{(?:array\}\s*\{[clr ]*|(?:small)?matrix)\}"
+            r"((?:(?!\\(?:begin|end)\{).)*)\\end\{(?:array|(?:small)?matrix)\}\s*(?(1)\]|\))",
+            re.DOTALL,
+        ),
+        r"\\begin{pmatrix}\2\\end{pmatrix}",
+    ),
+    (re.compile(r"\\(begin|end)\{bmatrix\}"), r"\\\1{pmatrix}"),
+    # \boxed{1}\boxed{2} is two answers, not a product: the # makes it unreadable
+    (re.compile(r"(?<=\})\s*\\boxed"), r" # \\boxed"),
+    # \boxed{3} -> 3
+    (re.compile(r"\\boxed\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\\boxed\s*(?=\{)"), ""),
+    # x \in [1,2] -> [1,2]
+    (re.compile(r"^\s*[a-zA-Z]\s*\\in(?![a-zA-Z])"), ""),
+]

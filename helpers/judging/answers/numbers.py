@@ -1,0 +1,409 @@
+r"""Number: two answers are the same if they have the same exact value, however they are written.
+
+Right (`=`) and wrong (`≠`), the given answer first:
+
+- Digits, with or without separators, signs and exponents:
+  `1,000` = `1000`, `1 000` = `1000`, `1'000` = `1000`, `1_000` = `1000`, `10,\!080` = `10080`,
+  `1{,}000` = `1000`, `42.` = `42`, `−5` = `-5`, `1e3` = `1000`, `1.5 \times 10^{3}` = `1500`
+- Fractions and repeating decimals:
+  `1/2` = `0.5`, `7 1/2` = `7.5`, `½` = `0.5`, `\frac3{3}` = `1`, `3\frac12` = `3.5`,
+  `0.(3)` = `1/3`, `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`
+- A percentage is a fraction of 1; beside a row's answer of 1 or more it may be that number:
+  `50%` = `0.5`, `50%` = `50`, `$28$ percent` = `28\%`, `12.5\%` = `12.5`, `-30%` = `-30`,
+  `125\%` ≠ `12.5`
+- A decimal that has to be rounded needs six correctly rounded digits:
+  `0.333333` = `1/3`, `0.666667` = `2/3`, `0.33` ≠ `1/3`, `0.3333` ≠ `1/3`, `0.666666` ≠ `2/3`,
+  `2.0000001` ≠ `2`, `0.1234564` ≠ `0.1234561`, `0.0` ≠ `1/1024`, `0.000001` ≠ `1/700000`,
+  `370367/3` ≠ `123456`
+- A unit is ignored unless both answers have one. Words that change the number are not units:
+  `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
+  `5 km` = `5`, `2 million` = `2000000`, `5\text{ m}^2` = `5`, `90 degrees` = `90^\circ`,
+  `72 years old` = `72`, `72 more apples` = `72`, `$5 each` = `5`, `USD 18` = `$18`,
+  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `18 €` ≠ `$18`,
+  `EUR 18` ≠ `$18`, `72 more` ≠ `72`, `72 more dozens` ≠ `72`,
+  `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `50 km` ≠ `50%`, `5ab` ≠ `5`,
+  `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
+- Names, brackets, quotes and boxes around a number are removed, and digits may be from any script:
+  `x = 7` = `7`, `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
+  `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
+- A name may be a letter, `f(x)`, an angle, a segment, a derivative, or up to four words. An
+  expression, and a word that says something else of the value, is none:
+  `total = 72` = `72`, `\angle A = 30^\circ` = `30`, `\frac{dy}{dx} = 3` = `3`, `|AB| = 3` = `3`,
+  `2x = 3` ≠ `3`, `\ln x = 3` ≠ `3`, `x^2 = 3` ≠ `3`, `half = 36` ≠ `36`, `total = 71 = 72` ≠ `72`
+- Anything else is not a number, such as a computation, a range, a doubt or a number in words:
+  `40+2` ≠ `42`, `>= 42` ≠ `42`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`,
+  `42, ...` ≠ `42`, `forty-two` ≠ `42`, `40_9` ≠ `40`, `(4)(200)` ≠ `4200`, `4 2` ≠ `42`,
+  `80, 10` ≠ `10,\!080`, `1,00` ≠ `100`
+"""
+
+import re
+from fractions import Fraction
+from functools import lru_cache
+from typing import NamedTuple
+
+from helpers.judging.answers.texts import plain_text
+
+_LONGEST = 100  # characters; longer text is not a number, so no completion can slow the patterns
+_ROUNDED_DIGITS = 6  # significant digits of a rounded decimal
+
+
+class Number(NamedTuple):
+    """A number and how it was written.
+
+    value: exact; 50% is 1/2.
+    unit: as typed, a currency as its sign; "" without one.
+    places: decimal places, also of a percentage as a fraction of 1; None for a fraction and for a
+        repeating decimal.
+    form: the marks of any other form than a plain decimal: `%`, `/2` of 1/2, `e3`, `million`; else
+        "".
+    """
+
+    value: Fraction | int
+    unit: str = ""
+    places: int | None = 0
+    form: str = ""
+
+
+def parse_number(text: str) -> Number | None:
+    """Return the number that a whole text is, or None if the text is anything else.
+
+    Reads signs, thousands separators, decimals, fractions, exponents, percentages, currencies,
+    units and `million`, in LaTeX or as typed; the module's docstring has examples.
+
+    >>> str(parse_number("−1,234.50").value), parse_number("42 or 43")
+    ('-2469/2', None)
+    >>> str(parse_number(r"\\boxed{\\frac{1}{2}}").value), str(parse_number("0.1(6)").value)
+    ('1/2', '1/6')
+    """
+    return _parse(text) if len(text) <= _LONGEST else None
+
+
+@lru_cache(maxsize=1 << 16)
+def _parse(text: str) -> Number | None:
+    # 1. Rewrite LaTeX and Markdown as one would type the number, and match the pattern.
+    if not _DIGITS.fullmatch(text):
+        text = plain_text(text)
+    if text.isascii() and text.isdigit():
+        return Number(int(text))
+    if _TO_RESPELL.search(text):
+        for mark, pattern, spelling in _SPELLINGS:
+            if mark in text:
+                text = pattern.sub(spelling, text)
+    match = _NUMBER.fullmatch(" ".join(text.split()))
+    if not match or (match["sign"] and match["again"]):
+        return None
+
+    # 2. Read the digits before and after the point. Whole numbers stay int, which is faster.
+    whole = re.sub(r"\D", "", match["whole"] or "")
+    decimals = match["decimals"] or ""
+    if not whole + decimals:
+        return None
+    value: Fraction | int = int(whole or 0)
+    places: int | None = len(decimals)
+    if decimals.strip("0"):
+        value = Fraction(int(whole + decimals), 10 ** len(decimals))
+    form = ""
+    block = match["repeating"]
+    if block:
+        # In 0.1(6), the block adds 6/9 of a unit in the last decimal place.
+        value += Fraction(int(block), (10 ** len(block) - 1) * 10 ** len(decimals))
+        places = None
+        form = f"({block})"
+
+    # 3. Apply the exponent, the denominator, the percent sign and a word such as `million`, and
+    # note each of them in the form.
+    if match["exponent"]:
+        exponent = int(match["exponent"])
+        value *= Fraction(10) ** exponent
+        places = None if places is None else max(0, places - exponent)
+        form += f"e{match['exponent']}"
+    if match["denominator"]:
+        over = int(match["denominator"])
+        if over == 0 or (match["mixed"] and not 0 <= value < over):
+            return None  # 48 27/1 is not a mixed number
+        value = Fraction(value, over) + int(match["mixed"] or 0)
+        places = None
+        form += f"{match['mixed'] or ''}/{match['denominator']}"
+    if match["percent"]:
+        value = Fraction(value, 100)
+        places = None if places is None else places + 2
+        form += "%"
+    words = match["words"] or ""
+    first = words.split(" ")[0].removesuffix("s")
+    scale = _SCALES.get(first)
+    if scale:
+        value *= scale
+        words = words.partition(" ")[2]
+        form += first
+
+    # 4. Read the unit: a currency sign before or after the number, or words after it.
+    unit = match["currency"] or match["behind"] or ""
+    unit = _CURRENCIES.get(unit.casefold(), unit)
+    words_of_unit = _AROUND_UNIT.sub("", words) if words else ""
+    if words_of_unit:
+        named = _CURRENCIES.get(words_of_unit.casefold().removesuffix("s"), words_of_unit)
+        if unit and words_of_unit.startswith(("/", "per ")):
+            unit += words_of_unit  # $5 per hour
+        elif unit in ("", named) and (named in CURRENCY_SIGNS or UNIT.fullmatch(named)):
+            unit = named  # 5 km; or $42 dollars, which names the currency twice
+        else:
+            return None
+    else:
+        unit = unit or words
+    negative = "-" in (match["sign"], match["again"])
+    return Number(-value if negative else value, unit, places, form)
+
+
+def same_number(given: str, gold: str) -> bool:
+    """Return whether two texts are numbers of the same value whose units do not differ."""
+    answer = parse_number(given)
+    wanted = parse_number(gold)
+    if answer is None or wanted is None:
+        return False
+    if answer.unit and wanted.unit and answer.unit != wanted.unit:
+        return False
+    if answer.value == wanted.value:
+        return True
+    # 50 means 50% if the row's answer is a percentage; 50 km does not. And 50% means 50 if the
+    # row's answer is a decimal of 1 or more, because the question then probably asks for per cent.
+    percent_given = "%" in answer.form
+    percent_asked = "%" in wanted.form
+    is_bare = not percent_given and not answer.unit
+    if percent_asked and is_bare and wanted.value * 100 == answer.value:
+        return True
+    may_be_percent = wanted.places is not None and abs(wanted.value) >= 1 and not percent_asked
+    if percent_given and may_be_percent and answer.value * 100 == wanted.value:
+        return True
+    return _is_rounded(answer, wanted.value) or _is_rounded(wanted, answer.value)
+
+
+def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
+    """Return whether a decimal of six digits or more is the rounded value of a number that no
+    decimal can spell, such as 1/3. A whole number is exact.
+    """
+    places = decimal.places
+    is_whole = (decimal.value * (100 if "%" in decimal.form else 1)).denominator == 1
+    if places is None or is_whole or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
+        return False
+    # A decimal can spell the value if the denominator divides a power of 10, that is, if 2 and 5
+    # are its only prime factors.
+    has_decimal = pow(10, value.denominator.bit_length(), value.denominator) == 0
+    return not has_decimal and round(value, places) == decimal.value
+
+
+def same_quantity(given: str, gold: str) -> bool:
+    """Return whether two texts are numbers of the same value and the same unit.
+
+    >>> same_quantity("1000.99 m^2", "1,000.99 m²"), same_quantity("100", "100bps")
+    (True, False)
+    """
+    return same_number(given, gold) and parse_number(given).unit == parse_number(gold).unit != ""
+
+
+def same_form(given: str, gold: str) -> bool:
+    """Return whether two texts are one number in one form: digits, a fraction or a percentage.
+
+    >>> same_form("$0.50", ".5"), same_form("1/2", ".5")
+    (True, False)
+    """
+    answer = parse_number(given)
+    wanted = parse_number(gold)
+    are_numbers = answer is not None and wanted is not None
+    return are_numbers and (answer.value, answer.form) == (wanted.value, wanted.form)
+
+
+# --- Names before a value -------------------------------------------------------------------------
+
+# Greek letters, without the backslash.
+GREEK = (
+    "(?:(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
+    "|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))"
+)
+# Functions that may be typed without a backslash: `sin x`.
+FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
+
+# A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
+_LETTER = (
+    rf"(?:\\{GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
+    r"'*(?:_(?:\w|\{[^{}]*\}))?'*"
+)
+# Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
+_FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?\s*)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
+# What a given answer may have before its value: also `f(x)`, `(p,q)`, `V_1:V_2`, `\frac{dy}{dx}`.
+NAME = re.compile(
+    rf"{_LETTER}(?:\([\w,]+\))?|\({_LETTER}(?:,{_LETTER})*\)|{_FIGURE}"
+    rf"|(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+"
+    r"|\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]"
+)
+# Up to four words: `total`, `The total cost`. Not a word that says something else of the value.
+_WORDS = (
+    rf"(?![^=≈]*\b(?:(?:{FUNCTIONS})[xyz]?|sinh|cosh|tanh|sqrt|not?|never|nor|half|twice|thrice"
+    "|double|triple|squared?|cubed?|root|inverse|reciprocal|negative|minus|plus|opposite|times|over"
+    "|mod|or|and|if|wrong|less|more|under|above|below|maybe|about|error|false|incorrect)\\b)"
+    r"[a-z]{3,}(?:\s[a-z]+){0,3}"
+)
+# `total =`, `\text{Area} =`
+NAME_IN_WORDS = re.compile(
+    rf"^\s*(?:\\(?:text|mathrm)\{{\s*)?(?i:{_WORDS})\s*\}}?\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"
+)
+
+# --- Respelling -----------------------------------------------------------------------------------
+
+# Digits alone, which most numbers are, have nothing around them and nothing to respell.
+_DIGITS = re.compile(r"-?\d[\d.,]*", re.ASCII)
+# A sign that one of _SPELLINGS looks for.
+_TO_RESPELL = re.compile(r"[\\^×·*=≈~{(\[\"]|^['mMnN]|\.\.\.|\$.*\$")
+_BRACED_OR_DIGIT = r"\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
+# Replaced in this order: a mark that the text then has ("" for any, since looking for a mark is
+# faster than for a pattern), the pattern, and what stands in its place.
+_SPELLINGS = [
+    # \frac{1}{2}, \frac12 -> 1/2
+    (
+        "frac",
+        re.compile(rf"\\[dtc]?frac{_BRACED_OR_DIGIT}{_BRACED_OR_DIGIT}(?!\s*\d)"),
+        r" \1\2/\3\4",
+    ),
+    # 5\text{ km} -> 5 km
+    (
+        "{",
+        re.compile(r"\\(?:text\w*|mathrm|mathbf|mbox|boxed)\s*\{([^{}]*)\}"),
+        r" \1 ",
+    ),
+    # $28$ percent -> 28 percent, $\$28$ each -> $28 each
+    ("$", re.compile(r"(?<!\\)\$((?:[^$\\]|\\.)+)\$"), r" \1 "),
+    # 10{,}080, 10,\!080 -> 10,080
+    ("", re.compile(r"(?<=\d)(?:\s?\{\s?,\s?\}\s?|,?\s?\\[,!]\s?)(?=\d)"), ","),
+    # 5\,km, 5~km -> 5 km
+    ("", re.compile(r"\\(?:[;:,! ]|left|right|displaystyle)|(?<=\w)~"), " "),
+    # 5\% -> 5%
+    ("\\", re.compile(r"\\([%$])"), r"\1"),
+    # 90^\circ -> 90°
+    ("circ", re.compile(r"\^\s*\{?\s*\\circ\s*\}?"), "°"),
+    # 3/(4) -> 3/4
+    ("(", re.compile(r"\s*/\s*\(\s*(\d+)\s*\)"), r"/\1"),
+    # "5", -> 5
+    ("", re.compile(r"^\s*([\"'])(.*)\1[.,;]?\s*$"), r"\2"),
+    # (5) -> 5, (3)/4 -> 3/4, (5) km -> 5 km
+    (
+        "",
+        re.compile(
+            r"^\s*([+-]?)\s*[({\[]([^(){}\[\],]*)[)}\]](?=\s*(?:$|[/%.,]|[^ -~])|\s+[a-zA-Z])"
+        ),
+        r"\1\2 ",
+    ),
+    # 1.5 \times 10^{3} -> 1.5e3
+    (
+        "10",
+        re.compile(
+            r"(?<=\d)\s?(?:\\times|\\cdot|[×·*x])\s?10\s?(?:\^|\*\*)\s?\{?([+-]?\d{1,3})\}?"
+        ),
+        r"e\1",
+    ),
+    # 10^{-2} -> 1e-2
+    ("10", re.compile(r"(?<![\d.,^])10\s?\^\s?\{?([+-]?\d{1,3})\}?"), r"1e\1"),
+    # 0.1\overline{6} -> 0.1(6)
+    ("\\", re.compile(r"(\.\d*)\\(?:overline|bar)\s*\{?(\d+)\}?$"), r"\1(\2)"),
+    # 0.1666... -> 0.1(6)
+    ("...", re.compile(r"(\.\d*?)(\d+?)\2+\.\.\."), r"\1(\2)"),
+    # m^{2} -> m^2
+    ("^{", re.compile(r"\^\{(-?\d)\}"), r"^\1"),
+    # x = 7, \angle A = 7, total = 7 -> 7
+    ("", re.compile(rf"^\s*(?:{NAME.pattern})\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"), ""),
+    ("", NAME_IN_WORDS, ""),
+    # minus 5 -> -5
+    ("", re.compile(r"^(?:minus|negative)\s+(?=[\d.$€£])", re.IGNORECASE), "-"),
+]
+
+# --- The pattern of a number, once respelt --------------------------------------------------------
+
+CURRENCY_SIGNS = "$€£¥₹"
+_NUMBER = re.compile(
+    rf"""(?P<sign>[+-]?)\s?
+        (?P<currency>[{CURRENCY_SIGNS}]|US\$|(?i:usd|eur|gbp|jpy|inr|rs\.?)(?=\s?\d))?
+        \s?(?P<again>[+-]?)                                      # -$5 or $-5
+        (?:(?P<mixed>\d+)\s+(?:and\s)?(?=\d+\s?/))?              # the 7 of 7 1/2
+        (?P<whole>\d{{1,3}}(?P<mark>[, '_])\d{{3}}(?:(?P=mark)\d{{3}})*     # 1,000,000
+          |\d{{1,2}}(?:,\d\d)+,\d{{3}}                           # 12,34,567
+          |\d+)?
+        (?:\.(?P<decimals>\d*)(?:\((?P<repeating>\d+)\))?)?      # 0.1(6)
+        (?:[eE](?P<exponent>[+-]?\d{{1,3}}))?                    # 1e3
+        (?:\s?/\s?(?P<denominator>-?\d+))?                       # 1/2
+        \s?(?P<percent>%|percent|per\scent|pct)?
+        \s?(?P<behind>[{CURRENCY_SIGNS}])?                       # 18 €
+        # 5 km, 5km, 13只 and $5/hour, but not 5m: one letter against the number is algebra
+        \s?(?P<words>(?:(?<=\s)[a-zA-Z]|[a-zA-Z]{{2}}|[^\x00-\x7F]|/).*?)?[.,;]?""",
+    re.VERBOSE | re.ASCII,
+)
+# Words after a number that multiply it.
+_SCALES = {
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 1000,
+    "lakh": 10**5,
+    "million": 10**6,
+    "crore": 10**7,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
+# Words for the signs of currencies and degrees.
+_CURRENCIES = {
+    "dollar": "$",
+    "usd": "$",
+    "euro": "€",
+    "eur": "€",
+    "gbp": "£",
+    "yen": "¥",
+    "jpy": "¥",
+    "rupee": "₹",
+    "inr": "₹",
+    "rs": "₹",
+    "rs.": "₹",
+    "us$": "$",
+    "degree": "°",
+    "deg": "°",
+}
+
+# --- Units ----------------------------------------------------------------------------------------
+
+# Symbols: km, kg, °C, kbps. The single letters k, M and B are missing, because they multiply, and
+# so is ppm.
+_SYMBOL = (
+    "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi|mins?|hrs?|secs?|yrs?|ms|(?<=/)[sh]|mol|[kM]?Wh"
+    "|[kMG]?Hz|[kMGmµμ]?[NJWVA]|m?Ah|[kMGh]?Pa|[mk]ph|°[CF]?|k?Ω|¢|[kMGT]?bps|(?i:[kmgt]i?b)|[rb]pm"
+    "|fps|[dp]pi|psi|atm|m?bar|mmHg|k?cal|[kMG]?eV|dB|px|pts?|gal|tb?sp|ha|rad"
+)
+# Words: meters, hours, people.
+_UNIT_WORD = (
+    "(?i:(?:centi|milli|kilo)?(?:meter|metre|gram|liter|litre)|inch|foot|feet|yard|mile|ounce|pound"
+    "|gallon|newton|joule|watt|volt|second|minute|hour|day|week|month|year|degree|cent|people|person"
+    "|children)"
+)
+# Plurals of counted things: apples. Not a plural that changes the number, such as dozens or tenths,
+# and not a word such as less, plus or this.
+_COUNTED = (
+    "(?!(?:halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
+    "|always|perhaps|logs|hundreds|lakhs|googols|grosses|factorials|doubles|triples|ones|twos"
+    "|threes|fours|fives|sixes|sevens|eights|nines|tens|myriads|squares|cubes|powers|negatives"
+    r"|opposites|inverses|reciprocals|remainders|modulos|[a-z]*(?:th|third|illion|illiard)s)\b)"
+    r"[a-z]{2,}[^aisu\W]s"
+)
+# A Chinese, Japanese or Korean counter of up to six characters, such as 只. None of them means a
+# power of ten, a half, an arithmetic operation, a comparison or a negation.
+_COUNTER = (
+    "(?:(?![零十百千万萬億亿兆京半倍割折成以上下左右余多约約或不非之만억조천백십반])"
+    "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]){1,6}"
+)
+_ONE_UNIT = (
+    rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"
+    r"(?:\s*\^-?\d|(?<=m)[23])?(?![\w^])"
+)
+# Up to five units: km/h, square feet, eggs a day.
+UNIT = re.compile(
+    rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}){{0,4}}"
+)
+# Words around a unit that leave the number as it is: more eggs, years old, $5 each, 72 left.
+_AROUND_UNIT = re.compile(
+    r"^more\s+(?=\w)"
+    r"|(?:(?:^|\s+)(?:old|tall|long|wide|high|deep|away|left|remaining|each|total|altogether"
+    r"|in\s(?:total|all)))+$"
+)

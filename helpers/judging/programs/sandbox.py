@@ -1,0 +1,291 @@
+"""Run many untrusted programs at once, each in a sandbox of its own.
+
+    [[outcome]] = run_code([Job("def add(a, b):\\n    return a + b", [("add", (1, 2))])])
+
+A program's function is called inside the sandbox, and its value is compared outside, here. The
+expected value never enters the sandbox, and only plain data leaves it. So a program's exit code,
+its printed verdict, its `__eq__` and its exceptions decide nothing.
+"""
+
+import contextlib
+import importlib
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Literal
+
+from helpers.judging.workers import slowness
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of one program, for all its inputs together.
+
+    seconds: wall-clock time on a quiet machine; on a busy one, a program gets more. Under monty the
+    last call can take up to twice as long. memory: in bytes. output: of everything printed, and of
+    each returned value as text; in bytes, under monty in characters.
+    """
+
+    seconds: float = 1.0
+    memory: int = 256_000_000
+    output: int = 64_000
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program and its inputs. Each input has one outcome.
+
+    calls: pairs of a function's name and a tuple of arguments, which are plain data. stdin: if
+    there are no calls, the program is a script, and is run once for each of these texts. After a
+    program crashes or exceeds a limit, all remaining inputs have the same outcome.
+    """
+
+    source: str
+    calls: Sequence[tuple[str, tuple]] = ()
+    stdin: Sequence[str] = ("",)
+
+    @property
+    def count(self) -> int:
+        """Return the number of inputs, and so of outcomes."""
+        return len(self.calls or self.stdin)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one call, or of one run of a script.
+
+    kind:
+        "value": the call returned `value`, or the script ended.
+        "error": the program raised `error`, the name of an exception, with the text `message`.
+        "timeout", "memory", "output": the program exceeded this limit.
+        "unsupported": the back end cannot run the program; `message` says why.
+        "not started": the machine failed; `message` says how.
+    output: what the program printed, up to the limit. seconds: how long the program had run.
+    unordered: the items of a list may be in another order than in CPython. cut_short: the batch had
+    no time left, so the program was stopped before it had reached its limit.
+    """
+
+    kind: Literal["value", "error", "timeout", "memory", "output", "unsupported", "not started"]
+    value: object = None
+    error: str = ""
+    message: str = ""
+    output: str = ""
+    seconds: float = field(default=0.0, compare=False)
+    unordered: bool = field(default=False, compare=False)
+    cut_short: bool = field(default=False, compare=False)
+
+
+def run_code(
+    jobs: Sequence[Job],
+    limits: Limits | None = None,
+    backend: object = None,
+    workers: int | None = None,
+) -> list[list[Outcome]]:
+    """Return the outcomes of each job, one per input.
+
+    backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which returns the
+        outcomes of a program and is called from several threads. None: two passes. Monty runs all
+        programs. If sandlock works on this machine, it then runs those that monty cannot run, that
+        ended with an error, or that may give another order in CPython, and its outcomes count. A
+        program that CPython cannot read stays an error.
+    workers: programs run at a time, by default the number of cores.
+
+    In each pass, every program first gets a slice: an eighth of its time. Then those that need
+    longer share the budget of the pass, at most their time each: 5 times the time of one program
+    (10 under sandlock), or more for over 64 programs. A warning counts the programs that were
+    stopped because it was used up. If the machine is busy, slices and budgets become longer, by the
+    time that a reference computation takes. Raise ValueError if the back end is not known or does
+    not work on this machine.
+
+    >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
+    >>> outcome.kind, outcome.value
+    ('value', 42)
+    """
+    limits = limits or Limits()
+    if isinstance(backend, str) and backend not in BACKENDS:
+        raise ValueError(
+            f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
+            "with run()."
+        )
+    budget = BACKENDS.get(backend or "monty", BACKENDS["sandlock"])
+    outcomes = _run_batch(jobs, limits, backend or "monty", workers, budget)
+    if backend is None:
+        doubtful = [
+            at
+            for at, of_job in enumerate(outcomes)
+            if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
+        ]
+        if doubtful and sandlock_works():
+            # Early in a training run, most errors are programs that CPython cannot read, either.
+            # One program in the sandbox finds them all.
+            unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
+            reading = Job(
+                "def reads(source): compile(source, '<program>', 'exec')",
+                [("reads", (jobs[at].source,)) for at in unread],
+            )
+            [found] = run_code([reading], limits, "sandlock") if unread else [[]]
+            for at, outcome in zip(unread, found, strict=True):
+                if outcome.error in ("SyntaxError", "IndentationError", "TabError"):
+                    outcomes[at] = [outcome] * jobs[at].count
+                    doubtful.remove(at)
+            # CPython has the last word on the others. They get a budget of their own, so that no
+            # neighbour has used it up; both budgets together take no longer than sandlock alone.
+            found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
+            for at, of_job in zip(doubtful, found, strict=True):
+                if all(each.kind != "not started" for each in of_job):
+                    outcomes[at] = of_job
+    return outcomes
+
+
+@lru_cache(maxsize=1)
+def sandlock_works() -> bool:
+    """Return whether sandlock is installed and confines a program on this machine."""
+    with contextlib.suppress(ValueError):
+        importlib.import_module("helpers.judging.programs.sandlock").Sandbox()
+        return True
+    return False
+
+
+def _run_batch(
+    jobs: Sequence[Job], limits: Limits, backend: object, workers: int | None, budget: float
+) -> list[list[Outcome]]:
+    """Run all jobs with one back end. budget: of up to _BATCH programs, as in BACKENDS."""
+    if isinstance(backend, str):
+        used_backends.add(backend)
+        backend = importlib.import_module(f"helpers.judging.programs.{backend}").Sandbox()
+    workers = workers or os.cpu_count() or 1
+    budget *= limits.seconds * max(1.0, len(jobs) / _BATCH)
+    outcomes: list[list[Outcome]] = [[]] * len(jobs)
+    began = time.monotonic()
+
+    with ThreadPoolExecutor(workers) as threads:
+
+        def run(waiting: Sequence[int], seconds: float) -> list[int]:
+            """Run these jobs with this limit of time, and return those that reached it."""
+            limited = replace(limits, seconds=seconds)
+            found = threads.map(lambda at: _run(backend, jobs[at], limited), waiting)
+            for at, outcomes_of_job in zip(waiting, found, strict=True):
+                outcomes[at] = outcomes_of_job
+            return [at for at in waiting if any(one.kind == "timeout" for one in outcomes[at])]
+
+        # 1. Give every program a slice. On a busy machine, give the late ones a longer one.
+        had = limits.seconds / 8
+        most = limits.seconds
+        late = run(range(len(jobs)), had)
+        slower = slowness(time.monotonic, times=12) if late else 1.0
+        if slower > _BUSY:
+            had *= _BUSY * slower
+            most *= _BUSY * slower
+            budget *= _BUSY * slower
+            late = run(late, had)
+        # 2. Let the late programs share the rest of the budget, as long as they get much more time
+        # than they had.
+        while late:
+            left = began + budget - time.monotonic()
+            seconds = min(most, left * workers / len(late))
+            if seconds < 1.5 * had:
+                break
+            late = run(late, seconds)
+            had = seconds
+    if late and had < most:
+        for at in late:
+            outcomes[at] = [replace(one, cut_short=True) for one in outcomes[at]]
+        warnings.warn(
+            f"{len(late)} of {len(jobs)} programs were stopped after {had:.2g} s, because together "
+            "they had used up the time of the batch; they count as programs that never end.",
+            stacklevel=4,
+        )
+    return outcomes
+
+
+used_backends: set[str] = set()  # the names of those that ran programs in this process
+# monty: an interpreter in Rust with part of the language; less than a millisecond per program.
+# sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
+# The numbers are the budget of a batch of up to _BATCH programs, in time limits of one program.
+BACKENDS = {"monty": 5.0, "sandlock": 10.0}
+_BATCH = 64
+_BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
+SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
+
+
+def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
+    """Return the outcomes of one job. A program that is too long never enters the sandbox."""
+    if len(job.source) > SOURCE_MOST:
+        message = f"the program has more than {SOURCE_MOST} characters."
+        return [Outcome("error", error="SyntaxError", message=message)] * job.count
+    if job.calls:
+        return backend.run(job, limits)
+    # Run a script again for each text. All runs share the time limit.
+    outcomes = []
+    seconds = limits.seconds
+    for text in job.stdin:
+        outcome = limit_outcome("timeout", limits)
+        if seconds > 0:
+            [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=seconds))
+        seconds -= outcome.seconds
+        outcomes.append(outcome)
+    return outcomes
+
+
+def limit_outcome(kind: str, limits: Limits, output: str = "") -> Outcome:
+    """Return the outcome of a program that exceeded a limit: "timeout", "memory" or "output"."""
+    most = {
+        "timeout": f"{limits.seconds:g} seconds",
+        "memory": f"{limits.memory} bytes of memory",
+        "output": f"{limits.output} bytes of output",
+    }
+    return Outcome(kind, message=f"it needed more than {most[kind]}.", output=output)
+
+
+# --- Plain data that leaves a sandbox ------------------------------------------------------------
+
+
+def decode(written: object, depth: int = 0) -> object:
+    """Return the value that `driver.encode` wrote as nested lists [kind, *parts].
+
+    The lists may be forged: raise ValueError for anything that `encode` does not write.
+
+    >>> decode(["list", 1, ["tuple", 2.5, ["set", "a"]], ["dict", None, True]])
+    [1, (2.5, {'a'}), {None: True}]
+    """
+    if type(written) in (type(None), bool, int, float, str):
+        return written
+    try:
+        if type(written) is not list or depth > 100:
+            raise TypeError(f"{written!r:.80}")
+        kind, *parts = written
+        if kind in ("set", "frozenset", "dict"):
+            check_hashed(parts)
+        return _MADE[kind]([decode(part, depth + 1) for part in parts])
+    except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
+        raise ValueError(f"not plain data: {error}") from None
+
+
+_MADE = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)),
+    "bytes": bytes,
+    "complex": lambda parts: complex(*parts),
+}
+
+
+def check_hashed(written: list) -> None:
+    """Raise ValueError if the parts of a set or dictionary, at all levels, are more than 1,000.
+
+    A set takes quadratic time to build if all its items have the same hash.
+    """
+    count = 0
+    stack = [written]
+    while stack:
+        parts = stack.pop()
+        count += len(parts)
+        stack += [part for part in parts if type(part) is list]
+    if count > 1000:
+        raise ValueError("a set or a dictionary with more than 1000 parts")

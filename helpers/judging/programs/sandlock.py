@@ -1,0 +1,193 @@
+"""The back end "sandlock": run each program in a CPython process of its own, confined by Landlock
+and seccomp.
+
+A program can read the Python installation and nothing else. It cannot write a file or change a
+file's owner, mode, times or attributes. It has no network, no access to other processes, and no
+environment variables. If we run as root, the program runs as the user nobody, without capabilities.
+
+Left out: a writable folder, because no limit on its size holds against one large or sparse file;
+and a running interpreter that is forked for each program.
+"""
+
+import contextlib
+import importlib.util
+import json
+import os
+import select
+import sys
+import sysconfig
+import time
+import warnings
+from dataclasses import replace
+from functools import lru_cache
+
+from helpers.judging.programs.sandbox import Job, Limits, Outcome, decode, limit_outcome
+
+
+class Sandbox:
+    """The back end: a process for each program.
+
+    Raise ValueError if sandlock is not installed, or does not work on this machine.
+    """
+
+    def __init__(self):
+        self.confinement = _confinement()
+
+    def run(self, job: Job, limits: Limits) -> list[Outcome]:
+        """Return one outcome per call of the program, or one outcome for a script."""
+        return _run_confined(self.confinement, job, limits)
+
+
+@lru_cache(maxsize=1)
+def _confinement() -> dict:
+    """Return the keywords of sandlock's Sandbox that work on this machine.
+
+    Raise ValueError if none do.
+    """
+    if importlib.util.find_spec("sandlock") is None:
+        raise ValueError(
+            "the sandbox 'sandlock' is not installed: `pip install sandlock==0.9.0`, on Linux."
+        )
+    paths = sysconfig.get_paths()
+    readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _PYTHON, *_SYSTEM}
+    readable.add(os.path.join(sys.base_prefix, "lib"))  # libpython may be here
+    denied = _DENIED.split()
+    if os.uname().machine == "x86_64":
+        denied += _DENIED_ON_X86.split()
+    confinement = {
+        "fs_readable": sorted(path for path in readable if os.path.exists(path)),
+        "cwd": "/",
+        "clean_env": True,
+        "env": {"PYTHONHASHSEED": "0"},  # a fixed order of sets makes verdicts repeatable
+        "max_processes": 1,
+        "max_open_files": 32,
+        "no_coredump": True,
+        "extra_deny_syscalls": denied,
+    }
+    # If we are root, sandlock makes the program nobody in a user namespace. If a container forbids
+    # user namespaces, the driver does.
+    identities: list[dict] = [{}]
+    if os.geteuid() == 0:
+        identities.insert(0, {"uid": 65534, "gid": 65534})
+        # sandlock requires the gid, and warns that it does not use it.
+        warnings.filterwarnings("ignore", message="Policy field 'gid'")
+    for identity in identities:
+        confined = confinement | identity
+        [outcome] = _run_confined(confined, Job("import json\nprint(1)"), Limits(seconds=10.0))
+        if outcome.output == "1\n":
+            return confined
+    raise ValueError(
+        f"the sandbox 'sandlock' does not start here ({outcome.message}). Possible causes: a "
+        "kernel older than Linux 6.12; Landlock or seccomp's user notification blocked, perhaps by "
+        "the container; or running as root while the user nobody cannot read this Python. "
+        "Use 'monty'."
+    )
+
+
+def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
+    """Run a program in a process, and return one outcome per call, or one for a script."""
+    from sandlock import ExitReason, Sandbox, StdioMode
+
+    task = {
+        "source": job.source,
+        "calls": list(job.calls),
+        "stdin": job.stdin[0],
+        "memory": limits.memory,
+        "output": limits.output,
+    }
+    piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
+    command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
+    outcomes: list[Outcome] = []
+    received = b""  # the beginning of the next line
+    last = None  # the outcome of all remaining calls, once the program has ended or is stopped
+    try:
+        with Sandbox(**confinement).popen(command, **piped) as process:
+            # Send the job, and wait up to 30 s for the driver. Then the program's time begins.
+            with (
+                contextlib.suppress(BrokenPipeError),  # the process has ended: the next step raises
+                os.fdopen(os.dup(process.stdin.fileno()), "wb") as file,
+            ):
+                file.write(ascii(task).encode() + b"\n")
+            # The driver writes one byte when it is ready, and then a line for each outcome.
+            poll = select.poll()
+            poll.register(process.stdout, select.POLLIN)
+            if not poll.poll(30_000) or not process.stdout.read(1):
+                raise RuntimeError("the interpreter did not start")
+            began = time.monotonic()
+            # Read an outcome per line until the last one, the end of the process, or a limit.
+            while last is None and len(outcomes) < job.count:
+                remaining = began + limits.seconds - time.monotonic()
+                if remaining <= 0 or not poll.poll(1000 * remaining):
+                    last = limit_outcome("timeout", limits)
+                elif len(received) > 12 * limits.output + 20_000:  # more than any outcome needs
+                    last = limit_outcome("output", limits)
+                else:
+                    data = process.stdout.read(65536)
+                    if not data:
+                        break
+                    *lines, received = (received + data).split(b"\n")
+                    missing = job.count - len(outcomes)
+                    outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
+            # A process that has closed its output gets the rest of its time to end, at most a
+            # second. After that it is killed.
+            remaining = began + limits.seconds - time.monotonic()
+            over = last is not None or len(outcomes) == job.count
+            ended = process.wait(timeout=0.001 if over else min(1.0, max(0.001, remaining)))
+            seconds = time.monotonic() - began
+    except (RuntimeError, OSError) as error:  # the machine failed, not the program
+        failed = Outcome("not started", message=f"sandlock could not start it: {error}")
+        return [failed] * job.count
+    if last is None:  # the process ended by itself
+        if ended.reason == ExitReason.SIGNALED:
+            message = f"it crashed the interpreter (signal {ended.signal})."
+            last = Outcome("error", error="Crash", message=message)
+        else:
+            message = "it ended the process before it was done."
+            last = Outcome("error", error="SystemExit", message=message)
+    outcomes += [last] * (job.count - len(outcomes))
+    return [replace(outcome, seconds=seconds) for outcome in outcomes]
+
+
+def _read_outcome(line: bytes, limits: Limits) -> Outcome:
+    """Return the outcome in a line of the driver's output. The program may have forged the line."""
+    try:
+        frame = json.loads(line)
+        most = {"output": limits.output, "error": 100, "message": 500}
+        texts = {name: str(frame.get(name, ""))[:length] for name, length in most.items()}
+        if frame["kind"] in ("memory", "output"):
+            return limit_outcome(frame["kind"], limits, texts["output"])
+        value = frame.get("value", "null")
+        if frame["kind"] not in ("value", "error") or len(value) > limits.output:
+            raise ValueError("the driver sends no such frame")
+        return Outcome(frame["kind"], decode(json.loads(value)), **texts)
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        message = f"what came out of the sandbox is not an outcome: {error!s:.200}"
+        return Outcome("error", error="SandboxError", message=message)
+
+
+_PYTHON = os.path.realpath(getattr(sys, "_base_executable", sys.executable))
+_DRIVER = os.path.join(os.path.dirname(__file__), "driver.py")
+# The files outside the Python installation that an interpreter needs.
+_SYSTEM = (
+    "/lib",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib64",
+    "/etc/ld.so.cache",
+    "/dev/null",
+    "/dev/urandom",
+    "/dev/zero",
+)
+# System calls refused in addition to sandlock's own list: changes to a file's metadata, for which
+# Landlock has no right; memory that no limit counts; access to another process by its number; and
+# reports about files elsewhere. `driver.refuse_more` refuses more.
+_DENIED = """
+    fchmod fchmodat fchmodat2 fchown fchownat utimensat setxattr lsetxattr fsetxattr setxattrat
+    removexattr lremovexattr fremovexattr removexattrat file_setattr sync flock
+    memfd_create memfd_secret vmsplice
+    pidfd_open setpriority ioprio_set sched_setaffinity sched_setscheduler sched_setparam
+    sched_setattr
+    inotify_init1 fanotify_init clock_settime settimeofday syslog
+"""
+# Older system calls, which only x86 still has.
+_DENIED_ON_X86 = "chmod chown lchown utime utimes futimesat inotify_init"

@@ -1,0 +1,607 @@
+"""The laboratory: try, attack, measure and time a list of weighted rewards before training.
+
+    lab = Lab(reward_functions, reward_weights, tags)
+    lab.cases()                       # do completions with a known score earn it?
+    lab.attacks(rows)                 # does cheating pay?
+    lab.signal(rows, completions)     # what would GRPO learn from this policy's completions?
+    lab.speed()
+    print(lab.verdict())              # go or no go, and what to change
+
+Each step is optional, and the verdict covers the steps that were run; `examine` runs all of them.
+No model is needed: `stored_groups` reads the completions of an earlier run.
+"""
+
+import re
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from helpers.laboratory import verdicts
+from helpers.laboratory.attacks import (
+    BATTERY,
+    HONEST,
+    WRONG,
+    Attack,
+    for_own,
+    with_wrong_answers,
+)
+from helpers.laboratory.cases import load_cases
+from helpers.laboratory.trial import AttackTrial, columns_of
+from helpers.laboratory.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.rewards import LIBRARY
+from helpers.rewards.common import code_of, is_own, reward_name, source_hash
+from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
+from helpers.rewards.own import TextReward
+from helpers.tags import THINK_ANSWER, TagFormat
+
+_TIMED = 1000  # completions
+_ROWS_ATTACKED = 16
+_JUDGED_AGAIN = 64  # the least number of completions that are judged again
+_NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
+_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by")  # names a reward cannot have
+
+
+@dataclass
+class Results:
+    """What the steps of a lab returned; None for a step that was not run.
+
+    cases, attacks, signal, speed: the result of the method of that name.
+    ceilings: by attack, the name of the honest answer that it was compared with.
+    lost: (right answer, wrong answer) for each row on which both earn the same.
+    tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
+        too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
+    escapes: see `AttackTrial`.
+    columns: the columns of the rows that were attacked.
+    unsteady: two scores that the same completion got, by reward, and whether only calls differ; see
+        `Lab.compare`. If there are any, the attacks show nothing.
+    completions: the texts that `signal` scored, and their columns. `speed` uses them.
+    """
+
+    cases: pd.DataFrame | None = None
+    attacks: pd.DataFrame | None = None
+    signal: dict | None = None
+    speed: pd.Series | None = None
+    ceilings: dict[str, str] = field(default_factory=dict)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    tolerated: list[tuple[str, str]] = field(default_factory=list)
+    escapes: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    unsteady: dict[str, tuple[float, float, bool]] = field(default_factory=dict)
+    completions: tuple[list[str], dict] = (["<answer>4</answer>"], {})
+
+
+@dataclass
+class Lab:
+    """Rewards under test, and what has been found out about them.
+
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight per function.
+    max_steps: steps of the planned training run, for rewards that follow a schedule.
+    faults: the completions of your rows that a reward failed to score.
+    warned: by reward and line, the last warning of this line, such as a judge's about replies that
+        it could not read. The first is shown, too.
+    step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
+        the largest gap between right and wrong answers.
+
+    Each word counts as a token. ValueError if there are not as many weights as functions, or if two
+    rewards have the same name, because TRL logs rewards by name.
+    """
+
+    functions: list[Callable]
+    weights: list[float]
+    tags: TagFormat = THINK_ANSWER
+    max_steps: int = 100
+    results: Results = field(default_factory=Results)
+    faults: list[Fault] = field(default_factory=list)
+    warned: dict[tuple[str, int], str] = field(default_factory=dict)
+    step: int = 0
+
+    def __post_init__(self):
+        if len(self.functions) != len(self.weights) or not self.functions:
+            raise ValueError(
+                f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward "
+                "needs one weight."
+            )
+        self.names = [reward_name(function) for function in self.functions]
+        for name in self.names:
+            if self.names.count(name) > 1 or name in _TABLE_COLUMNS:
+                raise ValueError(
+                    f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
+                    "name: wrap one in a function of its own."
+                )
+
+    def give_texts(self, rows: pd.DataFrame) -> None:
+        """Wrap rewards that read completions as texts in a `TextReward`: your own rewards that fail
+        on messages, or score all of them alike, and do neither with texts.
+        """
+        (row,) = with_wrong_answers(_records(rows.head(1)))
+        tried = [*HONEST, *BATTERY[:2], *BATTERY[-4:]]
+        texts = [attack.write(row, self.tags, 50) for attack in tried]
+        messages = [[{"role": "assistant", "content": text}] for text in texts]
+        for at, reward in enumerate(self.functions):
+            candidates = (reward, TextReward(reward)) if is_own(reward) else ()
+            for candidate in candidates:
+                scores, faults = checked_scores(candidate, messages, columns_of([row] * len(texts)))
+                if not faults and len({*scores}) > 1:
+                    self.functions[at] = candidate
+                    break
+
+    def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
+        """Return one row per completion: each reward's score (nan for None) and the weighted
+        `total`.
+
+        The rewards are called as TRL would call them at this step of the training run. Their
+        failures are added to `faults`.
+
+        columns: lists with one entry per completion. (`step` is positional, so that a column may
+            have that name.)
+        """
+        messages = [[{"role": "assistant", "content": text}] for text in completions]
+        columns = {
+            "prompts": [[{"role": "user", "content": ""}] for _ in completions],
+            **columns,
+            "completion_ids": [
+                [hash(word) % 2**31 for word in text.split()] for text in completions
+            ],
+            "log_extra": lambda column, values: None,
+            "log_metric": lambda name, value: None,
+            "trainer_state": SimpleNamespace(
+                global_step=step,
+                max_steps=self.max_steps,
+                epoch=step / self.max_steps,
+                num_train_epochs=1,
+                log_history=[],
+                is_world_process_zero=True,
+            ),
+        }
+        late = self.out_of_time()
+        found = {}
+        for name, function in zip(self.names, self.functions, strict=True):
+            scored = [None] * len(completions)
+            if name not in late:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    scored, faults = checked_scores(function, messages, columns, is_own(function))
+                self.faults += faults
+                for each in caught:
+                    if (name, each.lineno) not in self.warned:
+                        warnings.warn_explicit(
+                            each.message, each.category, each.filename, each.lineno
+                        )
+                    self.warned[name, each.lineno] = str(each.message)
+            found[name] = np.array(scored, dtype=float)  # None becomes nan
+        table = pd.DataFrame(found)
+        table["total"] = self.total(table)
+        return table
+
+    def total(self, scores: pd.DataFrame) -> pd.Series:
+        """Return the weighted sum of each row's scores. As in TRL, None adds nothing, and there is
+        no total if all rewards give None.
+        """
+        return scores[self.names].mul(self.weights).sum(axis=1, min_count=1)
+
+    def scores_of_copies(self, completions: list[str], step: int, /, **columns: list) -> np.ndarray:
+        """Return the scores of copies of completions in one call, with the shape (copies,
+        completions, rewards): at least two copies, and 64 in all. See `again` for faults.
+        """
+        copies = max(2, -(-_JUDGED_AGAIN // len(completions)))
+        columns = {name: values * copies for name, values in columns.items()}
+        with self.again():
+            scores = self.scores(completions * copies, step, **columns)[self.names]
+        return scores.to_numpy().reshape(copies, len(completions), -1)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Score completions again that were scored before. Faults then count once: they are kept
+        only of rewards that had none, such as a reward that fails in every second call.
+        """
+        before = [*self.faults]
+        faulty = {fault.reward for fault in before}
+        yield
+        later = self.faults[len(before) :]
+        self.faults[:] = before + [fault for fault in later if fault.reward not in faulty]
+
+    def compare(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Add to `results.unsteady` the rewards that gave a completion different scores in two
+        equal calls. Rewards with faults are left out: they are named for these.
+
+        Only calls differ if all copies of a completion have one score in each call, as with a
+        reward that counts its calls.
+
+        before, after: scores, as from `scores_of_copies`.
+        """
+        faulty = {fault.reward for fault in self.faults}
+        for position, name in enumerate(self.names):
+            first = before[..., position]
+            second = after[..., position]
+            # a missing score is that of a failed call, such as a judge's
+            differs = ~np.isclose(first, second) & ~np.isnan(first) & ~np.isnan(second)
+            if differs.any() and name not in faulty:
+                by_call = len(first) > 1 and all(
+                    np.isclose(scores, scores[:1], equal_nan=True).all()
+                    for scores in (first, second)
+                )
+                two = float(first[differs][0]), float(second[differs][0])
+                self.results.unsteady.setdefault(name, (*two, by_call))
+
+    def out_of_time(self) -> set[str]:
+        """Return the names of the rewards that once took too long. They are not called again."""
+        return {fault.reward for fault in self.faults if fault.cause == OUT_OF_TIME}
+
+    def group(self, row: pd.Series, completions: list[str]) -> pd.DataFrame:
+        """Return the `scores` of several completions of one row."""
+        return self.scores(completions, **columns_of(_records(row.to_frame().T) * len(completions)))
+
+    def examine(
+        self,
+        rows: pd.DataFrame,
+        length: int = 200,
+        groups: tuple[pd.DataFrame, list[list[str]]] | None = None,
+        cases: str | Path | None = None,
+    ) -> verdicts.Verdict:
+        """Run all steps on rows of data, and return the verdict.
+
+        length: see `attacks`. cases: see `cases`.
+        groups: the arguments of `signal`, such as `stored_groups` returns. Without them, neither
+            `signal` nor `speed` is run: both need completions with their columns.
+        """
+        self.cases(cases, rows)
+        self.attacks(rows, length)
+        if groups is not None:
+            self.signal(*groups)
+            self.speed()
+        return self.verdict()
+
+    def cases(
+        self, path: str | Path | None = None, rows: pd.DataFrame | None = None
+    ) -> pd.DataFrame:
+        """Return the scores of completions whose right score is known: one row per case, with the
+        expected scores as `expected <reward>`.
+
+        path: a file of your own cases, one JSON object per line: `name`, `completion`, `expected`
+            (reward name to score), and columns of the row such as `answer`. By default, the suite's
+            own cases, which take the columns they lack from your `rows`.
+
+        ValueError for a line that is not such an object, and for an expected score of an unknown
+        reward.
+        """
+        loaded = load_cases(path, self.tags)
+        known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
+        for case in loaded:
+            unknown = sorted(case["expected"].keys() - known)
+            if unknown:
+                raise ValueError(
+                    f"case {case['name']!r} expects a score of {unknown[0]!r}, which is no reward. "
+                    f"The rewards here: {', '.join(self.names)}."
+                )
+
+        # each case as a row of data
+        yours = [{}]
+        neutral = {}
+        if path is None:
+            # a question or a kind of your data could change which answer is right
+            neutral = {"question": "What is asked?", "kind": None}
+            if rows is not None:
+                yours = _records(rows.head(len(loaded)))
+        records = []
+        for at, case in enumerate(loaded):
+            own = {key: case[key] for key in case if key not in ("name", "expected")}
+            records.append(yours[at % len(yours)] | neutral | own)
+
+        count_before = len(self.faults)
+        with warnings.catch_warnings():
+            if path is None:  # one of the suite's cases is about a row without an answer
+                warnings.filterwarnings("ignore", ".*rows have no answer")
+            table = self.scores([case["completion"] for case in loaded], **columns_of(records))
+        if path is None:
+            # the suite's cases are not your data, so a reward may fail on them
+            self.faults[count_before:] = [
+                fault for fault in self.faults[count_before:] if fault.cause == OUT_OF_TIME
+            ]
+        table = table.set_axis([case["name"] for case in loaded])
+        for reward in self.names:
+            table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
+        self.results.cases = table
+        return table
+
+    def attacks(
+        self, rows: pd.DataFrame, length: int = 200, battery: list[Attack] = BATTERY
+    ) -> pd.DataFrame:
+        """Return what cheating earns on real rows: one row per attack, best first, with its mean
+        scores and an `example`.
+
+        rows: data with an `answer`. 16 rows spread over the data are attacked.
+        length: the longest completion, in words.
+
+        Each attack is compared with its ceiling: an honest wrong answer, or an honest right answer
+        if the attack is the right answer in another form. `wins` is the share of rows on which the
+        attack earns more than its ceiling, `gain` the mean difference on these rows, and `paid_by`
+        the reward that contributes most to it. A row is left out of the comparison if a reward
+        failed on one of the two completions, or if the attack happens to be right. trial.py begins
+        with two worked rows: a win, and a row that is left out.
+
+        If a reward gives the same completion different scores, only the two honest answers are
+        tried, and `wins` is nan.
+
+        If a reward reads the `trainer_state`, each row is attacked at a dozen steps spread over the
+        training run.
+        """
+        answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
+        if not len(answered):
+            raise ValueError(
+                "the attacks need rows with an `answer`: what would an honest right answer be?"
+            )
+        # 1. rows spread over the data
+        places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
+        attacked = with_wrong_answers(_records(answered.iloc[places]))
+
+        # 2. steps of the training run. A schedule may pay only now and then: take a step from each
+        # tenth of the run, with ten different last digits.
+        steps = {0}
+        if any("trainer_state" in code_of(function) for function in self.functions):
+            steps |= {self.max_steps // 2, self.max_steps - 1}
+            steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
+        steps = sorted(step for step in steps if step < max(1, self.max_steps))
+
+        # 3. attacks with the same name are a family
+        families = {}
+        for attack in [*HONEST, *battery, *for_own(self.functions, attacked, self.tags)]:
+            families.setdefault(attack.name, []).append(attack)
+
+        # 4. scores, and comparisons with the honest answers
+        self.results.unsteady.clear()
+        trial = AttackTrial(self, attacked, steps, length)
+        table = trial.run(families).sort_values("total", ascending=False, kind="stable")
+
+        if self.results.unsteady:
+            table[["wins", "gain"]] = np.nan
+        # 5. the step with the largest gap between right and wrong answers
+        gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
+        self.step = steps[int(np.nan_to_num(gaps).mean(axis=1).argmax())]
+
+        self.results.attacks = table
+        self.results.columns = [name for name in rows.columns if name != "prompt"]
+        self.results.escapes = trial.escapes
+        self.results.ceilings = {name: family[0].ceiling for name, family in families.items()}
+        self.results.lost = [
+            (trial.rows[number]["answer"], trial.rows[number][WRONG]) for number in trial.lost
+        ]
+        self.results.tolerated = [
+            (trial.rows[number]["answer"], other)
+            for number, other in trial.tolerated.items()
+            if number not in trial.lost
+        ]
+        return table
+
+    def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
+        """Return what GRPO would learn from groups of completions, as the `signal` of the report.
+
+        completions: one group of at least two per row.
+
+        Returns a dict:
+
+        - `groups`: their number. `group_size`: the largest.
+        - `rewards`: by name, a dict:
+            - `weight`, and the `mean` of the scores.
+            - `within_group_std`: the mean of the groups' standard deviations.
+            - `zero_spread`: the share of groups with equal scores.
+            - `scored`: the share of completions with a score.
+            - `unscored`: the share without one, in groups where another completion has one; None if
+              no completion has one.
+            - `constant`: the score if all completions got the same one, else None.
+            - `advantage_share`: the share in the variance of TRL's group-scaled advantage. The
+              shares of all rewards sum to 1.
+            - `rank_correlation`: Spearman's, with each other reward.
+        - `total`: `mean` and `zero_spread` of the weighted sum.
+        - `judges`: the rewards that `judges()` returns.
+        - `pass_rate`: for each group, the share of completions that the judges call right; None if
+          no judge scores the row.
+        - `answered`: the share of completions with a complete answer block.
+        - `want_opening`: the rewards that give all completions 0, but not if each begins with the
+          tag that opens the reasoning.
+        - `first_answer`: the share of completions that would be right if they ended behind their
+          first answer; None if little is behind it.
+        - `one_text`: of the groups with equal totals, the share that consist of one text; None
+          without such a group.
+        """
+        if len(rows) != len(completions) or not completions:
+            raise ValueError(
+                f"{len(rows)} rows and {len(completions)} groups: there must be one group per row."
+            )
+        sizes = [len(group) for group in completions]
+        if min(sizes) < 2:
+            raise ValueError(
+                "a group of fewer than two completions has no spread; sample at least two per row."
+            )
+        # 1. the scores of all completions, and the number of each completion's group
+        group_of = np.repeat(np.arange(len(completions)), sizes)
+        records = _records(rows)
+        columns = columns_of([records[group] for group in group_of])
+        texts = [text for group in completions for text in group]
+        scores = self.scores(texts, self.step, **columns)
+        some = slice(None, None, 1 + len(texts) // _JUDGED_AGAIN)
+        few = texts[some]
+        of_few = {name: values[some] for name, values in columns.items()}
+        self.compare(*(self.scores_of_copies(few, self.step, **of_few) for _ in range(2)))
+
+        # 2. the spread of each group, and the groups whose scores are equal
+        spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
+        flat = spread.fillna(0.0) < _NO_SPREAD
+
+        # 3. each reward by itself
+        shares = _advantage_shares(scores, group_of, pd.Series(self.weights, self.names))
+        ranks = scores[self.names].corr(method="spearman")
+        rewards = {}
+        for name, weight in zip(self.names, self.weights, strict=True):
+            values = scores[name].dropna().unique()
+            missing = scores[name].isna()
+            has_scores = (~missing).groupby(group_of).transform("any")
+            rewards[name] = {
+                "weight": weight,
+                "mean": _finite(scores[name].mean()),
+                "within_group_std": _finite(spread[name].mean()),
+                "zero_spread": float(flat[name].mean()),
+                "scored": float(scores[name].notna().mean()),
+                "unscored": _finite(missing[has_scores].mean()),
+                "constant": _finite(values[0]) if len(values) == 1 else None,
+                "advantage_share": shares[name],
+                "rank_correlation": {
+                    other: _finite(ranks.loc[name, other]) for other in self.names if other != name
+                },
+            }
+
+        # 4. the share of right completions in each group. A completion is right if every judge that
+        # scores it gives at least 0.5. Without a judge, all are wrong.
+        judges = self.judges()
+        right = _are_right(scores[judges])
+        pass_rate = right.groupby(group_of).mean()
+
+        # 5. what the texts look like
+        opening, closing, _, answer_end = self.tags.tags
+        same = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
+        want_opening = [name for name in rewards if rewards[name]["constant"] == 0]
+        if want_opening:
+            with self.again():
+                with_opening = self.scores([opening + text for text in texts], self.step, **columns)
+            want_opening = [name for name in want_opening if with_opening[name].max() > 0]
+
+        # 6. what keeps answers from being right: text behind them
+        ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
+        firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
+        first_answer = None
+        if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
+            with self.again():
+                first_scores = self.scores(firsts, self.step, **columns)
+            first_answer = _finite(_are_right(first_scores[judges]).mean())
+
+        self.results.completions = texts, columns
+        self.results.signal = {
+            "groups": len(completions),
+            "group_size": max(sizes),
+            "rewards": rewards,
+            "total": {
+                "mean": _finite(scores["total"].mean()),
+                "zero_spread": float(flat["total"].mean()),
+            },
+            "judges": judges,
+            "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
+            "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
+            "want_opening": want_opening,
+            "first_answer": first_answer,
+            "one_text": float(np.mean(same)) if same else None,
+        }
+        return self.results.signal
+
+    def judges(self) -> list[str]:
+        """Return the rewards that tell right answers from wrong ones: in `attacks`, their means for
+        the two differ by more than 0.25. If `attacks` was not run, return the first reward.
+        """
+        table = self.results.attacks
+        if table is None:
+            return self.names[:1]
+        gap = table.loc[HONEST_RIGHT, self.names] - table.loc[HONEST_WRONG, self.names]
+        return [name for name in self.names if gap[name] > 0.25]
+
+    def speed(self) -> pd.Series:
+        """Return each reward's milliseconds for 1,000 completions. The completions of `signal` are
+        repeated or cut to that number.
+        """
+        texts, columns = self.results.completions
+        repeats = -(-_TIMED // len(texts))
+        columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
+        texts = (texts * repeats)[:_TIMED]
+        milliseconds = {}
+        for name, function, weight in zip(self.names, self.functions, self.weights, strict=True):
+            # the copied faults tell this lab which reward took too long before
+            alone = Lab([function], [weight], faults=[*self.faults])
+            began = time.perf_counter()
+            alone.scores(texts, **columns)
+            milliseconds[name] = 1000 * (time.perf_counter() - began)
+        self.results.speed = pd.Series(milliseconds, name="ms per 1,000 completions")
+        return self.results.speed
+
+    def verdict(self) -> verdicts.Verdict:
+        """Return go or no go, in words, from the steps that were run so far."""
+        return verdicts.verdict_on(self)
+
+    def report(self) -> dict:
+        """Return all results for a JSON file: `rewards`, `attacks`, `signal` and the `verdict`.
+
+        The entry of a reward has its `source_hash` as `source`.
+        """
+        results = self.results
+        verdict = self.verdict()
+        report = {"rewards": {}}
+        for name, weight, function in zip(self.names, self.weights, self.functions, strict=True):
+            entry = {"weight": weight, "source": source_hash(function)}
+            if results.cases is not None:
+                entry["cases"] = {
+                    case: _finite(score) for case, score in results.cases[name].items()
+                }
+            if results.signal is not None:
+                entry |= results.signal["rewards"][name]
+            if results.speed is not None:
+                entry["ms_per_1000"] = round(float(results.speed[name]), 3)
+            entry["faults"] = sum(fault.reward == name for fault in self.faults)
+            report["rewards"][name] = entry
+        if results.attacks is not None:
+            report["attacks"] = {
+                name: {"total": _finite(row["total"]), "wins": _finite(row["wins"])}
+                for name, row in results.attacks.iterrows()
+            }
+        if results.signal is not None:
+            report["signal"] = {
+                key: value for key, value in results.signal.items() if key != "rewards"
+            }
+        report["verdict"] = {"go": verdict.go, "stops": verdict.stops, "notes": verdict.notes}
+        return report
+
+
+def _advantage_shares(
+    scores: pd.DataFrame, group_of: np.ndarray, weights: pd.Series
+) -> dict[str, float]:
+    """Return each reward's share in the variance of the advantage that TRL computes."""
+    names = list(weights.index)
+    judged = scores["total"].notna()
+    weighted = scores[names].mul(weights).fillna(0.0).where(judged)
+    centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
+    deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
+    scaled = centred.div(deviation + 1e-4, axis=0)  # TRL adds 1e-4, too
+    advantage = scaled.sum(axis=1)
+    variance = float((advantage**2).mean())
+    if variance <= _NO_SPREAD:
+        return dict.fromkeys(names, 0.0)
+    return {name: float((scaled[name] * advantage).mean() / variance) for name in names}
+
+
+def _records(rows: pd.DataFrame) -> list[dict]:
+    """Return rows as TRL passes them. Pandas reads a list from a Parquet file as an array; here it
+    is a list again.
+    """
+    return [
+        {
+            name: value.tolist() if isinstance(value, np.ndarray) else value
+            for name, value in row.items()
+        }
+        for row in rows.to_dict("records")
+    ]
+
+
+def _are_right(scores: pd.DataFrame) -> pd.Series:
+    """Return whether all judges that scored a completion gave it at least 0.5, as 1.0 or 0.0; nan
+    if none scored it. Without judges, all are wrong.
+    """
+    lowest = scores.min(axis=1)
+    right = (lowest >= 0.5).astype(float)
+    return right.mask(lowest.isna()) if len(scores.columns) else right
+
+
+def _finite(value: float) -> float | None:
+    """Return the number for JSON, which has no nan: None instead."""
+    return float(value) if np.isfinite(value) else None

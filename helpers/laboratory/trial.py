@@ -1,0 +1,407 @@
+"""The trial of `Lab.attacks`: score honest answers and attacks on rows of data, and compare them.
+
+A row on which an attack wins. The reward gives 1.0 if the right answer is anywhere in the answer
+block:
+
+    row: {"question": "What is 40 + 2?", "answer": "42"}, with the wrong answer "43"
+
+    attack                           answer block    score
+    honest and right                 42              1.0
+    honest and wrong                 43              0.0
+    two answers in one block         42 or 43        1.0
+
+The ceiling of "two answers in one block" is "honest and wrong". The attack earns 1.0 more than its
+ceiling, so it wins on this row with a gain of 1.0.
+
+A row that is left out for an attack, with the same reward:
+
+    row: {"question": "Copy $9 + 1$.", "answer": "9 + 1"}, with the wrong answer "42"
+
+    attack                           answer block    score
+    honest and wrong                 42              0.0
+    an expression of the question    9 + 1           1.0
+
+The attack copies an expression from the question, which is a wrong answer on most rows. On this row
+it is the right answer, so the row counts neither for nor against the attack.
+"""
+
+import re
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from helpers.judging.answers.numbers import parse_number
+from helpers.laboratory.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
+from helpers.laboratory.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.rewards.common import code_of
+from helpers.rewards.correctness import correctness_reward
+
+_ATTACKS_PER_CALL = 16  # attacks whose completions are scored in one call of the rewards
+_SAME = 1e-6  # scores closer than this are equal
+_READS_A_CLOCK = r"\btime\(\)|\b(?:utc)?now\(|time_ns|monotonic|perf_counter"
+
+
+@dataclass
+class Scored:
+    """The scores of one attack, which writes one completion for each row of data.
+
+    scores: of shape (steps, rows, rewards + 1); the last column is the weighted total. A row that
+        was left out has no scores (nan).
+    usable: by row; False if a reward failed on the completion, or if the row was left out.
+    """
+
+    scores: np.ndarray
+    usable: np.ndarray
+
+    @property
+    def totals(self) -> np.ndarray:
+        """The totals, of shape (steps, rows)."""
+        return self.scores[..., -1]
+
+    def minus(self, other: "Scored") -> np.ndarray:
+        """Return these scores minus others. There is no difference (nan) on a row that is not
+        usable in both, because a missing score is not evidence.
+        """
+        usable = self.usable & other.usable
+        return np.where(usable[:, None], self.scores - other.scores, np.nan)
+
+    def leave_out(self, number: int) -> None:
+        """Remove the scores of one row."""
+        self.scores[:, number] = np.nan
+        self.usable[number] = False
+
+
+@dataclass
+class AttackTrial:
+    """Honest answers and attacks, scored on each row of data at each step of the training run.
+
+    `run` does everything. Afterwards, the fields below `length` hold what it found.
+
+    lab: the rewards to attack, and their weights.
+    rows: from `with_wrong_answers`. If a reward accepts the wrong answer of a row, `run` replaces
+        the row in this list by a copy with another wrong answer.
+    steps: the training steps at which the rewards are called.
+    length: the limit of a completion in words.
+
+    scored: by name of the attacks, the scores of the best attack of this name on each row.
+    examples: by name, the completion for the first row.
+    calls: by name, the completions of its family, and their scores before rows were left out.
+    tolerated: by row number, an answer that a reward accepts besides the right one.
+    lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
+    escapes: the attacks that win only because an error scores below 0.
+    """
+
+    lab: Any  # a `measures.Lab`; measures.py imports this module
+    rows: list[dict]
+    steps: list[int]
+    length: int
+    scored: dict[str, Scored] = field(default_factory=dict)
+    examples: dict[str, str] = field(default_factory=dict)
+    tolerated: dict[int, str] = field(default_factory=dict)
+    lost: list[int] = field(default_factory=list)
+    escapes: list[str] = field(default_factory=list)
+    calls: dict[str, tuple] = field(default_factory=dict)
+
+    def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
+        """Score all attacks, and return the table of `Lab.attacks`.
+
+        families: the attacks of each name, with the two honest answers among them.
+        """
+        # 1. the honest answers, because the attacks are compared with them, and once more: if the
+        # same completion gets different scores, the attacks would show nothing but luck
+        honest_answers = {name: families[name] for name in (HONEST_RIGHT, HONEST_WRONG)}
+        self._score_honest_answers(*honest_answers.values())
+        began = time.monotonic()
+        before = self._scores_of_honest_copies()
+        self._compare_honest_copies(before)
+        if self.lab.results.unsteady:
+            return self._compare_with_ceilings(honest_answers)
+
+        # 2. the attacks, and those that win a second time: no win may be luck, or come from a
+        # reward that has changed since the honest answers
+        for name, family in families.items():
+            if name not in honest_answers:
+                self._score_family(family)
+        if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
+            time.sleep(max(0.0, began + 1.01 - time.monotonic()))  # the next second of the clock
+        self._compare_honest_copies(before)
+        compared = self._compare_with_ceilings(families)
+        for name in compared.index[compared["wins"] > 0]:
+            completions, scores = self.calls[name]
+            with self.lab.again():
+                again = np.stack([each.scores for each in self._scores(completions)])
+            self.lab.compare(scores[None], again[None])  # one copy of each
+        return compared
+
+    def _scores_of_honest_copies(self) -> list[np.ndarray]:
+        """Return the scores of several copies of all honest answers, at each step."""
+        attacks = self.calls[HONEST_RIGHT][0] + self.calls[HONEST_WRONG][0]
+        texts = [text for texts_of_attack in attacks for text in texts_of_attack]
+        columns = columns_of(self.rows * len(attacks))
+        return [self.lab.scores_of_copies(texts, step, **columns) for step in self.steps]
+
+    def _compare_honest_copies(self, before: list[np.ndarray]) -> None:
+        for scores, again in zip(before, self._scores_of_honest_copies(), strict=True):
+            self.lab.compare(scores, again)
+
+    def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
+        """Score the honest answers, and replace wrong answers that a reward accepts.
+
+        A reward may accept a wrong answer by a rule of its own: 43 for 42 with a tolerance of 5, or
+        any number above 42. If a row's wrong answer earns as much as the right one, `row[FAR]`
+        replaces it. If `row[FAR]` earns as much, too, `row[OPPOSITE]` replaces it.
+        """
+        self._score_family(right)
+        self._score_family(wrong)
+        for worse in (FAR, OPPOSITE):
+            margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])[..., -1]
+            accepted = np.flatnonzero(_mean_by_row(margins) <= _SAME)
+            if not accepted.size:
+                break
+            for number in accepted.tolist():
+                row = self.rows[number]
+                self.tolerated.setdefault(number, row[WRONG])
+                self.rows[number] = row | {WRONG: row[worse]}
+            self._score_family(wrong)
+
+    def _score_family(self, family: list[Attack]) -> None:
+        """Score the attacks of one name. For each step and row, keep the scores of the attack with
+        the highest total.
+        """
+        name = family[0].name
+        completions = [
+            [attack.write(row, self.lab.tags, self.length) for row in self.rows]
+            for attack in family
+        ]
+        scored = self._scores(completions)
+        self.calls[name] = completions, np.stack([each.scores for each in scored])
+
+        # leave out the rows on which an attack's answer is right
+        for attack, texts, each in zip(family, completions, scored, strict=True):
+            if attack.by_chance:
+                self._leave_out_right_answers(texts, each)
+                self._leave_out_tolerated_numbers(texts, each)
+        if name == PART:
+            self._leave_out_other_names(completions, scored)
+
+        # for each step and row, keep the attack that earns most
+        scores = np.stack([each.scores for each in scored])
+        usable = np.stack([each.usable for each in scored])
+        totals = scores[..., -1]
+        if name == HONEST_WRONG:
+            # It has the form, plain or boxed, in which the right answer earns more: a reward may
+            # pay for any box that it cannot read.
+            totals = self.calls[HONEST_RIGHT][1][..., -1]
+        best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
+        step, row = np.indices(best.shape)
+        self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
+        self.examples[name] = completions[best[0, 0]][0]
+
+    def _scores(self, completions: list[list[str]]) -> list[Scored]:
+        """Return the scores of each attack.
+
+        completions: for each attack, one completion per row.
+        """
+        scored = []
+        for first in range(0, len(completions), _ATTACKS_PER_CALL):
+            # 1. score the completions of up to 16 attacks together, at each step
+            attacks = completions[first : first + _ATTACKS_PER_CALL]
+            texts = [text for texts_of_attack in attacks for text in texts_of_attack]
+            columns = columns_of(self.rows * len(attacks))
+            usable = np.ones(len(texts), bool)
+            by_step = []
+            for step in self.steps:
+                count_before = len(self.lab.faults)
+                by_step.append(self.lab.scores(texts, step, **columns).to_numpy())
+                for fault in self.lab.faults[count_before:]:
+                    usable[fault.position] = False
+                if self.lab.out_of_time():
+                    # the reward that took too long is not called again, so every total lacks it
+                    usable[:] = False
+
+            # 2. cut them into one part per attack
+            scores = np.stack(by_step)
+            for start in range(0, len(texts), len(self.rows)):
+                part = slice(start, start + len(self.rows))
+                scored.append(Scored(scores[:, part].copy(), usable[part].copy()))
+        return scored
+
+    def _compare_with_ceilings(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
+        """Return the table of `Lab.attacks`, and set `lost` and `escapes`.
+
+        An attack does not win by the points that an error loses, but by those that it earns: below
+        0, a score of a reward that tells right from wrong counts as 0. What wins only by an error's
+        loss is an escape.
+        """
+        names = self.lab.names
+        means = pd.DataFrame(
+            {name: self._table(scored).mean() for name, scored in self.scored.items()}
+        ).T
+        compared = means.assign(wins=0.0, gain=0.0, paid_by="")
+        right = means.loc[HONEST_RIGHT]
+        wrong = means.loc[HONEST_WRONG]
+        charged = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
+        for name, family in families.items():
+            scored = self.scored[name]
+            ceiling = self.scored[family[0].ceiling]
+            margins = scored.minus(ceiling)
+            if charged and name != HONEST_WRONG:
+                wins_by_loss = (margins[..., -1] > _SAME).any()
+                margins = self._from_zero(scored, charged).minus(self._from_zero(ceiling, charged))
+                if wins_by_loss and not (margins[..., -1] > _SAME).any():
+                    self.escapes.append(name)
+            if name == HONEST_WRONG:
+                # A wrong answer wins if it earns as much as the right one. The mean over all steps
+                # decides, because a schedule may begin with equal rewards for both.
+                margins = _mean_by_row(margins)[None]
+                won = margins[..., -1] > -_SAME
+                self.lost = np.flatnonzero(won[0]).tolist()
+            else:
+                won = margins[..., -1] > _SAME
+            if won.any():
+                compared.loc[name, "wins"] = won.sum() / np.isfinite(margins[..., -1]).sum()
+                compared.loc[name, "gain"] = margins[won][:, -1].mean()
+                # Each reward adds its margin times its weight to the gain. A reward that scored
+                # none of these completions has no mean (nan) and adds nothing.
+                contributions = pd.DataFrame(margins[won][:, :-1], columns=names).mean()
+                compared.loc[name, "paid_by"] = (
+                    (contributions * self.lab.weights).fillna(0.0).idxmax()
+                )
+        return compared.assign(example=self.examples)
+
+    def _table(self, scored: Scored) -> pd.DataFrame:
+        """Return scores with a row for each step and row of data, and the rewards as columns."""
+        columns = [*self.lab.names, "total"]
+        return pd.DataFrame(scored.scores.reshape(-1, len(columns)), columns=columns)
+
+    def _from_zero(self, scored: Scored, charged: list[str]) -> Scored:
+        """Return the scores, with those of the rewards `charged` not below 0."""
+        table = self._table(scored)
+        table = table.assign(**table[charged].clip(lower=0.0))
+        table = table.assign(total=self.lab.total(table))
+        return Scored(table.to_numpy().reshape(scored.scores.shape), scored.usable)
+
+    # --- Rows that are left out: the attack's answer is right, or accepted as right ---
+
+    def _paid_rows(self, scored: Scored) -> list[int]:
+        """Return the numbers of the rows on which an attack earns more than an honest wrong answer
+        at one step or more.
+        """
+        margins = scored.minus(self.scored[HONEST_WRONG])[..., -1]
+        return np.flatnonzero((margins > _SAME).any(axis=0)).tolist()
+
+    def _leave_out_right_answers(self, texts: list[str], scored: Scored) -> None:
+        """Leave out the rows on which an attack pays and `correctness_reward` calls its answer
+        right.
+        """
+        paid = self._paid_rows(scored)
+        if not paid:
+            return
+        columns = columns_of([self.rows[number] for number in paid])
+        right = correctness_reward(
+            [texts[number] for number in paid],
+            columns.get("answer", []),
+            self.lab.tags,
+            kind=columns.get("kind"),
+        )
+        for number, score in zip(paid, right, strict=True):
+            if score == 1:
+                scored.leave_out(number)
+
+    def _leave_out_tolerated_numbers(self, texts: list[str], scored: Scored) -> None:
+        """Leave out the rows on which the rewards accept an attack's number because it is close to
+        the right one, as 0.7045 is to 0.70456 with a tolerance of 0.01.
+
+        Closeness pays if the number halfway to the right one earns at least as much as the attack's
+        number.
+        """
+        # 1. write a completion with the number halfway, for each row with numbers
+        tags = self.lab.tags
+        halfway = list(texts)
+        answers = {}  # the attack's answer, by row number
+        for number in self._paid_rows(scored):
+            row = self.rows[number]
+            answer = (tags.answer_blocks(texts[number]) or [""])[-1].strip()
+            between = _halfway(answer, row["answer"])
+            if between is not None:
+                answers[number] = answer
+                halfway[number] = honest(row, tags, between)
+        if not answers:
+            return
+
+        # 2. what the attack, the number halfway and the right number earn, on average over the
+        # steps; completions of the right number on which a reward failed do not count
+        (scored_halfway,) = self._scores([halfway])
+        right = self.scored[HONEST_RIGHT]
+        earned = _mean_by_row(scored.totals)
+        earned_halfway = _mean_by_row(scored_halfway.totals)
+        earned_right = np.where(right.usable, _mean_by_row(right.totals), np.nan)
+
+        # 3. leave out the rows on which closeness pays
+        for number, answer in answers.items():
+            if earned_halfway[number] >= earned[number] - _SAME:
+                scored.leave_out(number)
+                if earned[number] >= earned_right[number] - _SAME:
+                    self.tolerated.setdefault(number, answer)
+
+    def _leave_out_other_names(self, completions: list[list[str]], scored: list[Scored]) -> None:
+        """Leave out the rows on which exactly one part of the answer pays: this part is another
+        name for the answer, as "US" is for "USA".
+
+        A row whose answer is a number stays, because any of its digits could be that part.
+        """
+        paying = [set() for _ in self.rows]  # for each row, the completions that pay
+        for texts, each in zip(completions, scored, strict=True):
+            for number in self._paid_rows(each):
+                paying[number].add(texts[number])
+        for number, row in enumerate(self.rows):
+            if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
+                (text,) = paying[number]
+                self.tolerated.setdefault(number, (self.lab.tags.answer_blocks(text) or [""])[-1])
+                for each in scored:
+                    each.leave_out(number)
+
+
+def _mean_by_row(scores: np.ndarray) -> np.ndarray:
+    """Return the means over the steps, the first dimension; nan where there is no score."""
+    count = np.isfinite(scores).sum(axis=0)
+    return np.nansum(scores, axis=0) / np.where(count, count, np.nan)
+
+
+def _halfway(answer: str, right: str) -> str | None:
+    """Return the number halfway between two answers. Between whole numbers it is whole, too,
+    because a reward may need that. Return None if an answer is not a number, if it is too large for
+    exact floats, or if no whole number is between the two.
+
+    >>> _halfway("0.7", "0.8"), _halfway("40", "42"), _halfway("41", "42"), _halfway("x", "42")
+    ('0.75', '41', None, None)
+    """
+    given = parse_number(answer)
+    gold = parse_number(right)
+    if not given or not gold or max(abs(given.value), abs(gold.value)) >= 1e15:
+        return None
+    between = (given.value + gold.value) / 2
+    if given.value.denominator == gold.value.denominator == 1:
+        between = gold.value + int(between - gold.value)
+    if between == gold.value and given.value != gold.value:
+        return None
+    return str(between) if between.denominator == 1 else f"{float(between):.12g}"
+
+
+def columns_of(rows: list[dict]) -> dict[str, list]:
+    """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {name: [row.get(name) for row in rows] for name in names if name not in _NOT_PASSED}
+    if "prompt" in names:
+        columns["prompts"] = [row.get("prompt") for row in rows]
+    return columns
+
+
+# columns that TRL fills itself, and columns of the laboratory's own
+_NOT_PASSED = {
+    *("prompt", "prompts", "completion", "completions", "completion_ids"),
+    *(WRONG, FAR, OPPOSITE),
+}

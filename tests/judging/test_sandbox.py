@@ -1,0 +1,295 @@
+"""Programs in a sandbox: every back end gives the same outcomes, and only plain data comes out."""
+
+import sys
+from dataclasses import replace
+
+import pytest
+
+from helpers.judging.programs import sandlock
+from helpers.judging.programs.sandbox import Job, Limits, Outcome, run_code
+
+SAME = "def f(x):\n    return x"
+SHORT = Limits(seconds=1.0, memory=150_000_000, output=5_000)
+
+
+NO_SANDLOCK = ""  # why sandlock does not work on this machine
+try:
+    run_code([Job("1")], backend="sandlock")
+except ValueError as error:
+    NO_SANDLOCK = str(error)
+NEEDS_SANDLOCK = pytest.mark.skipif(bool(NO_SANDLOCK), reason=NO_SANDLOCK)
+SANDLOCK = pytest.param("sandlock", marks=NEEDS_SANDLOCK)
+BACKENDS = pytest.mark.parametrize("backend", ["monty", SANDLOCK])
+
+
+def call(source: str, *inputs, backend="monty", limits: Limits = SHORT) -> list[Outcome]:
+    """Return the outcome of f for each tuple of arguments."""
+    [outcomes] = run_code(
+        [Job(source, [("f", arguments) for arguments in inputs])], limits, backend
+    )
+    return outcomes
+
+
+def script(source: str, stdin: str = "", backend="monty", limits: Limits = SHORT) -> Outcome:
+    [[outcome]] = run_code([Job(source, stdin=[stdin])], limits, backend)
+    return outcome
+
+
+# --- Values ---------------------------------------------------------------------------------------
+
+VALUES = [
+    None,
+    True,
+    0,
+    -7,
+    2**53,
+    -(2**200),
+    0.1,
+    -0.0,
+    float("inf"),
+    1e300,
+    float("nan"),
+    2 - 1j,
+    "",
+    "é\n\0",
+    b"\x00\xff",
+    [],
+    [[1], []],
+    (),
+    (1, "a"),
+    {1, 2},
+    frozenset({"a"}),
+    {"a": [1, {2: (3,)}]},
+    {(1, 2): b"x", None: True},
+]
+
+
+@BACKENDS
+def test_plain_data_goes_in_and_comes_out_the_same(backend):
+    outcomes = call(SAME, *((value,) for value in VALUES), backend=backend)
+    assert [outcome.kind for outcome in outcomes] == ["value"] * len(VALUES)
+    assert [repr(outcome.value) for outcome in outcomes] == [repr(value) for value in VALUES]
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    "value",
+    [
+        "range(3)",
+        "lambda: 1",
+        "int",
+        "{1: 2}.items()",
+        "iter([1])",
+        "[1, len]",
+        "...",
+        "ValueError('x')",
+        "{'a': range(2)}",
+        "deque([1])",
+        "type('A', (), {'__repr__': lambda self: '5'})()",
+        "[type('A', (), {'__repr__': lambda self: '5'})()]",
+        "{type('A', (), {'__repr__': lambda self: '5'})()}",
+    ],
+)
+def test_a_value_of_any_other_type_is_an_error(backend, value):
+    source = f"from collections import deque\ndef f():\n    return {value}"
+    [outcome] = call(source, (), backend=backend)
+    assert (outcome.kind, outcome.error) == ("error", "TypeError")
+    assert "is not plain data" in outcome.message
+
+
+LIBRARY = """
+from collections import Counter, defaultdict
+def f(x):
+    d = defaultdict(list)
+    d[1] += x
+    return [Counter(x), d]
+"""
+GUARDED = """
+from dataclasses import dataclass
+@dataclass
+class A:
+    x: int
+def f():
+    return [__name__, A(1).x]
+if __name__ == '__main__':
+    print(input())
+"""
+ASKING = "input('? ')\nprint('one')\ninput()"
+DOUBLE = "def f(x):\n    return x\ndef g(x):\n    return -x"
+OVERWRITTEN = "list = dict = type = len = repr = isinstance = 3\nsum = lambda x: x"
+DIVIDED = "def f(a, b=2):\n    print('got', a)\n    return a / b"
+DEEP = "def f(depth):\n    x = []\n    for at in range(depth):\n        x = [x]\n    return x"
+NESTED: list = []
+for _ in range(99):
+    NESTED = [NESTED]
+CASES = {  # a job, and the outcome of each input
+    "the library's dictionaries become plain ones": (
+        Job(LIBRARY, [("f", (["a", "a"],))]),
+        [Outcome("value", [{"a": 2}, {1: ["a", "a"]}])],
+    ),
+    "a value above the limit": (
+        Job("def f(n):\n    return 'x' * n", [("f", (n,)) for n in (4_000, 6_000, 1)]),
+        [Outcome("value", "x" * 4_000), Outcome("output"), Outcome("value", "x")],
+    ),
+    "every input has its own outcome": (
+        Job(DIVIDED, [("f", (4,)), ("f", (1, 0)), ("f", ())]),
+        [
+            Outcome("value", 2.0, output="got 4\n"),
+            Outcome("error", error="ZeroDivisionError", output="got 1\n"),
+            Outcome("error", error="TypeError"),
+        ],
+    ),
+    "inputs for different functions": (
+        Job(DOUBLE, [("f", (1,)), ("g", (2,)), ("h", (3,))]),
+        [Outcome("value", 1), Outcome("value", -2), Outcome("error", error="NameError")],
+    ),
+    "a builtin instead of the program's function": (
+        Job("def f(x):\n    return sum(x)", [("sum", ([1, 2],))]),
+        [Outcome("error", error="NameError")],
+    ),
+    "a function named like a builtin": (
+        Job("def sum(x):\n    return 'mine'", [("sum", ([1, 2],))]),
+        [Outcome("value", "mine")],
+    ),
+    "builtins with another meaning": (
+        Job(OVERWRITTEN, [("sum", ([1, 2],))]),
+        [Outcome("value", [1, 2])],
+    ),
+    "a block for scripts is not run for a function": (
+        Job(GUARDED, [("f", ())]),
+        [Outcome("value", ["program", 1])],
+    ),
+    "a program that fails fails for every input": (
+        Job("x = [][1]\n" + SAME, [("f", (1,)), ("f", (2,))]),
+        [Outcome("error", error="IndexError")] * 2,
+    ),
+    "a script that reads too much": (
+        Job(ASKING, stdin=("a", "a\n")),
+        [Outcome("error", error="EOFError", output="? one\n")] * 2,
+    ),
+    "containers in containers": (
+        Job(DEEP, [("f", (99,)), ("f", (101,))]),
+        [Outcome("value", NESTED), Outcome("error", error="TypeError")],
+    ),
+    "an incomplete assignment": (Job("x = "), [Outcome("error", error="SyntaxError")]),
+    "a missing bracket": (
+        Job("def f(:\n    pass"),
+        [Outcome("error", error="SyntaxError")],
+    ),
+    "a return outside a function": (Job("return 1"), [Outcome("error", error="SyntaxError")]),
+}
+
+
+@BACKENDS
+@pytest.mark.parametrize("case", CASES)
+def test_the_outcomes_of_a_program(backend, case):
+    job, expected = CASES[case]
+    [outcomes] = run_code([job], SHORT, backend)
+    for outcome, wanted in zip(outcomes, expected, strict=True):
+        error = wanted.error if "EOF when reading a line" in outcome.message else outcome.error
+        assert replace(outcome, message="", error=error) == wanted, outcome
+
+
+@BACKENDS
+@pytest.mark.parametrize("returned", ["x", "[x] * 99", "{1: x}", "(x, [x, x])"])
+def test_a_value_that_contains_itself_is_refused_quickly(backend, returned):
+    source = f"def f():\n    x = [1]\n    x.append(x)\n    return {returned}"
+    [outcome] = call(source, (), backend=backend, limits=Limits(seconds=20.0))
+    assert outcome.kind in ("error", "output"), "it does not reach the time limit"
+
+
+# --- Scripts, and programs beside one another -----------------------------------------------------
+
+
+@BACKENDS
+def test_a_script_reads_many_lines_and_more_than_a_pipe_holds(backend):
+    stdin = "\n".join(["x" * 97, *map(str, range(3000)), "y" * 90_000])
+    source = "print(len(input()), sum(int(input()) for at in range(3000)), len(input()))\n"
+    source += "if __name__ == '__main__':\n    print('end')"
+    outcome = script(source, stdin, backend)
+    assert (outcome.kind, outcome.output) == ("value", "97 4498500 90000\nend\n")
+
+
+@BACKENDS
+def test_nothing_passes_from_one_program_or_input_to_the_next(backend):
+    keeps = "import math\nleft = 5\ndef f(x):\n    x.append(1)\n    return x"
+    first = Job(keeps, [("f", ([],)), ("f", ([],))])
+    second = Job("def f():\n    return left", [("f", ())])
+    runs = Job("n = input()\nprint(n)\nprint = None", stdin=["1", "2"])
+    outcomes = run_code([first, second, runs], SHORT, backend, workers=1)
+    assert [outcome.value for outcome in outcomes[0]] == [[1], [1]]
+    assert outcomes[1][0].error == "NameError"
+    assert [outcome.output for outcome in outcomes[2]] == ["1\n", "2\n"]
+
+
+@BACKENDS
+def test_a_verdict_is_the_same_each_time(backend):
+    source = "import random\nprint([random.random() for at in range(3)], {'a', 'b', 'c', 'd'})"
+    assert len({script(source, backend=backend).output for at in range(3)}) == 1
+
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+
+@BACKENDS
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("while True: pass", "timeout"),
+        ("return len([0] * 10 ** 9)", "memory"),
+        ("while True: print('x' * 99)", "output"),
+    ],
+)
+def test_an_exceeded_limit_is_the_outcome_of_the_remaining_inputs_too(backend, body, kind):
+    source = f"def f(n):\n    if n == 1:\n        return 'first'\n    {body}"
+    outcomes = call(source, (1,), (2,), (3,), backend=backend)
+    assert outcomes[0].value == "first" and [outcome.kind for outcome in outcomes[1:]] == [kind] * 2
+
+
+@BACKENDS
+def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
+    source = "def f(n):\n    x = 0\n    for at in range(10 ** 5):\n        x += at\n    return n"
+    outcomes = call(source, *((n,) for n in range(1000)), backend=backend)
+    kinds = [outcome.kind for outcome in outcomes]
+    assert kinds[0] == "value" and kinds[-1] == "timeout" and kinds == sorted(kinds, reverse=True)
+    source = "if input() == 'loop':\n    while True: pass\nprint('done')"
+    job = Job(source, stdin=["go", "loop", "loop", "loop", "go"])
+    [outcomes] = run_code([job], Limits(seconds=1.0), backend)
+    assert [one.kind for one in outcomes] == ["value"] + ["timeout"] * 4
+    assert outcomes[0].output == "done\n"
+
+
+# --- Back ends that are not available -------------------------------------------------------------
+
+
+@NEEDS_SANDLOCK
+def test_programs_that_cpython_cannot_read_keep_its_verdict_without_a_run_of_their_own(monkeypatch):
+    """Nor do those run twice whose braces are a string's."""
+    unread = [
+        "def f(:",
+        "So the answer is 4.",
+        "(" * 300,
+        "class A:\n\tx = 1\n        y = 2",
+        "return 5",
+    ]
+    fine = ["print(f'{1 + 1}')", "print('{} of {}'.format(1, 2))", "print(1)"]
+    sets = ["print(len({1, 1}))", "print(f'{list({2, 1})}', '{')"]
+    jobs = [Job(source) for source in unread + fine + sets]
+    ran = []
+    run = sandlock.Sandbox.run
+    monkeypatch.setattr(
+        sandlock.Sandbox, "run", lambda *given: ran.append(given[1].source) or run(*given)
+    )
+    found = [(one.kind, one.error, one.message, one.output) for [one] in run_code(jobs)]
+    assert not {*ran} & {*unread, *fine} and {*sets} <= {*ran}
+    alone = [one for [one] in run_code(jobs, backend="sandlock")]
+    assert found == [(one.kind, one.error, one.message, one.output) for one in alone]
+
+
+def test_an_unknown_or_missing_back_end_is_named(monkeypatch):
+    with pytest.raises(ValueError, match=r"'docker' is not known.*Known: monty, sandlock"):
+        run_code([Job("1")], backend="docker")
+    monkeypatch.setitem(sys.modules, "sandlock", None)
+    sandlock._confinement.cache_clear()
+    with pytest.raises(ValueError, match="'sandlock' is not installed: `pip install sandlock=="):
+        run_code([Job("1")], backend="sandlock")

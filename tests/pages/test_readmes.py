@@ -1,0 +1,47 @@
+"""The lines of Python in the READMEs of judging/ and laboratory/ run with nothing of the project but
+what these pages name, and without torch.
+"""
+
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from helpers import PROJECT
+
+NO_TORCH = "import sys\nsys.modules |= dict.fromkeys(['torch', 'transformers', 'trl', 'unsloth'])\n"
+TRIED = """
+said = [[{"role": "assistant", "content": f"So.\\nAnswer: {text}"}] for text in ("1/2", "0.4")]
+assert correctness(said, answer=["0.5", "0.5"]) == [1.0, 0.0]
+"""
+
+
+@pytest.mark.parametrize(("folder", "then"), [("judging", TRIED), ("laboratory", "")])
+def test_the_lines_run_with_what_the_page_names(folder, then, tmp_path):
+    page = (PROJECT / "helpers" / folder / "README.md").read_text(encoding="utf-8")
+    alone = tmp_path / "helpers"
+    before_first_heading = page.partition("\n## ")[0]
+    named = [folder, "__init__.py", *re.findall(r"`([\w/]+(?:/|\.py))`", before_first_heading)]
+    for name in named:
+        source = PROJECT / "helpers" / name.removeprefix("helpers/")
+        target = alone / name.removeprefix("helpers/")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_dir():
+            shutil.copytree(source, target, dirs_exist_ok=True)
+        else:
+            shutil.copy(source, target)
+
+    lines = "\n".join(re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    (tmp_path / "script.py").write_text(NO_TORCH + lines + then, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-P", "script.py"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path), "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    for said in re.findall(r"print\(.*#\s(.*?), …$", lines, re.MULTILINE):
+        assert said in done.stdout
