@@ -1,6 +1,6 @@
 """The notebooks from the first cell to the last, through Unsloth's GPU code, sampling through
 Transformers. Where a run says `backend="transformers"`, Unsloth stays out, and TRL's own trainer
-trains. 06 and 08 are left to the nightly workflow.
+trains. 06, 08 and 03 without Unsloth are left to the nightly workflow.
 """
 
 import json
@@ -39,6 +39,7 @@ def test_03_trains_through_the_trainer_that_unsloth_writes(trained):
     assert "every completion at its limit" in trained and "suite/adapter" in trained
 
 
+@pytest.mark.nightly
 def test_03_trains_without_unsloth(execute, prepared):
     said = execute("03", "plain", backend="transformers", **FEW)
     assert TRLS in said and "Unsloth" not in said

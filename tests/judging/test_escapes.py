@@ -4,7 +4,7 @@ import subprocess
 import sys
 
 import pytest
-from tests.rewards.test_sandbox import BACKENDS
+from tests.judging.test_sandbox import BACKENDS
 
 from helpers.judging.programs.sandbox import Outcome
 from tests.judging.escapes import ANSWER, BATTERY, SECRET, SUCCESS, attempt

@@ -7,7 +7,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from tests.rewards.test_sandbox import SAME, SHORT, script
+from tests.judging.test_sandbox import SAME, SHORT, script
 
 from helpers.judging.programs.sandbox import Job, Limits, run_code
 

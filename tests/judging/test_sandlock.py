@@ -11,7 +11,7 @@ from collections import Counter
 
 import psutil
 import pytest
-from tests.rewards.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
+from tests.judging.test_sandbox import NEEDS_SANDLOCK, SHORT, call, script
 
 from helpers.judging.programs import driver
 from helpers.judging.programs.sandbox import Job, Limits, decode, run_code

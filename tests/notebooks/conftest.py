@@ -1,7 +1,11 @@
 """The notebooks executed as a batch user would."""
 
+import os
+import shutil
+
 import papermill
 import pytest
+from filelock import FileLock
 from reading import cells, notebook
 
 from helpers.commands.run import NOTEBOOKS
@@ -50,23 +54,25 @@ def execute():
     return execute
 
 
-@pytest.fixture(scope="session")
-def executed_lessons(tmp_path_factory):
-    """The folder of the lessons' runs, and what each has printed."""
-    return tmp_path_factory.mktemp("lessons"), {}
-
-
 @pytest.fixture
-def lesson(executed_lessons, execute, monkeypatch):
-    """A function from 07, 09, 10 or 11 to its run of few steps, executed once, and what it printed."""
-    folder, printed = executed_lessons
-    monkeypatch.setenv("GRPO_RUNS_DIR", str(folder))
+def lesson(tmp_path_factory, tmp_path, execute, monkeypatch):
+    """A function from 00, 07, 09, 10 or 11 to a copy of its run of few steps, which is executed once
+    for all processes of the session, and what it printed.
+    """
+    together = tmp_path_factory.getbasetemp()
+    together = (together.parent if "PYTEST_XDIST_WORKER" in os.environ else together) / "lessons"
+    together.mkdir(exist_ok=True)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
 
     def lesson(number: str) -> tuple[Run, str]:
-        run = Run(f"lesson{number}")
-        if number not in printed:
-            printed[number] = execute(number, run)
-        return run, printed[number]
+        name = f"lesson{number}"
+        printed = together / f"{name}.txt"
+        with FileLock(f"{printed}.lock"):
+            if not printed.exists():
+                monkeypatch.setenv("GRPO_RUNS_DIR", str(together))
+                printed.write_text(execute(number, Run(name)), encoding="utf-8")
+        monkeypatch.setenv("GRPO_RUNS_DIR", str(tmp_path / "lessons"))
+        shutil.copytree(together / name, Run(name).folder, dirs_exist_ok=True)
+        return Run(name), printed.read_text(encoding="utf-8")
 
     return lesson

@@ -28,6 +28,7 @@ def test_each_policy_is_measured_sighted_blind_and_swapped_and_the_merged_one_is
     assert completions["answer"].isna().all(), "one question has many answers, by its picture"
 
 
+@pytest.mark.nightly
 def test_a_picture_of_ones_own_is_converted_and_resized(execute, machine, tmp_path):
     path = tmp_path / "mine.png"
     Image.new("LA", (640, 300), (255, 0)).save(path)  # grey, with transparency

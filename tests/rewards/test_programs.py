@@ -10,7 +10,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from tests.rewards.test_sandbox import NEEDS_SANDLOCK
+from tests.judging.test_sandbox import NEEDS_SANDLOCK
 
 from examples.more_rewards import code_format_reward
 from helpers.judging.programs.monty import Sandbox
