@@ -10,7 +10,6 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from tests.judging.test_sandbox import NEEDS_SANDLOCK
 
 from examples.more_rewards import code_format_reward
 from helpers.judging.programs.monty import Sandbox
@@ -19,6 +18,7 @@ from helpers.laboratory.attacks import CODE_BATTERY, HONEST_RIGHT, HONEST_WRONG
 from helpers.laboratory.measures import Lab
 from helpers.rewards.programs import looks_up, program_of, tests_reward, verdicts
 from helpers.tags import THINK_ANSWER
+from tests.judging.test_sandbox import NEEDS_SANDLOCK
 
 ADD = [
     "assert add(1, 2) == 3",
