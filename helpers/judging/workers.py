@@ -14,7 +14,7 @@ Three kinds of processes take part, in this order:
 
    A busy or slow machine needs more processor time for the same judgement. So a limit is a multiple
    of the time that a reference computation takes here (`slowness`), which a worker measures when it
-   starts and after each judgement that reached its limit.
+   starts and after each judgement that took long.
 5. If no reply comes at all, the training process kills the worker and starts another one. When the
    training process ends, the pipe closes, and the worker and its child end, too.
 
@@ -160,10 +160,10 @@ class Worker:
             score, used, now = json.loads(line or _KILLED)
             if used is None:
                 return None, seconds + _GRACE, False
-            # 2. If the machine has become slower, the row did not get its time: judge it again.
+            # 2. If the machine has become slower, a late row did not get its time: judge it again.
             before = self.slowness
             self.slowness = now or before
-            if self.slowness <= _SLOWER * before:
+            if score is not None or self.slowness <= _SLOWER * before:
                 return score, used / before, score is None
 
     def wait_until_ready(self) -> None:
@@ -234,7 +234,7 @@ class JudgementTimeout(BaseException):
 def serve(kind: str) -> None:
     """Judge rows until standard input ends. The first line that it writes is the machine's
     slowness. A request is a line of JSON, [seconds, row]; the reply is [score, processor seconds,
-    slowness], with a slowness only if the row reached its limit.
+    slowness], with a slowness only if the row took long.
     """
     # 1. Keep standard input and output for requests and replies. A verifier may print, which now
     # goes to standard error, or call `exit()`, which would close standard input.
@@ -278,7 +278,9 @@ def serve(kind: str) -> None:
         began = time.process_time()
         score = judge_within(seconds, judge, row)
         used = time.process_time() - began
-        now = slowness() if score is None else None
+        # A slowness that was high for a moment gives later rows too much time, so such a row
+        # corrects it.
+        now = slowness() if score is None or used > _SLICE_SECONDS else None
         print(json.dumps([score, used, now]), file=replies, flush=True)
 
 
