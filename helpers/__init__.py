@@ -15,17 +15,62 @@
 
 Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder),
 `smollm2` (a model from PyPI), `settings` (each setting and what it may be), `presets` (their values
-for a card), `families` (of models), `processes` (that train together), `templates` (of a chat),
-`tags` (of a completion), `figures` (the palette, and how a figure is shown). The quickstart and the
-lessons, notebooks 00 and 06 to 11, take from all stages. Importing this package imports nothing
-heavy: no torch, no pandas.
+for a card), `session` (how a notebook begins), `families` (of models), `processes` (that train
+together), `templates` (of a chat), `tags` (of a completion), `figures` (the palette, and how a
+figure is shown). The quickstart and the lessons, notebooks 00 and 06 to 11, take from all stages.
+Importing this package imports nothing heavy: no torch, no pandas. Each folder is a door: it offers
+the names that notebooks use, and imports their modules when they are first used.
 """
 
+import importlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 # the checkout, with notebooks/, requirements.txt and runs/
 PROJECT = Path(__file__).resolve().parent.parent
+
+
+def door(package: str, names: dict[str, str]) -> Callable[[str], object]:
+    """Return the `__getattr__` of a package: its public names, each imported when it is first used.
+
+    So importing a package imports nothing heavy, and Unsloth can be imported before Transformers.
+
+    names: by module of the package, or by full name of another one, the names that it offers;
+        `public=own` if a name is another one in its module. The package's modules are offered, too.
+    """
+    found = {}
+    for module, offered in names.items():
+        for name in offered.split():
+            public, _, own = name.partition("=")
+            path = module if module.startswith("helpers.") else f"{package}.{module}"
+            found[public] = path, own or public
+
+    def __getattr__(name: str) -> object:
+        if name in found:
+            module, own = found[name]
+            return getattr(importlib.import_module(module), own)
+        if name in names:  # a module of the package, such as `metrics.plots`
+            return importlib.import_module(f"{package}.{name}")
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+    return __getattr__
+
+
+# What notebooks take from here; each stage has such a door, too.
+__getattr__ = door(
+    __name__,
+    {
+        "environment": "gpu_obstacle quiet this_machine",
+        "figures": "view",
+        "presets": "settle",
+        "runs": "Run atomic_folder atomic_write check_seed",
+        "session": "open_run",
+        "settings": "SETTINGS settings_in",
+        "templates": "template_options",
+        "tags": "THINK_ANSWER TagFormat completion_text escaped on_one_line quoted transcript",
+    },
+)
 
 # torch's threads wait for one another by spinning. If another program uses the same cores, the
 # default of 300,000 turns makes the small steps of the pocket model many times slower. 10,000 turns

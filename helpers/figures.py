@@ -11,6 +11,7 @@ import statistics
 from pathlib import Path
 
 import matplotlib.pyplot as plt
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from helpers import PROJECT
@@ -125,3 +126,41 @@ def group_advantages(rewards: list[float], labels: list[str]) -> Figure:
         axes.grid(False)
         axes.tick_params(labelsize=9)
     return figure
+
+
+PAGE = 8.6  # inches; a page would shrink a wider figure, and its text
+
+
+def figure_with_panels(rows: int, columns: int, size: tuple[float, float], **options):
+    """Return a figure and its panels, made without pyplot, so that Jupyter shows it only once."""
+    figure = Figure(size, layout="constrained")
+    return figure, figure.subplots(rows, columns, **options)
+
+
+def panel(
+    title: str,
+    ylabel: str,
+    axes: Axes | None = None,
+    xlabel: str = "step",
+    history=None,
+) -> Axes:
+    """Return a panel to draw in, with its title and labels.
+
+    history: a table with a row per step.
+
+    If the history has stages (`history.join_stages`), each is marked with its name, and separated
+    from the one before by a dotted line.
+    """
+    if axes is None:
+        _, axes = figure_with_panels(1, 1, (7.0, 3.6))
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    if xlabel == "step":
+        axes.xaxis.get_major_locator().set_params(integer=True)
+    if history is not None and "stage" in history:
+        begins = history[history["stage"] != history["stage"].shift()]
+        for step, name in zip(begins["step"], begins["stage"], strict=True):
+            if step > begins["step"].iloc[0]:
+                axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
+            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
+            axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
+    return axes

@@ -179,6 +179,10 @@ class Run:
         except (ValueError, TypeError) as error:
             raise ValueError(f"{self.show(relative)} is no JSON object: {error}.") from None
 
+    def write_object(self, relative: str, value: dict) -> None:
+        """Write a file of the run that `read_object` reads."""
+        write_json(self.path(relative), value)
+
     def made_by(self, notebook: str) -> "Run":
         """Return this run, for a notebook that will write its data or training.
 

@@ -16,10 +16,13 @@ STAGES = [
     *("agents", "laboratory", "commands"),
 ]
 # Folders that other projects use without the rest: what each may import.
-ALONE = {"judging": set(), "laboratory": {"judging", "data", "rewards", "agents", "tags", "runs"}}
+ALONE = {
+    "judging": set(),
+    "laboratory": {"judging", "data", "rewards", "agents", "tags", "runs", "figures"},
+}
 COMMON = [
     *("environment", "own_code", "tags", "figures", "runs"),
-    *("templates", "smollm2", "processes", "families", "settings", "presets"),
+    *("templates", "smollm2", "processes", "families", "settings", "presets", "session"),
 ]
 MODULES = sorted(path.relative_to(PROJECT) for path in HELPERS.rglob("*.py"))
 
@@ -35,7 +38,7 @@ def imported(source: str) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
     parts = {name.split(".")[1] for name in found if name.startswith("helpers.")}
-    return parts - {"PROJECT"}
+    return parts - {"PROJECT", "door"}
 
 
 def allowed(part: str) -> set[str]:

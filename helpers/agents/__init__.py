@@ -7,6 +7,7 @@ a training run; from `laboratory`, whose scripted `players` attack the environme
 names imported here need only pydantic, as the Python that serves an environment may have no more.
 """
 
+from helpers import door
 from helpers.agents.guard import BrokenEnvironment, Guarded
 from helpers.agents.guessing import Guessing
 from helpers.agents.protocol import Environment, ToolError, check_environment
@@ -19,3 +20,13 @@ __all__ = [
     "ToolError",
     "check_environment",
 ]
+
+__getattr__ = door(
+    __name__,
+    {
+        "episodes": "",
+        "protocol": "episode_rows prepare_template",
+        "trainer": "StopIfBroken episodes_fingerprint finished",
+        "helpers.own_code": "load_own",
+    },
+)

@@ -5,3 +5,16 @@ In: texts that a policy wrote, beside the row's answer or the row's tests. Out: 
 be killed. Used by the rewards and the laboratory. README.md says how to use it alone, what it
 covers and what it does not.
 """
+
+from helpers import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "answers.kinds": "KINDS are_right check_kind compare_answers kind_of",
+        "answers.numbers": "parse_number",
+        "answers.survey": "survey",
+        "programs.sandbox": "Job Limits run_code",
+        "programs.unit_tests": "read_tests",
+    },
+)

@@ -5,3 +5,17 @@ honest answers and `attacks` earn, and a verdict, go or no go, with its reasons;
 `environments.attack`, the same for an environment and its `players`. Used by notebooks 02, 07 and
 10, and by the command `check-rewards`. README.md says how to use it from a script.
 """
+
+from helpers import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "plots": "",
+        "attacks": "BATTERY WRONG Attack honest",
+        "cases": "stored_groups",
+        "environments": "attack_environment=attack",
+        "measures": "Lab",
+        "verdicts": "against_report style_cases",
+    },
+)

@@ -1,4 +1,4 @@
-"""Figures of a training history, an evaluation, and a reward signal.
+"""Figures of a training history.
 
     plots.dashboard(read_metrics(run.folder / "metrics.csv"))
 
@@ -13,7 +13,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from helpers.figures import BLUE, GREEN, GREY, ORANGE, PURPLE, RED
+from helpers.figures import BLUE, GREEN, GREY, ORANGE, PAGE, PURPLE, RED, figure_with_panels, panel
 from helpers.metrics.history import reward_names, smooth
 
 # --- One curve per figure -------------------------------------------------------------------------
@@ -23,7 +23,7 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Draw the weighted reward of each step, smoothed, with a band of one `reward_std` (the spread
     over the whole batch).
     """
-    axes = _panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
+    axes = panel("Reward: weighted sum, mean of the batch", "reward", axes, history=history)
     mean = smooth(history["reward"])
     std = smooth(history["reward_std"])
     axes.fill_between(
@@ -43,7 +43,7 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Draw `frac_reward_zero_std`: the share of groups whose completions all score the same."""
     title = "Dead groups: all completions score the same"
-    axes = _panel(title, "share of groups", axes, history=history)
+    axes = panel(title, "share of groups", axes, history=history)
     _line(axes, history, "frac_reward_zero_std", "dead groups", ORANGE)
     axes.set_ylim(-0.02, 1.05)
     return axes.figure
@@ -54,7 +54,7 @@ def kl(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     or a note if it was not logged because beta is 0.
     """
     title = "KL: how far the policy has moved from where it began"
-    axes = _panel(title, "nats per token", axes, history=history)
+    axes = panel(title, "nats per token", axes, history=history)
     if "kl" in history and history["kl"].notna().any():
         _line(axes, history, "kl", "running median", GREEN)
         axes.set_ylim(0, 1.25 * axes.get_ylim()[1])  # leaves room for the legend
@@ -69,7 +69,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     during the training, a marker shows their mean each time; it is not smoothed.
     """
     title = "Each reward by itself, unweighted"
-    axes = _panel(title, "mean of the batch", axes, history=history)
+    axes = panel(title, "mean of the batch", axes, history=history)
     names = reward_names(history)
     _lines(axes, history, {f"rewards/{name}/mean": name for name in names})
     for (color, _), name in zip(cycle(LOOKS), names, strict=False):
@@ -90,7 +90,7 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 def completion_length(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     """Draw the mean completion length in tokens, and the share cut off at the limit."""
-    axes = _panel("Completion length", "tokens", axes, history=history)
+    axes = panel("Completion length", "tokens", axes, history=history)
     left = {"completions/mean_length": "mean length (left)"}
     shares = {"completions/clipped_ratio": "share cut off (right)"}
     return _with_shares(history, axes, left, "share of completions", shares)
@@ -103,7 +103,7 @@ def tools(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     The last share is computed from the reward `finished`, if it was logged (see `tool_rules`).
     """
     title = "Tools: calls, failures, unfinished episodes"
-    axes = _panel(title, "calls per episode", axes, history=history)
+    axes = panel(title, "calls per episode", axes, history=history)
     finished = history.get("rewards/finished/mean", float("nan"))
     left = {"tools/call_frequency": "calls per episode (left)"}
     shares = {
@@ -125,7 +125,7 @@ def loss(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
     It stays near 0 because advantages sum to zero in each group. They do not cancel entirely,
     because completions differ in length.
     """
-    axes = _panel("Loss: not a measure of progress", "loss", axes, history=history)
+    axes = panel("Loss: not a measure of progress", "loss", axes, history=history)
     _line(axes, history, "loss", "loss", GREY)
     axes.axhline(0, color="black", linewidth=0.8)
     return axes.figure
@@ -141,7 +141,7 @@ def dashboard(history: pd.DataFrame) -> Figure:
     """
     panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
     panels += [["tools", "tools"]] if has_tools(history) else []
-    figure = Figure((_PAGE, 2.8 * len(panels)), layout="constrained")
+    figure = Figure((PAGE, 2.8 * len(panels)), layout="constrained")
     grid = figure.subplot_mosaic(panels)
     for draw in (reward, each_reward, spread, completion_length, kl, loss, tools):
         if draw.__name__ in grid:
@@ -155,7 +155,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
     """Draw several runs, given by name, in the same panels: reward, KL, completion length, and the
     share of dead groups.
     """
-    figure, grid = _figure(2, 2, (_PAGE, 6.2))
+    figure, grid = figure_with_panels(2, 2, (PAGE, 6.2))
     panels = {
         "reward": "reward",
         "kl": "KL, nats per token",
@@ -163,7 +163,7 @@ def overlay(histories: dict[str, pd.DataFrame]) -> Figure:
         "frac_reward_zero_std": "share of dead groups",
     }
     for (column, label), axes in zip(panels.items(), grid.flat, strict=True):
-        _panel(label, "", axes)
+        panel(label, "", axes)
         for (color, stroke), (name, history) in zip(cycle(LOOKS), histories.items(), strict=False):
             _line(axes, history, column, name, color, stroke)
     lines, names = grid.flat[0].get_legend_handles_labels()
@@ -175,8 +175,8 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     """Draw several runs, given by name, one row per run, with the curves that show whether a run is
     healthy.
     """
-    figure, grid = _figure(
-        len(histories), 4, (_PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
+    figure, grid = figure_with_panels(
+        len(histories), 4, (PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
     )
     lines = {
         "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
@@ -191,7 +191,7 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     for row, (name, history) in enumerate(histories.items()):
         for axes, (title, columns) in zip(grid[row], lines.items(), strict=True):
             # Put titles above the first row only, and the label of the steps below the last.
-            _panel(title if row == 0 else "", "", axes, xlabel="step" if row == last else "")
+            panel(title if row == 0 else "", "", axes, xlabel="step" if row == last else "")
             # Use different looks for the shares than for the rewards beside them.
             _lines(axes, history, columns, LOOKS[2:] if title == "shares" else LOOKS)
             axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
@@ -212,8 +212,8 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     careful: by step, the share of completions that write out every column of a sum
         (`helpers.data.arithmetic.is_careful`).
     """
-    figure, (left, right) = _figure(1, 2, (_PAGE, 3.5))
-    _panel("Right answers, and careful workings", "share of completions", left)
+    figure, (left, right) = figure_with_panels(1, 2, (PAGE, 3.5))
+    panel("Right answers, and careful workings", "share of completions", left)
     _line(left, history, "rewards/correctness_reward/mean", "right", BLUE)
     left.plot(
         careful.index, careful, color=ORANGE, linestyle="--", marker="o", label="worked carefully"
@@ -221,142 +221,9 @@ def reasoning(history: pd.DataFrame, careful: pd.Series) -> Figure:
     left.set_ylim(-0.02, 1.05)
     left.yaxis.set_major_formatter("{x:.0%}")
     left.legend(loc="lower right")
-    _panel("Length of a completion", "tokens", right)
+    panel("Length of a completion", "tokens", right)
     _line(right, history, "completions/mean_length", "mean length", PURPLE)
     right.set_ylim(bottom=0)
-    return figure
-
-
-# --- Evaluations and reward signals ---------------------------------------------------------------
-
-
-def accuracy(evaluation: dict[str, dict]) -> Figure:
-    """Draw the holdout accuracy of each model in evaluation.json, sampled and greedy, with 95 %
-    intervals.
-    """
-    axes = _panel("Holdout accuracy, with 95 % intervals", "accuracy", xlabel="")
-    width = 0.36
-    sampled = dict(enumerate(evaluation.values()))
-    greedy = {at: entry["greedy"] for at, entry in sampled.items() if "greedy" in entry}
-    for entries, label, shift, color, hatch in (
-        (sampled, "sampled", -width / 2, BLUE, ""),
-        (greedy, "greedy", width / 2, ORANGE, "//"),
-    ):
-        values = [entry["accuracy"] for entry in entries.values()]
-        below = [entry["accuracy"] - entry["ci95"][0] for entry in entries.values()]
-        above = [entry["ci95"][1] - entry["accuracy"] for entry in entries.values()]
-        bars = axes.bar(
-            [at + shift for at in entries],
-            values,
-            width,
-            yerr=[below, above],
-            capsize=4,
-            color=color,
-            hatch=hatch,
-            alpha=0.85,
-            label=label,
-        )
-        axes.bar_label(bars, [f"{value:.0%}" for value in values], padding=3, fontsize=9)
-    axes.set_xticks(range(len(evaluation)), [name.replace("_", " ") for name in evaluation])
-    axes.set_ylim(0, 1.12)
-    axes.figure.legend(loc="outside upper right", ncols=2)  # inside, it could hide a bar
-    return axes.figure
-
-
-def pass_at_k(evaluation: dict[str, dict]) -> Figure:
-    """Draw pass@k of the untrained and of the trained model with 95 % intervals.
-
-    A dashed line marks the trained model's pass@1, a star the untrained model's majority vote.
-    """
-    axes = _panel("How often is at least one of k samples right?", "pass@k", xlabel="k samples")
-    for name, label, color, marker in (
-        ("baseline", "untrained, pass@k", ORANGE, "s"),
-        ("trained", "trained, pass@k", BLUE, "o"),
-    ):
-        points = evaluation[name]["pass_at_k"]
-        ks = [int(k) for k in points]
-        lows = [point["ci95"][0] for point in points.values()]
-        highs = [point["ci95"][1] for point in points.values()]
-        axes.fill_between(ks, lows, highs, color=color, alpha=0.15, linewidth=0)
-        values = [point["value"] for point in points.values()]
-        axes.plot(ks, values, color=color, marker=marker, label=label)
-    once = evaluation["trained"]["pass_at_k"]["1"]["value"]
-    axes.axhline(once, color=BLUE, linestyle="--", linewidth=1, label="trained, pass@1")
-    vote = evaluation["baseline"]["majority"]["accuracy"]
-    star = {"marker": "*", "markersize": 14, "linestyle": "", "color": RED}
-    axes.plot([max(ks)], [vote], **star, label="untrained, majority vote")
-    axes.set_xscale("log", base=2)
-    axes.set_xticks(ks, ks)
-    axes.set_ylim(0, 1.05)
-    axes.yaxis.set_major_formatter("{x:.0%}")
-    axes.figure.legend(loc="outside upper right", ncols=2, fontsize=9)
-    return axes.figure
-
-
-def stored_changes(change, stored: dict) -> Figure:
-    """Draw how much of a training update is left after the weights were stored in a number format:
-    one panel per format. On the dashed diagonal, nothing is lost.
-
-    change: the matrix of weight changes made by training.
-    stored: for each format, the matrix of changes after the weights were stored and read back.
-    """
-    figure, panels = _figure(1, len(stored), (_PAGE, 3.0), sharex=True, sharey=True)
-    for axes, (name, read_back) in zip(panels, stored.items(), strict=True):
-        _panel(name, "", axes, xlabel="change by training")
-        dots = {"s": 2, "alpha": 0.4, "color": BLUE, "linewidths": 0, "rasterized": True}
-        axes.scatter(change.flatten(), read_back.flatten(), **dots)
-        axes.axline(
-            (0, 0), slope=1, color="black", linestyle="--", linewidth=1, label="as asked for"
-        )
-        axes.locator_params(axis="x", nbins=5)
-    panels[0].set_ylabel("change stored")
-    panels[0].legend(loc="upper left")
-    return figure
-
-
-def reward_signal(signal: dict) -> Figure:
-    """Draw what GRPO would learn from, in three panels: each reward's share of the advantage, the
-    pass rates of the questions, and the rank correlations between rewards.
-
-    signal: the result of `laboratory.measures.Lab.signal`.
-    """
-    figure, (shares, passes, ranks) = _figure(1, 3, (_PAGE, 3.5), width_ratios=[1.1, 1, 1])
-    rewards = signal["rewards"]
-    names = list(rewards)
-    labels = [name.removesuffix("_reward").replace("_", "\n") for name in names]
-
-    # Draw a bar for each reward.
-    _panel("Who drives the advantage\n(dark: judges the answer)", "", shares, xlabel="")
-    values = [rewards[name]["advantage_share"] for name in names]
-    colors = [BLUE if name in signal["judges"] else "lightgrey" for name in names]
-    bars = shares.barh(labels, values, color=colors, edgecolor="black", linewidth=0.8)
-    shares.bar_label(bars, [f"{value:.0%}" for value in values], padding=3)
-    shares.set_xlim(min(0, *values) * 1.25, max(0.01, *values) * 1.25)
-    shares.invert_yaxis()
-    shares.xaxis.set_major_formatter("{x:.0%}")
-
-    # Count the questions with each possible pass rate: 0, 1/size, 2/size, …
-    size = signal["group_size"]
-    title = f"Pass rate of each question\n({signal['total']['zero_spread']:.0%} of groups are dead)"
-    _panel(title, "questions", passes, xlabel=f"share of {size} completions that are right")
-    rates = [rate for rate in signal["pass_rate"] if rate is not None]
-    bins = [(right - 0.5) / size for right in range(size + 2)]
-    passes.hist(rates, bins=bins, color=BLUE, edgecolor="white")
-    passes.yaxis.get_major_locator().set_params(integer=True)
-
-    # Draw a square for each pair of rewards, with a dash if one of them is constant.
-    matrix = [[1.0 if a == b else rewards[a]["rank_correlation"][b] for b in names] for a in names]
-    shades = [[value or 0.0 for value in row] for row in matrix]
-    ranks.imshow(shades, cmap="PuOr", vmin=-1, vmax=1)
-    for y, row in enumerate(matrix):
-        for x, value in enumerate(row):
-            text = "–" if value is None else f"{value:.2f}"
-            color = "black" if abs(shades[y][x]) <= 0.7 else "white"
-            ranks.text(x, y, text, color=color, ha="center", va="center", fontsize=9)
-    ranks.set_xticks(range(len(names)), labels, fontsize=9, rotation=90)
-    ranks.set_yticks(range(len(names)), labels, fontsize=9)
-    ranks.set_title("Rank correlation\n(Spearman)")
-    ranks.grid(False)
     return figure
 
 
@@ -371,40 +238,6 @@ LOOKS = (
     (PURPLE, (0, (6, 1))),
     (GREY, (0, (3, 1, 1, 1, 1, 1))),
 )
-_PAGE = 8.6  # inches; a page would shrink a wider figure, and its text
-
-
-def _figure(rows: int, columns: int, size: tuple[float, float], **options):
-    """Return a figure and its panels, made without pyplot, so that Jupyter shows it only once."""
-    figure = Figure(size, layout="constrained")
-    return figure, figure.subplots(rows, columns, **options)
-
-
-def _panel(
-    title: str,
-    ylabel: str,
-    axes: Axes | None = None,
-    xlabel: str = "step",
-    history: pd.DataFrame | None = None,
-) -> Axes:
-    """Return a panel to draw in, with its title and labels.
-
-    If the history has stages (`history.join_stages`), each is marked with its name, and separated
-    from the one before by a dotted line.
-    """
-    if axes is None:
-        _, axes = _figure(1, 1, (7.0, 3.6))
-    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
-    if xlabel == "step":
-        axes.xaxis.get_major_locator().set_params(integer=True)
-    if history is not None and "stage" in history:
-        begins = history[history["stage"] != history["stage"].shift()]
-        for step, name in zip(begins["step"], begins["stage"], strict=True):
-            if step > begins["step"].iloc[0]:
-                axes.axvline(step, color=GREY, linewidth=0.8, linestyle=":")
-            place = {"xycoords": ("data", "axes fraction"), "textcoords": "offset points"}
-            axes.annotate(name, (step, 1.0), (3, -2), **place, va="top", fontsize=9, color=GREY)
-    return axes
 
 
 def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):

@@ -4,3 +4,23 @@ In: `adapter/`, the holdout and the settings of a run. Out: `evaluation.json`,
 `comparison.json`, and `merged/` with its model card. Used by notebook 05 and by the commands
 `generate` and `report`.
 """
+
+from helpers import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "llama_cpp": "",
+        "card": "",
+        "plots": "",
+        "answering": "Measurement",
+        "evaluation": "compare compare_outcomes comparison_lines proportion right "
+        "sampled_scores score",
+        "intervals": "mcnemar_test student_interval wilson_interval",
+        "looking": "CONDITIONS blind_floor completions score_conditions",
+        "merging": "check_merge largest_difference load_base merge_with_unsloth precision "
+        "prompt_logits",
+        "serving": "serve_commands",
+        "tables": "difficulty_summary samples_summary summary",
+    },
+)

@@ -4,3 +4,25 @@ In: the rows of stage 01, the rewards of stage 02, and the settings. Out: `check
 training run; `adapter/`, `metrics.csv` and `completions.parquet` once it has finished. Notebook 03
 and lessons 06 to 11 use it.
 """
+
+from helpers import door
+
+__getattr__ = door(
+    __name__,
+    {
+        "base": "base_in_words base_of",
+        "budget": "AUTO check_limit forecast held_out_looks keep_apart questions_within trial_step",
+        "callbacks": "EarlyStopping Watch",
+        "checkpoints": "History begin checkpoint_step keep load_adapter",
+        "lessons": "configuration import_unsloth train",
+        "memory": "check_memory=check",
+        "policy": "LORA_TARGETS add_adapter begin_again check_engine claim_for_training "
+        "freeze_reference load load_whole lora_targets standby text_only",
+        "reward_guard": "GuardedRewards",
+        "sampling": "lengths_of release sample",
+        "vision": "Looking image_token_ban prompts_as_text sample_pictures=sample",
+        "warm": "stages_in_words supervised_steps=train warm_start=start",
+        "helpers.runs": "seed_everything",
+        "helpers.settings": "check_early_stopping grpo_keywords unspelt_keywords",
+    },
+)

@@ -7,8 +7,10 @@ from finished import proportion
 from matplotlib.colors import to_hex
 
 from helpers.figures import group_advantages
+from helpers.laboratory import plots as of_laboratory
 from helpers.metrics import plots
 from helpers.metrics.history import join_stages, smooth
+from helpers.results import plots as of_results
 
 CURVES = [
     plots.reward,
@@ -187,7 +189,7 @@ EVALUATION = {
 
 
 def test_accuracy_draws_each_measurement_with_its_interval():
-    axes = plots.accuracy(EVALUATION).axes[0]
+    axes = of_results.accuracy(EVALUATION).axes[0]
     bars = {one.get_label(): one for one in axes.containers if hasattr(one, "patches")}
     assert list(bars) == ["sampled", "greedy"]
     greedy = [entry["greedy"] for entry in EVALUATION.values()]
@@ -206,7 +208,9 @@ def sampled(*values: float) -> dict:
     return {"pass_at_k": curve, "majority": {"accuracy": values[0] + 0.05}}
 
 
-SAMPLED = plots.pass_at_k({"baseline": sampled(0.3, 0.5, 0.9), "trained": sampled(0.8, 0.85, 0.9)})
+SAMPLED = of_results.pass_at_k(
+    {"baseline": sampled(0.3, 0.5, 0.9), "trained": sampled(0.8, 0.85, 0.9)}
+)
 
 
 def test_pass_at_k_draws_both_curves_the_vote_and_the_trained_pass_at_1():
@@ -233,7 +237,7 @@ SIGNAL = {
 
 
 def test_the_signal_shows_shares_pass_rates_and_correlations():
-    shares, passes, ranks = plots.reward_signal(SIGNAL).axes
+    shares, passes, ranks = of_laboratory.reward_signal(SIGNAL).axes
     assert [bar.get_width() for bar in shares.patches] == [0.9, 0.1]
     colors = [to_hex(bar.get_facecolor()).upper() for bar in shares.patches]
     assert colors == [plots.BLUE, to_hex("lightgrey").upper()]
@@ -247,13 +251,13 @@ def test_the_signal_shows_shares_pass_rates_and_correlations():
 
 CHANGE = np.array([[0.1, -0.2], [0.3, 0.0]])
 SHOWN = {draw.__name__: draw(ONE) for draw in CURVES} | {
-    "accuracy": plots.accuracy(EVALUATION),
+    "accuracy": of_results.accuracy(EVALUATION),
     "pass_at_k": SAMPLED,
-    "stored_changes": plots.stored_changes(CHANGE, {"4 bits": CHANGE * 0, "32 bits": CHANGE}),
+    "stored_changes": of_results.stored_changes(CHANGE, {"4 bits": CHANGE * 0, "32 bits": CHANGE}),
     "overlay": OVERLAY,
     "gallery": GALLERY,
     "reasoning": REASONING,
-    "reward_signal": plots.reward_signal(SIGNAL),
+    "reward_signal": of_laboratory.reward_signal(SIGNAL),
     "group_advantages": group_advantages([1.3, 0.3, 0.0], ["a", "b", "c"]),
 }
 

@@ -11,13 +11,13 @@ import pytest
 from reading import notebook, said
 
 OURS, OTHER = 'workings(name, "sampled"', 'workings(name, "other"'
-SAMPLES, LEVELS = "tables.samples_summary", "tables.difficulty_summary"
+SAMPLES, LEVELS = "results.samples_summary", "results.difficulty_summary"
 SHOWN = [
     # of 02: longer completions are right more often, so correctness alone pays for care
     ("02", 'groupby("length")', "longer than its group", -1, 0.8, 1),
     ("02", 'groupby("length")', "not longer", -1, 0.2, 0.45),
     # of 03: most of a step is sampling
-    ("03", "trial_step.trial_step(", "sampling is", 0, 50, 100),
+    ("03", "training.trial_step(", "sampling is", 0, 50, 100),
     # of 04: what is said beside the curves
     ("04", "first_and_last(history", "reward ", 0, 0.5, 0.65),
     ("04", "first_and_last(history", "reward ", 1, 1.15, 1.25),

@@ -2,6 +2,8 @@
 how they refuse.
 """
 
+import ast
+import importlib
 import json
 import os
 import re
@@ -77,6 +79,31 @@ def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested
     rewards = r"reward_functions = \[.*?\]\n|reward_weights = \[.*?\]"
     shown = re.findall(rewards, text, re.DOTALL)
     assert shown == re.findall(rewards, tested, re.DOTALL) and len(shown) == 2
+
+
+@each_notebook
+def test_a_notebook_takes_what_it_needs_through_the_doors_of_helpers(path):
+    taken = [
+        node
+        for cell in cells(path)[1:]  # the first one is for Colab
+        for node in ast.walk(ast.parse(cell.source))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("helpers")
+    ]
+    doors = {node.module for node in taken}
+    assert all((NOTEBOOKS.parent / door.replace(".", "/")).is_dir() for door in doors)
+    assert len(doors) <= 6 and sum(len(node.names) for node in taken) <= 14
+
+
+def test_each_name_of_a_door_is_there():
+    for folder in sorted(PROJECT.glob("helpers/**/__init__.py")):
+        name = ".".join(folder.parent.relative_to(PROJECT).parts)
+        package = importlib.import_module(name)
+        for call in ast.walk(ast.parse(folder.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "door":
+                for module, offered in ast.literal_eval(call.args[1]).items():
+                    assert module.startswith("helpers.") or getattr(package, module)
+                    for each in offered.split():
+                        assert getattr(package, each.partition("=")[0]) is not None, each
 
 
 # --- What a run leaves ----------------------------------------------------------------------------

@@ -19,10 +19,10 @@ from helpers.environment import this_machine
 from helpers.presets import PRESETS
 from helpers.rewards.structure import format_reward
 from helpers.runs import Run
-from helpers.training import sampling, trial_step
+from helpers.training import budget, sampling
+from helpers.training.budget import Trial, forecast
 from helpers.training.checkpoints import History
 from helpers.training.reward_guard import GuardedRewards
-from helpers.training.trial_step import Trial, forecast
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 SETTINGS = replace(
@@ -43,7 +43,7 @@ def take_trial(policy, config, tmp_path):
     def take_trial(rewards, rows=ROWS, iterations=1, **shape) -> Trial:
         training = config(tmp_path / "never", num_iterations=iterations, **options, **shape)
         settings = replace(SETTINGS, **shape)
-        return trial_step.trial_step(*policy, training, rewards, rows, settings, this_machine())
+        return budget.trial_step(*policy, training, rewards, rows, settings, this_machine())
 
     return take_trial
 
@@ -139,10 +139,10 @@ def test_a_limit_that_cuts_off_more_than_half_is_refused(policy, cut, thinking):
     # the limit is 20 tokens, including the end token
     lengths = [21] * cut + [20] * (8 - cut)
     if cut == 4:
-        trial_step.check_limit(lengths, settings, *policy)
+        budget.check_limit(lengths, settings, *policy)
         return
     with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
-        trial_step.check_limit(lengths, settings, *policy)
+        budget.check_limit(lengths, settings, *policy)
     assert ("thinking=False" in str(error.value)) == (thinking is None)
 
 
@@ -157,7 +157,7 @@ def test_a_turn_that_no_token_ends_is_named(policy, monkeypatch):
     monkeypatch.setattr(tokenizer, "chat_template", template)
     assert sampling.end_that_ends_nothing(model, tokenizer) == "<done>"
     with pytest.raises(ValueError, match=r"8 of 8 .*'<done>'.*eos_token_id"):
-        trial_step.check_limit([21] * 8, SETTINGS, model, tokenizer)
+        budget.check_limit([21] * 8, SETTINGS, model, tokenizer)
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------
@@ -172,8 +172,8 @@ def within(policy, monkeypatch):
     def within(seconds, takes, rows=64, **differs) -> list[int]:
         tables = {"questions": (pd.concat([ROWS] * 2)[:rows], 1, 2), "of them": (ROWS[:20], 4, 1)}
         clock = iter([0.0, takes])
-        monkeypatch.setattr(trial_step.time, "perf_counter", lambda: next(clock))
-        kept = trial_step.questions_within(seconds, *policy, replace(SETTINGS, **differs), tables)
+        monkeypatch.setattr(budget.time, "perf_counter", lambda: next(clock))
+        kept = budget.questions_within(seconds, *policy, replace(SETTINGS, **differs), tables)
         for table, (given, *_) in zip(kept, tables.values(), strict=True):
             assert list(table["question"]) == list(given["question"][: len(table)])
         return [len(table) for table in kept]
@@ -225,7 +225,7 @@ def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
 def test_held_out_questions_cost_a_tenth_of_the_training(policy, preset, changes, looks):
     settings = replace(PRESETS[preset], **changes)
     rows = pd.concat([ROWS] * 2)
-    asked, keywords = trial_step.held_out_looks(rows, settings, None, *policy)
+    asked, keywords = budget.held_out_looks(rows, settings, None, *policy)
     if looks is None:
         assert (asked, keywords) == (None, {})
         return
@@ -238,14 +238,14 @@ def test_held_out_questions_cost_a_tenth_of_the_training(policy, preset, changes
 
 def test_early_stopping_has_its_score_and_an_empty_holdout_has_none(policy, capsys):
     settings = replace(PRESETS["pocket"], max_steps=6)
-    assert trial_step.held_out_looks(ROWS, settings, None, *policy) == (None, {})
-    asked, keywords = trial_step.held_out_looks(ROWS, settings, None, *policy, patience=4)
+    assert budget.held_out_looks(ROWS, settings, None, *policy) == (None, {})
+    asked, keywords = budget.held_out_looks(ROWS, settings, None, *policy, patience=4)
     assert len(asked) == len(ROWS) and keywords["eval_steps"] == 2
-    nothing = trial_step.held_out_looks(ROWS.head(0), settings, None, *policy, patience=4)
+    nothing = budget.held_out_looks(ROWS.head(0), settings, None, *policy, patience=4)
     assert nothing == (None, {}) and "not logged" in capsys.readouterr().out
     # a budget of seconds that leaves too few questions turns the score off
     real = replace(PRESETS["pocket"], model="unsloth/Qwen3-4B", max_completion_length=20)
-    assert trial_step.held_out_looks(ROWS, real, 1e-3, *policy) == (None, {})
+    assert budget.held_out_looks(ROWS, real, 1e-3, *policy) == (None, {})
 
 
 def test_evaluations_leave_the_training_and_its_tables_as_they_were(
@@ -267,14 +267,14 @@ def test_evaluations_leave_the_training_and_its_tables_as_they_were(
             eval_dataset=held_out,
             callbacks=[guard, history],
         )
-        trial_step.keep_apart(trainer)
+        budget.keep_apart(trainer)
         trainer.train()
         tables = sorted(run.folder.rglob("completions_*.parquet"))
         written = pd.concat([pd.read_parquet(table) for table in tables])
         return pd.DataFrame(history.rows), list(written["advantage"]), guard.seen
 
     settings = replace(SETTINGS, max_steps=3)
-    asked, looks = trial_step.held_out_looks(ROWS.tail(16), settings, None, *fresh(), patience=2)
+    asked, looks = budget.held_out_looks(ROWS.tail(16), settings, None, *fresh(), patience=2)
     alone, advantages, seen = trained("alone", None)
     beside, *same = trained("beside", asked, **looks)
     assert same == [advantages, seen] and seen == {"format_reward": 24}

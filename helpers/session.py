@@ -1,0 +1,60 @@
+"""How every notebook begins: with its run folder, this machine, the settings and the tags."""
+
+from typing import NamedTuple
+
+from helpers.environment import Machine, quiet, this_machine
+from helpers.presets import settle
+from helpers.runs import Run
+from helpers.settings import OF_TRAINING, SETTINGS, Preset, settings_in
+from helpers.tags import TagFormat
+
+
+class Opened(NamedTuple):
+    """What every notebook needs: the run folder, this machine, the settings and the tags."""
+
+    folder: Run
+    machine: Machine
+    settings: Preset
+    tags: TagFormat
+
+
+def open_run(
+    parameters: dict,
+    notebook: str,
+    start: str | None = None,
+    *,
+    makes: bool = True,
+    loads: bool = True,
+    small: dict | None = None,
+    sees: bool = False,
+    **changes,
+) -> Opened:
+    """Open the run of a notebook, and settle its settings. Raise ValueError if they cannot run, and
+    FileNotFoundError if an earlier notebook has to run first.
+
+    parameters: the notebook's `globals()`. `run` names the folder, and parameters that are named
+        like a setting change it.
+    notebook: its number.
+    start: where the settings start: a preset, or "data" or "training", which the run has recorded.
+        A measurement of a training samples with the engine of its data.
+    makes: whether the notebook makes data or a training; see `Run.made_by`.
+    loads: whether it loads a model here, so that this machine's limits matter.
+    small, sees, changes: as for `settle`; the changes win over the parameters.
+    """
+    quiet()
+    folder = Run(parameters["run"])
+    if makes:
+        folder = folder.made_by(notebook)
+    # 03 runs on after its first cells, so a global such as `model` may be no parameter any more
+    changes = settings_in(parameters, OF_TRAINING if notebook == "03" else SETTINGS) | changes
+    tags = parameters.get("tags") or "think/answer"
+    if start in ("data", "training"):
+        recorded = folder.section(start)["settings"]
+        made = folder.section("data")
+        tags = made["tags"]
+        if start == "training" and recorded.get("backend") != "transformers":  # which has no vLLM
+            changes.setdefault("engine", made["settings"].get("engine"))
+        start = recorded
+    machine = this_machine()
+    settings = settle(start, machine if loads else None, small=small, sees=sees, **changes)
+    return Opened(folder, machine, settings, TagFormat.parse(tags))
