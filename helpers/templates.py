@@ -14,6 +14,7 @@ processor for images would take an unknown keyword for its own, so it must not g
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from weakref import WeakKeyDictionary
 
 _PROBE = [{"role": "user", "content": "?"}]  # shows how a template ends a prompt
 _OPENED = re.compile(r"<([A-Za-z][\w-]*)>\s*\Z")  # an opening tag at the end of a prompt
@@ -30,13 +31,16 @@ def template_options(thinking: bool | None) -> dict[str, bool]:
 
 
 def set_thinking(tokenizer, thinking: bool | None) -> None:
-    """Store the setting on a tokenizer or processor; `render` and `encode` read it from there."""
-    tokenizer.template_options = template_options(thinking)
+    """Remember the setting for a tokenizer or processor; `render` and `encode` follow it."""
+    _options[tokenizer] = template_options(thinking)
 
 
 def options_of(tokenizer) -> dict[str, bool]:
-    """Return the keywords that `set_thinking` stored on a tokenizer; {} by default."""
-    return getattr(tokenizer, "template_options", {})
+    """Return the keywords that `set_thinking` has stored for a tokenizer; {} by default."""
+    return _options.get(tokenizer, {})
+
+
+_options: WeakKeyDictionary = WeakKeyDictionary()  # by tokenizer
 
 
 def render(

@@ -11,6 +11,7 @@ import functools
 import os
 import re
 import sys
+from weakref import WeakSet
 
 import torch
 
@@ -298,14 +299,17 @@ def claim_for_training(model):
     A second training run would start from a trained policy and report it as untrained. TRL's own
     error only says that the adapter `ref` already exists; Unsloth's GPU trainer raises nothing.
     """
-    if getattr(model, "given_to_a_trainer", False):
+    if model in _claimed:
         raise RuntimeError(
             "This cell has been run before, and the model that it trains is no longer untrained: "
             "choose Kernel > Restart Kernel and Run All Cells. A training that was interrupted "
             "goes on from its last checkpoint."
         )
-    model.given_to_a_trainer = True
+    _claimed.add(model)
     return model
+
+
+_claimed: WeakSet = WeakSet()  # the models that a trainer has
 
 
 def begin_again(model, fresh: dict[str, torch.Tensor]) -> None:
@@ -319,7 +323,7 @@ def begin_again(model, fresh: dict[str, torch.Tensor]) -> None:
         model.delete_adapter("ref")
     for name, weight in fresh.items():
         model.get_parameter(name).data.copy_(weight)
-    model.given_to_a_trainer = False
+    _claimed.discard(model)
 
 
 def freeze_reference(model) -> None:
