@@ -7,7 +7,7 @@ import unsloth  # isort: skip  # noqa: F401  # before trl
 
 from helpers.laboratory.measures import Lab
 from helpers.rewards import own
-from helpers.runs import Run, write_json
+from helpers.runs import Run
 from helpers.tags import THINK_ANSWER
 
 REWARD = "def brevity(completions, **columns):\n    return [1.0 for _ in completions]\n"
@@ -24,14 +24,10 @@ def test_notebook_03_trains_the_file_as_it_is_and_says_if_02_tested_another(
     file.write_text(REWARD, encoding="utf-8")
     rewards = f"{file}:brevity,correctness*0.5"
     functions, weights = own.own_rewards(folder, rewards, THINK_ANSWER)
-    names = {"lab": Lab(functions, weights), "folder": folder, "rewards": rewards, "own": own}
-    names |= {
-        "write_json": write_json,
-        "data": {"fingerprint": "f"},
-        "sampled_by": "nobody",
-        "warm_started": None,
-    }
-    defined("02", 'write_json(folder.path("reward_report.json")', **names)
+    folder.record("data", fingerprint="f")
+    names = {"lab": Lab(functions, weights), "folder": folder, "rewards": rewards}
+    names |= {"sampled_by": "nobody", "warm_started": None}
+    defined("02", 'folder.write_object("reward_report.json"', **names)
 
     if edited:
         file.write_text(REWARD.replace("1.0", "0.0"), encoding="utf-8")

@@ -1,5 +1,6 @@
 """The notebooks as tests read them: their cells, what these printed, what they define."""
 
+import ast
 from pathlib import Path
 
 import nbformat
@@ -28,10 +29,17 @@ def said(path: Path, line: str = "") -> str:
 
 
 def defined(number: str, *lines: str, **names) -> dict:
-    """What the cells with these lines of a notebook define, given the names that they take over
-    from its other cells.
+    """What the cells with these lines of a notebook define, given what it imports from `helpers` and
+    the names that they take over from its other cells.
     """
-    for cell in cells(notebook(number)):
+    code = cells(notebook(number))[1:]  # the first one is for Colab
+    found = {}
+    for cell in code:
+        for node in ast.parse(cell.source).body:
+            if isinstance(node, ast.ImportFrom) and node.module.split(".")[0] == "helpers":
+                exec(ast.unparse(node), found)
+    found |= names
+    for cell in code:
         if any(line in cell.source for line in lines):
-            exec(cell.source, names)
-    return names
+            exec(cell.source, found)
+    return found

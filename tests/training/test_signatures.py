@@ -89,8 +89,7 @@ def passed(source: str) -> dict[str, set[str]]:
     # the dictionaries that `**` unpacks: those assigned to a name
     keywords_of_trl = set(unspelt_keywords(PRESETS["pocket"]))
     dictionaries = {"unspelt_keywords": keywords_of_trl, "grpo_keywords": keywords_of_trl}
-    # and `**policy.text_only(…)`, which is `**text_only(…)` in policy.py itself
-    dictionaries |= {"policy": {"text_only"}, "text_only": {"text_only"}}
+    dictionaries |= {"text_only": {"text_only"}}
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
@@ -100,7 +99,8 @@ def passed(source: str) -> dict[str, set[str]]:
             found = keywords.setdefault(ast.unparse(node.func), set())
             for keyword in node.keywords:
                 # `**options`, or `**(options if … else {})`
-                names = [n.id for n in ast.walk(keyword.value) if isinstance(n, ast.Name)]
+                nodes = ast.walk(keyword.value)
+                names = [getattr(n, "id", getattr(n, "attr", None)) for n in nodes]
                 unpacked = [dictionaries[name] for name in names if name in dictionaries]
                 assert keyword.arg or unpacked, ast.unparse(node)
                 found.update([keyword.arg] if keyword.arg else set().union(*unpacked))
