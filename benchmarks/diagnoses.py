@@ -53,14 +53,14 @@ def brevity_reward(completions: list, **columns) -> list[float]:
 # --- What happens to a policy ----------------------------------------------------------------------
 
 
-class BreakWeights(TrainerCallback):
-    """Put an infinite weight into the adapter after step 20, as an overflow would."""
+class BreakGradient(TrainerCallback):
+    """Make a gradient NaN in step 20, as an overflow would. The next round of sampling fails."""
 
-    def on_step_end(self, args, state, control, model=None, **kwargs):
+    def on_step_begin(self, args, state, control, model=None, **kwargs):
         """Once."""
-        if state.global_step == 20:
+        if state.global_step == 19:
             weight = next(weight for name, weight in model.named_parameters() if "lora_B" in name)
-            weight.data[0, 0] = float("inf")
+            weight.register_hook(lambda gradient: gradient * float("nan"))
 
 
 # name -> (rewards with weights, changes of the configuration, other options of `train`)
@@ -95,7 +95,7 @@ RUNS = {
     ),
     "constant": ({full_marks: 1.0}, SHORT, {}),
     "noisy": ({coin_reward: 1.0}, LONG, {}),
-    "nan": (USUAL, SHORT, {"callbacks": [BreakWeights]}),
+    "nan": (USUAL, SHORT, {"callbacks": [BreakGradient]}),
     "frozen": (USUAL, SHORT, {"frozen": True}),
 }
 

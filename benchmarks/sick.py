@@ -8,6 +8,7 @@ in four digits, with the columns that are shown.
 """
 
 import argparse
+import contextlib
 import tempfile
 
 from unsloth import FastLanguageModel  # before trl, always
@@ -101,7 +102,7 @@ def train(
     questions: to train on.
     held_out: questions that are evaluated every four steps; each evaluation is a row, too.
     before: steps of a usual training whose policy this one begins with.
-    callbacks: classes of further callbacks.
+    callbacks: classes of further callbacks, which may break the policy: the history then ends there.
     frozen: the adapter gets no gradient.
     """
     seed_everything(seed)
@@ -167,7 +168,8 @@ def fit(
             callbacks=[guarded, logged, *[callback() for callback in callbacks]],
         )
         trainer.remove_callback(PrinterCallback)
-        trainer.train()
+        with contextlib.suppress(*[RuntimeError] * bool(callbacks)):
+            trainer.train()
     return pd.DataFrame(logged.rows)
 
 
