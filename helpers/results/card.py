@@ -315,7 +315,8 @@ def _escaped(text: object) -> str:
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
     # entities for what begins a formula in nbconvert and on the hub, even behind a backslash
-    special = {character: f"\\{character}" for character in "`*_[]<>|&#~"}
-    text = text.translate(str.maketrans(special | {"\\": "&#92;", "$": "&#36;"}))
+    special = {character: f"\\{character}" for character in "`*_[]<>|#~"}
+    special |= {"\\": "&#92;", "$": "&#36;", "&": "&amp;"}
+    text = text.translate(str.maketrans(special))
     # keep bare addresses from becoming links: a completion may contain any address
     return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)|(?=@)", "<!-- -->", text)
