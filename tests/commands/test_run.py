@@ -230,6 +230,23 @@ def test_a_completion_cannot_write_a_line_of_the_terminal():
     assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
 
 
+HIDDEN_STEPS = """
+import sys
+print("policy:", end=" ", flush=True)
+print("step 8/9  reward 1.000", "step 1/9  reward 0.100", sep="\\n")
+print("step 9/9  reward 1.000", file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_neither_the_rest_of_a_line_nor_a_warning_is_printed_as_progress(notebook, python):
+    path = notebook("01", HIDDEN_STEPS)
+    command = [python, "-c", ONE_RUN, str(path.parent), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    told = [line for line in done.stdout.splitlines() if line.startswith("    ")]
+    assert told == ["    step 1/9  reward 0.100"]
+
+
 @pytest.mark.parametrize("number", ["02", "07", "10"])
 def test_a_notebook_prints_its_own_verdict_and_not_those_of_its_examples(number):
     (path,) = (PROJECT / "notebooks").glob(f"{number}_*.ipynb")
