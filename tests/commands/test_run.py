@@ -206,6 +206,7 @@ def test_progress_and_the_verdict_are_printed_and_the_notebook_keeps_one_figure(
     assert told == [
         "    NO GO:",
         "      - it pays for praise",
+        "      note: it is slow",
         "    data: 3 of 4 rows usable",
         "    note: brevity gave 1.0",
         "    NOT TESTED: it",
