@@ -47,7 +47,9 @@ def main(arguments: list[str] | None = None) -> int:
         )
         return 2
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        from helpers.tags import escaped
+
+        print(f"error: {escaped(str(error))}", file=sys.stderr)  # it may quote a completion
         return 2
     except KeyboardInterrupt:
         return 130  # the shell's code for Ctrl-C; the command has said how to continue

@@ -391,10 +391,10 @@ def atomic_folder(path: Path) -> Iterator[Path]:
 
 def write_json(path: Path, value: object) -> None:
     """Write JSON atomically, indented, in UTF-8."""
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     with atomic_write(path) as temporary:
-        temporary.write_text(
-            json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
-        )
+        # a completion may contain half a surrogate pair, which becomes an escape of JSON's
+        temporary.write_text(text, encoding="utf-8", errors="backslashreplace")
 
 
 def check_seed(seed: object) -> None:

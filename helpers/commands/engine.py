@@ -37,13 +37,27 @@ def lines_to_print(source: str, output: str) -> list[str]:
 
 
 class Client(PapermillNotebookClient):
-    """papermill's client, which also prints the `lines_to_print` of each output."""
+    """papermill's client, which also prints the `lines_to_print` of each output.
+
+    Of the streams, only standard output is read: a warning on the other may quote a completion.
+    """
+
+    inside_line = None  # the cell whose last text on standard output has not ended its line
 
     def process_message(self, msg, cell, cell_index):
         """Print lines of a kernel's message, then handle it as nbclient's NotebookClient does."""
         content = msg["content"]
         if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
-            output = content.get("text") or content.get("data", {}).get("text/plain", "")
+            output = content.get("data", {}).get("text/plain", "")
+            if msg["msg_type"] == "stream":
+                output = content["text"] if content["name"] == "stdout" else ""
+                if output:
+                    # the kernel may send a line in parts, and only the first is its beginning
+                    inside_line, self.inside_line = self.inside_line, None
+                    if not output.endswith("\n"):
+                        self.inside_line = cell_index
+                    if inside_line == cell_index:
+                        output = output.partition("\n")[2]
             for line in lines_to_print(cell.source, output):
                 tqdm.write(f"    {line}")
                 sys.stdout.flush()

@@ -20,7 +20,7 @@ from helpers.presets import settle
 from helpers.results import llama_cpp
 from helpers.runs import Run
 from helpers.settings import Preset
-from helpers.tags import TagFormat, shorten
+from helpers.tags import TagFormat, on_one_line, shorten
 from helpers.templates import length, set_thinking
 
 _BATCH = 64  # questions answered between two writes to the output
@@ -230,7 +230,7 @@ def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
         if size > room:
             print(
                 f"note: row {number} is not answered: the prompt has {size:,} tokens, and the "
-                f"model has room for {room:,}: {shorten(row['question'], 60)}",
+                f"model has room for {room:,}: {on_one_line(shorten(row['question'], 60))}",
                 file=sys.stderr,
             )
         else:

@@ -6,6 +6,7 @@ without their code. Figures are embedded, so it needs no other file and no netwo
 
 import argparse
 import html
+import re
 
 import nbformat
 from nbconvert import HTMLExporter
@@ -38,6 +39,9 @@ img {{ max-width: 100% }}
 </body>
 </html>
 """
+# What only a completion has a use for: control characters, which a terminal that shows the file
+# would obey, and those that turn the direction of the text behind them.
+_HIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,6 +86,7 @@ def main(parsed: argparse.Namespace) -> int:
     )
     whole = nbformat.v4.new_notebook(cells=[first, *shown])
     body, _ = exporter.from_notebook_node(whole, {"metadata": {"path": str(run.folder)}})
+    body = _HIDDEN.sub("\N{REPLACEMENT CHARACTER}", body)
     page = _PAGE.format(name=html.escape(run.name), body=body)
     # a completion may contain half a surrogate pair, which UTF-8 cannot encode
     run.path("report.html").write_text(page, encoding="utf-8", errors="replace")

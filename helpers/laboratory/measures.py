@@ -39,7 +39,7 @@ from helpers.rewards import LIBRARY
 from helpers.rewards.common import code_of, is_own, reward_name, source_hash
 from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
 from helpers.rewards.own import TextReward
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 
 _TIMED = 1000  # completions
 _ROWS_ATTACKED = 16
@@ -171,9 +171,9 @@ class Lab:
                 self.faults += faults
                 for each in caught:
                     if (name, each.lineno) not in self.warned:
-                        warnings.warn_explicit(
-                            each.message, each.category, each.filename, each.lineno
-                        )
+                        # it may quote a completion
+                        text = on_one_line(shorten(each.message, 500))
+                        warnings.warn_explicit(text, each.category, each.filename, each.lineno)
                     self.warned[name, each.lineno] = str(each.message)
             found[name] = np.array(scored, dtype=float)  # None becomes nan
         table = pd.DataFrame(found)

@@ -121,16 +121,21 @@ def _read_events(paths: list[Path]) -> pd.DataFrame:
 
 def _with_numbers(table: pd.DataFrame, decimal_comma: bool) -> pd.DataFrame:
     """Return a table with numbers in place of texts such as "25%" (0.25) or, with a decimal comma,
-    "0,25". Texts without numbers are kept.
+    "0,25". A column with any other text, apart from words for a missing value, is kept.
     """
     for column in table.select_dtypes(["str", "object"]):
         texts = table[column].astype(str).str.strip()
         if decimal_comma:
             texts = texts.str.replace(",", ".", regex=False)
         numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
-        if numbers.notna().any():
+        missing = table[column].isna() | texts.str.lower().isin(_MISSING)
+        if numbers.notna().any() and (numbers.notna() | missing).all():
             table[column] = numbers / np.where(texts.str.endswith("%"), 100, 1)
     return table
+
+
+# What stands in a log where there is no number, in lower case.
+_MISSING = ("", "nan", "-nan", "none", "null", "nil", "na", "n/a", "#n/a", "<na>", "-", "–", "—")
 
 
 def _check_one_run(path: Path, table: pd.DataFrame) -> None:

@@ -18,7 +18,7 @@ from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
 from helpers.runs import Run, atomic_write
 from helpers.settings import EMBEDDED
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.tags import THINK_ANSWER, TagFormat, escaped
 from helpers.templates import template_options
 from helpers.training.base import base_in_words
 
@@ -309,11 +309,14 @@ def _escaped(text: object) -> str:
     """Return a text as one line of Markdown that is displayed literally.
 
     Names with an underscore, such as `learning_rate`, become code. Other special characters are
-    escaped.
+    escaped, and control and invisible ones become visible escapes.
     """
-    text = " ".join(str(text).split())
+    text = escaped(" ".join(str(text).split()))
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
-    text = re.sub(r"([\\`*_\[\]<>|&#~$])", r"\\\1", text)
+    # entities for what begins a formula in nbconvert and on the hub, even behind a backslash
+    special = {character: f"\\{character}" for character in "`*_[]<>|#~"}
+    special |= {"\\": "&#92;", "$": "&#36;", "&": "&amp;"}
+    text = text.translate(str.maketrans(special))
     # keep bare addresses from becoming links: a completion may contain any address
-    return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)", "<!-- -->", text)
+    return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)|(?=@)", "<!-- -->", text)

@@ -8,16 +8,17 @@ import functools
 import inspect
 import math
 import re
+import sys
 import traceback
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TextIO
 
 from helpers.rewards.common import defining_function, reward_name
 from helpers.rewards.time_limit import OutOfTime, time_limit, wait_for
-from helpers.tags import completion_text, on_one_line
+from helpers.tags import completion_text, escaped, on_one_line
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,8 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
     rows = len(completions)
     seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST)
     try:
-        with time_limit(seconds) if own else nullcontext():
+        quoting = _quoted_prints(reward) if own else nullcontext()
+        with quoting, time_limit(seconds) if own else nullcontext():
             returned = reward(completions=completions, **columns)
             if inspect.isawaitable(returned):
                 returned = wait_for(returned)
@@ -134,7 +136,7 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
             values = list(returned) if is_list and getattr(returned, "ndim", 1) == 1 else []
         if len(values) == rows:
             return [_check(value) for value in values]
-        what = f"returned {returned!r:.100}, not one number for each of {rows},"
+        what = f"returned {_shown(returned)}, not one number for each of {rows},"
         advice = "Return a list with one number per completion."
         cause = "not one number per completion"
     except OutOfTime:
@@ -151,6 +153,48 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
     return [_Result(None, what, advice, cause)] * rows
 
 
+class _Quoted:
+    """Standard output whose lines begin with a reward's name, so that no line of a completion that
+    it prints looks like one of the page or the terminal.
+    """
+
+    def __init__(self, stream: TextIO, name: str):
+        self.stream = stream
+        self.before = f"[{name}] "
+        self.at_start = True
+
+    def __getattr__(self, name: str):
+        return getattr(self.stream, name)
+
+    def write(self, text: str) -> int:
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+            self.stream.write(self.before * self.at_start + escaped(line))
+            self.at_start = line.endswith("\n")
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        self.write("".join(lines))
+
+
+@contextmanager
+def _quoted_prints(reward: Callable) -> Iterator[None]:
+    """Quote what a reward prints, and end its last line."""
+    stream = _Quoted(sys.stdout, reward_name(reward))
+    with redirect_stdout(stream):
+        try:
+            yield
+        finally:
+            if not stream.at_start:
+                stream.write("\n")
+
+
+def _shown(value: object) -> str:
+    """Return the start of a value's `repr` for a message. That of a parsed completion, such as
+    SymPy's, may be text of the completion as it is.
+    """
+    return on_one_line(repr(value)[:100])
+
+
 def _check(value: object) -> _Result:
     """Return the result for one value that a reward returned."""
     if value is None:
@@ -160,7 +204,7 @@ def _check(value: object) -> _Result:
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        what = f"returned {value!r:.100}, which is no finite number,"
+        what = f"returned {_shown(value)}, which is no finite number,"
         advice = "Return one finite number per completion, or None for a row that it cannot judge."
         return _Result(None, what, advice, "no finite number")
     return _Result(score)

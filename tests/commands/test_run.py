@@ -206,6 +206,7 @@ def test_progress_and_the_verdict_are_printed_and_the_notebook_keeps_one_figure(
     assert told == [
         "    NO GO:",
         "      - it pays for praise",
+        "      note: it is slow",
         "    data: 3 of 4 rows usable",
         "    note: brevity gave 1.0",
         "    NOT TESTED: it",
@@ -228,6 +229,23 @@ def test_a_completion_cannot_write_a_line_of_the_terminal():
     assert lines_to_print("", quoted(completion.replace("\v", "\n"))) == []
     (line,) = lines_to_print("", f"note: {completion} is odd")
     assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
+
+
+HIDDEN_STEPS = """
+import sys
+print("policy:", end=" ", flush=True)
+print("step 8/9  reward 1.000", "step 1/9  reward 0.100", sep="\\n")
+print("step 9/9  reward 1.000", file=sys.stderr)
+"""
+
+
+@pytest.mark.slow
+def test_neither_the_rest_of_a_line_nor_a_warning_is_printed_as_progress(notebook, python):
+    path = notebook("01", HIDDEN_STEPS)
+    command = [python, "-c", ONE_RUN, str(path.parent), "a"]
+    done = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=True)
+    told = [line for line in done.stdout.splitlines() if line.startswith("    ")]
+    assert told == ["    step 1/9  reward 0.100"]
 
 
 @pytest.mark.parametrize("number", ["02", "07", "10"])

@@ -1,5 +1,7 @@
 """The training history: reading, renaming, smoothing and summarising it."""
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from helpers.metrics.history import (
     first_and_last,
     in_trl_names,
+    read_log,
     read_metrics,
     reward_names,
     smooth,
@@ -30,6 +33,30 @@ def test_the_step_of_ms_swift_is_read_from_its_fraction():
     history = in_trl_names(pd.DataFrame(logged))
     assert list(history["step"][:2]) == [5, 10] and np.isnan(history["step"][2])
     assert len(Signals(history).rows) == 2, "the summary row is not a step"
+
+
+def test_a_column_with_other_texts_than_numbers_stays_text(tmp_path):
+    """Names of phases or runs, some of which are digits, are no gaps between numbers."""
+    lines = [
+        "step;phase;reward;clipped;kl",
+        "1;warm;0,25;25 %;-",
+        "2;2;n/a;50%;0,5",
+        "3;7b;0,75; None ;1e-3",
+    ]
+    (tmp_path / "log.csv").write_text("\n".join(lines), encoding="utf-8")
+    history = read_log(tmp_path / "log.csv")
+    assert history["phase"].tolist() == ["warm", "2", "7b"]
+    assert history["reward"].tolist()[::2] == [0.25, 0.75] and np.isnan(history["reward"][1])
+    assert history["clipped"].tolist()[:2] == [0.25, 0.5] and np.isnan(history["clipped"][2])
+    assert history["kl"].tolist()[1:] == [0.5, 0.001] and np.isnan(history["kl"][0])
+
+
+def test_texts_beside_numbers_in_json_stay_as_they_are(tmp_path):
+    rows = [{"step": 1, "reward": "0.5", "note": 3}, {"step": 2, "reward": None, "note": "slow, 4"}]
+    (tmp_path / "log.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    history = read_log(tmp_path / "log.jsonl")
+    assert history["note"].tolist() == [3, "slow, 4"]
+    assert history["reward"][0] == 0.5 and np.isnan(history["reward"][1])
 
 
 # --- Summaries ------------------------------------------------------------------------------------
