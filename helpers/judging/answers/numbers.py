@@ -33,7 +33,7 @@ Right (`=`) and wrong (`≠`), the given answer first:
 - Anything else is not a number, such as a computation, a range, a doubt or a number in words:
   `40+2` ≠ `42`, `>= 42` ≠ `42`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`,
   `42, ...` ≠ `42`, `forty-two` ≠ `42`, `40_9` ≠ `40`, `(4)(200)` ≠ `4200`, `4 2` ≠ `42`,
-  `80, 10` ≠ `10,\!080`, `1,00` ≠ `100`
+  `80, 10` ≠ `10,\!080`, `1,00` ≠ `100`, `72 red marbles` ≠ `72`, `Total: 72` ≠ `72`
 """
 
 import re
