@@ -188,9 +188,7 @@ def test_01_only_warns_about_a_preset_this_machine_cannot_train():
     assert settle("l4") == PRESETS["l4"]
     (path,) = (PROJECT / "notebooks").glob("01_*.ipynb")
     source = path.read_text(encoding="utf-8")
-    assert source.index("settle(settings, machine)") < source.index(
-        "tokenizer_of("
-    )
+    assert source.index("settle(settings, machine)") < source.index("tokenizer_of(")
 
 
 # --- Overrides ------------------------------------------------------------------------------------

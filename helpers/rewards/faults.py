@@ -8,17 +8,16 @@ import functools
 import inspect
 import math
 import re
-import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from helpers.rewards.common import defining_function, reward_name
 from helpers.rewards.time_limit import OutOfTime, time_limit, wait_for
-from helpers.tags import completion_text, escaped, on_one_line
+from helpers.tags import completion_text, on_one_line
 
 
 @dataclass(frozen=True)
@@ -123,8 +122,7 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
     rows = len(completions)
     seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST)
     try:
-        quoting = _quoted_prints(reward) if own else nullcontext()
-        with quoting, time_limit(seconds) if own else nullcontext():
+        with time_limit(seconds) if own else nullcontext():
             returned = reward(completions=completions, **columns)
             if inspect.isawaitable(returned):
                 returned = wait_for(returned)
@@ -151,41 +149,6 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
         what = f"raised {cause}: {on_one_line(str(error)[:200])}"
         advice = _advice_on(error, columns)
     return [_Result(None, what, advice, cause)] * rows
-
-
-class _Quoted:
-    """Standard output whose lines begin with a reward's name, so that no line of a completion that
-    it prints looks like one of the page or the terminal.
-    """
-
-    def __init__(self, stream: TextIO, name: str):
-        self.stream = stream
-        self.before = f"[{name}] "
-        self.at_start = True
-
-    def __getattr__(self, name: str):
-        return getattr(self.stream, name)
-
-    def write(self, text: str) -> int:
-        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
-            self.stream.write(self.before * self.at_start + escaped(line))
-            self.at_start = line.endswith("\n")
-        return len(text)
-
-    def writelines(self, lines: Iterable[str]) -> None:
-        self.write("".join(lines))
-
-
-@contextmanager
-def _quoted_prints(reward: Callable) -> Iterator[None]:
-    """Quote what a reward prints, and end its last line."""
-    stream = _Quoted(sys.stdout, reward_name(reward))
-    with redirect_stdout(stream):
-        try:
-            yield
-        finally:
-            if not stream.at_start:
-                stream.write("\n")
 
 
 def _shown(value: object) -> str:
