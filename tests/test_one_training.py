@@ -120,7 +120,8 @@ def test_a_lesson_and_the_pipeline_leave_each_others_run_alone(run, cli, maker, 
 def test_a_notebook_that_writes_data_or_a_training_asks_so_first(number):
     """As a person runs it in Jupyter, or a batch with papermill alone."""
     (path,) = NOTEBOOKS.glob(f"{number}_*.ipynb")
-    assert f'Run(run).made_by(\\"{number}\\")' in path.read_text(encoding="utf-8")
+    (opening,) = re.findall(r"open_run\(.*?\)\\n", path.read_text(encoding="utf-8"))
+    assert f'globals(), \\"{number}\\"' in opening and "makes=False" not in opening
 
 
 def test_a_run_that_names_no_notebook_is_the_pipelines_and_a_lesson_may_replace_its_own():

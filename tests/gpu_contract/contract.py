@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import nbformat
 
-from helpers import PROJECT
+from helpers import PROJECT, training
 from helpers.presets import PRESETS
 from helpers.settings import SETTINGS, Preset, grpo_keywords, unspelt_keywords
 
@@ -113,6 +113,7 @@ def passed(where: str, settings: Preset) -> dict:
     names = {
         "grpo_keywords": grpo_keywords,
         "unspelt_keywords": unspelt_keywords,
+        "training": training,  # the notebooks call the two functions through this door
         "settings": settings,
         "chosen": settings,
         "steps": settings.max_steps,

@@ -13,8 +13,10 @@ from helpers import PROJECT
 
 NO_TORCH = "import sys\nsys.modules |= dict.fromkeys(['torch', 'transformers', 'trl', 'unsloth'])\n"
 TRIED = """
-said = [[{"role": "assistant", "content": f"So.\\nAnswer: {text}"}] for text in ("1/2", "0.4")]
-assert correctness(said, answer=["0.5", "0.5"]) == [1.0, 0.0]
+texts = ["So.\\nAnswer: 1/2", "**Answer:** 0.5", "Answer: 0.4", "1/2", "Answer: 4. Answer: 0.5"]
+said = [[{"role": "assistant", "content": text}] for text in texts]
+assert correctness(said, answer=[0.5] * 5) == [1.0, 1.0, 0.0, 0.0, 0.0]
+assert passed == [True, True]
 """
 
 
@@ -23,7 +25,7 @@ def test_the_lines_run_with_what_the_page_names(folder, then, tmp_path):
     page = (PROJECT / "helpers" / folder / "README.md").read_text(encoding="utf-8")
     alone = tmp_path / "helpers"
     before_first_heading = page.partition("\n## ")[0]
-    named = [folder, "__init__.py", *re.findall(r"`([\w/]+(?:/|\.py))`", before_first_heading)]
+    named = [folder, *re.findall(r"`([\w/]+(?:/|\.py))`", before_first_heading)]
     for name in named:
         source = PROJECT / "helpers" / name.removeprefix("helpers/")
         target = alone / name.removeprefix("helpers/")
