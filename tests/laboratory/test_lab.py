@@ -573,6 +573,11 @@ def int_beside_text_reward(completions, answer, **columns):
     ]
 
 
+def no_tag_reward(completions, answer, **columns):
+    said = [completion_text(each).rpartition("Answer:")[2].strip() for each in completions]
+    return [float(text == gold) for text, gold in zip(said, answer, strict=True)]
+
+
 def not_there_reward(completions, **columns):
     gold = columns.get("ground_truth", ["?"] * len(completions))
     return [float(a == b) for a, b in zip(map(completion_text, completions), gold, strict=True)]
@@ -641,6 +646,7 @@ BROUGHT = {
     "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
     "none beside 0": ([of_answer(None, 0.0)], True, SILENT_NONE),
     "text and number": ([int_beside_text_reward], False, NOTHING + "Columns hold text"),
+    "no tag": ([no_tag_reward], False, NOTHING + "names no tag, and here .*<answer>42</answer>"),
     "not there, beside": ([correctness_reward, none_there_reward], False, "It asks for truth; "),
     "not there": ([not_there_reward], False, NOTHING + "asks for ground_truth; .*question, answer"),
     "left out": ([left_out_reward], False, NOTHING + "asks for solution; the columns are"),
