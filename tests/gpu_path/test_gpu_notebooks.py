@@ -1,6 +1,7 @@
 """The notebooks from the first cell to the last, through Unsloth's GPU code, sampling through
 Transformers. Where a run says `backend="transformers"`, Unsloth stays out, and TRL's own trainer
-trains. 06, 08 and 03 without Unsloth are left to the nightly workflow.
+trains. 06, 08, 09, 11 and 03 without
+Unsloth are left to the nightly workflow.
 """
 
 import json
@@ -77,6 +78,7 @@ def test_08_trains_every_recipe_without_an_engine_beside_each_policy(execute, tr
     assert "loaded with vLLM" not in said
 
 
+@pytest.mark.nightly
 def test_09_trains_one_policy_twice(execute):
     said = execute("09", "code", holdout_size=16, samples=2, **FEW)
     assert UNSLOTHS in said and "{'loaded': 1}" in said
@@ -87,6 +89,7 @@ def test_10_plays_episodes_and_trains_on_them(execute):
     assert UNSLOTHS in said and "faults of the environment: 0" in said
 
 
+@pytest.mark.nightly
 def test_11_trains_what_sees_through_unsloth(execute):
     few = FEW | {"train_size": 64, "holdout_size": 16, "max_completion_length": 20}
     said = execute("11", "sees", preset="vision_2b", model="pocket-vision", **few, shortcut_steps=2)
