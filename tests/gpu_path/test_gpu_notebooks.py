@@ -1,7 +1,6 @@
 """The notebooks from the first cell to the last, through Unsloth's GPU code, sampling through
 Transformers. Where a run says `backend="transformers"`, Unsloth stays out, and TRL's own trainer
-trains. 06, 08, 09, 11 and 03 without
-Unsloth are left to the nightly workflow.
+trains. 06, 08, 09, 11 and 03 without Unsloth are left to the nightly workflow.
 """
 
 import json
