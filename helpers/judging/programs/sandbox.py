@@ -172,16 +172,20 @@ def _run_batch(
                 outcomes[at] = outcomes_of_job
             return [at for at in waiting if any(one.kind == "timeout" for one in outcomes[at])]
 
-        # 1. Give every program a slice. On a busy machine, give the late ones a longer one.
-        had = limits.seconds / 8
-        most = limits.seconds
-        late = run(range(len(jobs)), had)
-        slower = slowness(time.monotonic, times=12) if late else 1.0
-        if slower > _BUSY:
-            had *= _BUSY * slower
-            most *= _BUSY * slower
-            budget *= _BUSY * slower
-            late = run(late, had)
+        # 1. Give every program a slice. On a busy machine, slices and budgets are longer. If no
+        # program of the last batch was late, this is not measured before, and the late ones get a
+        # second slice.
+        before = _margin() if _late_before else 1.0
+        factor = before
+        late = run(range(len(jobs)), limits.seconds / 8 * factor)
+        if late:
+            factor = max(before, _margin())
+            if factor > _BUSY * before:
+                late = run(late, limits.seconds / 8 * factor)
+        _late_before[:] = late
+        had = limits.seconds / 8 * factor
+        most = limits.seconds * factor
+        budget *= factor
         # 2. Let the late programs share the rest of the budget, as long as they get much more time
         # than they had.
         while late:
@@ -202,6 +206,13 @@ def _run_batch(
     return outcomes
 
 
+def _margin() -> float:
+    """Return by what programs' times are multiplied here and now; 1.0 on an idle machine."""
+    slower = slowness(time.monotonic, times=12)
+    return _BUSY * slower if slower > _BUSY else 1.0
+
+
+_late_before: list[int] = []  # the late programs of the last batch of this process
 used_backends: set[str] = set()  # the names of those that ran programs in this process
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
