@@ -376,8 +376,8 @@ def _why_nothing(lab, name: str) -> str:
         )
     if not re.search(rf"answer_of|extract_answer|answer_blocks|{lab.tags.answer}>", code):
         return (
-            f"Its source names no tag, and here an answer is written as {lab.tags.render('…', '42')}: "
-            "read it there, as `answer_of` does, or give the laboratory your tags."
+            f"Its source names no tag, and here an answer is {lab.tags.render('…', '42')}: read it "
+            "there, as `answer_of` does, or give the laboratory your tags."
         )
     return "Columns hold text, and in Python '84' == 84 is false. Show with `cases=` what earns it."
 
