@@ -66,7 +66,7 @@ __getattr__ = door(
         "presets": "settle",
         "runs": "Run atomic_folder atomic_write check_seed",
         "session": "open_run",
-        "settings": "SETTINGS settings_in",
+        "settings": "SETTINGS",
         "templates": "template_options",
         "tags": "THINK_ANSWER TagFormat completion_text escaped on_one_line quoted transcript",
     },

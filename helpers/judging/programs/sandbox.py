@@ -176,14 +176,13 @@ def _run_batch(
         # program of the last batch was late, this is not measured before, and the late ones get a
         # second slice.
         before = _margin() if _late_before else 1.0
-        factor = before
-        late = run(range(len(jobs)), limits.seconds / 8 * factor)
-        if late:
-            factor = max(before, _margin())
-            if factor > _BUSY * before:
-                late = run(late, limits.seconds / 8 * factor)
+        had = limits.seconds / 8 * before
+        late = run(range(len(jobs)), had)
         _late_before[:] = late
-        had = limits.seconds / 8 * factor
+        factor = max(before, _margin()) if late else before
+        if factor > _BUSY * before:
+            had = limits.seconds / 8 * factor
+            late = run(late, had)
         most = limits.seconds * factor
         budget *= factor
         # 2. Let the late programs share the rest of the budget, as long as they get much more time
