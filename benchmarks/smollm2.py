@@ -1,4 +1,5 @@
-"""A real language model on two cores: `python -m benchmarks.smollm2 --seed 1`, for each seed.
+"""A real language model on two cores: `python -m benchmarks.smollm2 --seed 1`, for each seed, and
+with `--control random`, `shuffled` or `format` what it gains without the signal of the rewards.
 
 Notebooks 01 and 03 with the preset `smollm2`, as a user would run them. Before and after, the policy
 answers held-out questions, once sampled at temperature 1 and once greedily. The same command goes on
@@ -18,19 +19,22 @@ from helpers import PROJECT
 from helpers.commands.run import run_notebooks
 from helpers.environment import this_machine
 from helpers.presets import PRESETS
+from helpers.results.intervals import student_interval
+from helpers.rewards.controls import CONTROLS
 from helpers.runs import Run, runs_folder, write_json
 from helpers.settings import Preset
 
 RESULTS = PROJECT / "benchmarks" / "results" / "smollm2.md"
 HEAD = """# SmolLM2-135M-Instruct on two cores
 
-`python -m benchmarks.smollm2 --seed N` for each seed. The preset `smollm2`: sums of two numbers of two digits, with
+`python -m benchmarks.smollm2 --seed N` for each seed, with `--control NAME` for a control (notebook 08 explains them). The preset `smollm2`: sums of two numbers of two digits, with
 two worked examples in the prompt, and questions that are never trained on. Sampled at temperature 1, or greedy; 95 % Wilson
 intervals; before → after, the format of what is sampled. Minutes are those of the steps and of the four measurements, without loading.
 
-| seed | steps | questions | sampled | greedy | in format | minutes: training + measuring | peak memory | machine |
-|---|---|---|---|---|---|---|---|---|
+| trained on | seed | steps | questions | sampled | greedy | in format | minutes: training + measuring | peak memory | machine |
+|---|---|---|---|---|---|---|---|---|---|
 """
+TRUE = "true rewards"
 
 
 def measured(run: Run, questions: int) -> dict:
@@ -65,7 +69,7 @@ def row(path: Path) -> str:
     formats = f"{before['sampled']['in_format']:.0%} → {after['sampled']['in_format']:.0%}"
     minutes = [found["training_seconds"] / 60, (before["seconds"] + after["seconds"]) / 60]
     return (
-        f"| {path.parent.name.removeprefix('smollm2-')} | {found['steps']} | {before['sampled']['n']} "
+        f"| {found.get('control') or TRUE} | {found['seed']} | {found['steps']} | {before['sampled']['n']} "
         f"| {told(before['sampled'])} → {told(after['sampled'])} "
         f"| {told(before['greedy'])} → {told(after['greedy'])} | {formats} | {minutes[0]:.1f} + {minutes[1]:.1f} "
         f"| {found['peak_gb']:.1f} GB | {found['machine']} |"
@@ -75,10 +79,11 @@ def row(path: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--control", choices=CONTROLS, help="what to train on instead")
     parser.add_argument("--questions", type=int, default=128, help="held out (default: 128)")
     parser.add_argument("--steps", type=int, default=PRESETS["smollm2"].max_steps)
     args = parser.parse_args()
-    run = Run(f"smollm2-{args.seed}")
+    run = Run(f"smollm2-{args.seed}" + (f"-{args.control}" if args.control else ""))
     found = run.read_object("smollm2.json")
 
     def keep(**new) -> None:
@@ -92,9 +97,10 @@ def main() -> None:
     seed = f"seed={args.seed}"
     if "before" not in found:
         assert run_notebooks(run.name, "smollm2", "01", [seed]) == 0
-        keep(before=measured(run, args.questions))
+        keep(before=measured(run, args.questions), seed=args.seed, control=args.control)
     if "training_seconds" not in found:
         options = [seed, "sampling_seconds=30", f"max_steps={args.steps}"]
+        options += [f"control={args.control}"] if args.control else []
         assert run_notebooks(run.name, None, "03", options, once=True) == 0
         steps = pd.read_csv(run.require("metrics.csv"))["step_time"]
         keep(training_seconds=float(steps.sum()), steps=len(steps))
@@ -102,9 +108,32 @@ def main() -> None:
         model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text("utf-8"))[1]
         machine = f"{this_machine().cores} cores of {model}"
         keep(after=measured(run, args.questions), machine=machine)
-    done = sorted(runs_folder().glob("smollm2-*/smollm2.json"))
-    rows = [row(path) for path in done if '"after"' in path.read_text(encoding="utf-8")]
-    RESULTS.write_text(HEAD + "\n".join([*rows, ""]), encoding="utf-8")
+    # The page keeps the rows of trainings whose folders are not here any more.
+    rows = {}
+    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+        if re.match(r"\| [a-z ]+ \| \d", line):
+            rows[tuple(line.split(" | ")[:2])] = line
+    for path in sorted(runs_folder().glob("smollm2-*/smollm2.json")):
+        if '"after"' in path.read_text(encoding="utf-8"):
+            line = row(path)
+            rows[tuple(line.split(" | ")[:2])] = line
+    lines = sorted(rows.values(), key=lambda line: (TRUE not in line, line))
+    RESULTS.write_text(HEAD + "\n".join([*lines, "", *over_seeds(lines), ""]), encoding="utf-8")
+
+
+def over_seeds(lines: list[str]) -> list[str]:
+    """A sentence about the gains of each kind of training: their mean and interval over the seeds."""
+    gains: dict[str, list[float]] = {}
+    for line in lines:
+        cells = line.split(" | ")
+        before, after = re.findall(r"([\d.]+)% \(", cells[4])
+        gains.setdefault(cells[0].removeprefix("| "), []).append(float(after) - float(before))
+    sentences = ["Gain of the sampled accuracy in points, over the seeds (Student's t):", ""]
+    for name, values in gains.items():
+        low, high = student_interval(values)
+        interval = f" ({low:+.1f} to {high:+.1f})" if len(values) > 1 else ", one seed"
+        sentences.append(f"- {name}: {sum(values) / len(values):+.1f}{interval}")
+    return sentences
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import pandas as pd
 from helpers.metrics import plots
 from helpers.metrics.history import final_reward, read_metrics
 from helpers.runs import Run
+from helpers.training.warm import training_in_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,9 @@ def main(parsed: argparse.Namespace) -> int:
         raise ValueError(f"{', '.join(parsed.runs)}: name two or more different runs to compare.")
     runs = [Run(name) for name in parsed.runs]
     histories = {run.name: read_metrics(run.require("metrics.csv")) for run in runs}
+    for run in runs:
+        for sentence in training_in_words(run.section("training")):
+            print(f"{run.name}: {sentence}")
     differ = settings_that_differ(runs)
     print(f"settings that differ\n{'nothing differs' if differ.empty else differ.to_string()}\n")
     print(f"holdout accuracy\n{outcomes(runs).to_string()}\n")

@@ -27,6 +27,7 @@ from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
 from helpers.judging.answers import kinds
 from helpers.rewards import own
+from helpers.rewards.controls import check_control
 from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.settings import (
     OF_TRAINING,
@@ -386,6 +387,7 @@ _RULES = {
     "early_stopping": check_early_stopping,
     "tags": TagFormat.parse,
     "kind": kinds.check_kind,
+    "control": check_control,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
     "columns": check_columns,

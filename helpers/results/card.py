@@ -21,6 +21,7 @@ from helpers.settings import EMBEDDED
 from helpers.tags import THINK_ANSWER, TagFormat, escaped
 from helpers.templates import template_options
 from helpers.training.base import base_in_words
+from helpers.training.warm import training_in_words
 
 
 def write(run: Run) -> Path:
@@ -136,9 +137,11 @@ _TEXTS = ("system_prompt", "question", "completion", "content")
 
 
 def verdict(facts: Facts) -> list[str]:
-    """Return the sentences that come first: the result of training, the worst finding of the
-    diagnosis, and any problem with the merged model.
+    """Return the sentences that come first: whether the run is a control, the result of training,
+    the worst finding of the diagnosis, and any problem with the merged model.
     """
+    # Is it a control, or did it begin with a warm start?
+    sentences = training_in_words(facts.manifest.get("training", {}))
     # Did training help? McNemar's test decides.
     before = facts.evaluation.get("baseline")
     after = facts.evaluation.get("trained")
@@ -154,16 +157,16 @@ def verdict(facts: Facts) -> list[str]:
             change = f"Training raised {measure}"
         else:
             change = f"Training lowered {measure}"
-        sentences = [
+        sentences.append(
             f"{change} from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
             f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
             f"{p_text})."
-        ]
+        )
     else:
-        sentences = [
+        sentences.append(
             "Whether training helped is not known: the model before and after it was not compared "
             "on held-out questions."
-        ]
+        )
     # What is the worst finding? They are sorted by severity.
     if facts.findings and facts.findings[0].severity != "info":
         sentences.append(str(facts.findings[0]))

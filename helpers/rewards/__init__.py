@@ -25,6 +25,7 @@ __getattr__ = door(
     __name__,
     {
         "common": "reward_name",
+        "controls": "check_control control_rewards",
         "correctness": "correctness_reward",
         "judge": "JudgeReward",
         "own": "copies_of own_rewards with_absolute_paths",

@@ -21,7 +21,7 @@ __getattr__ = door(
         "reward_guard": "GuardedRewards",
         "sampling": "lengths_of release sample",
         "vision": "Looking image_token_ban prompts_as_text sample_pictures=sample",
-        "warm": "stages_in_words supervised_steps=train warm_start=start",
+        "warm": "supervised_steps=train training_in_words warm_start=start",
         "helpers.runs": "seed_everything",
         "helpers.settings": "check_early_stopping grpo_keywords unspelt_keywords",
     },

@@ -14,6 +14,9 @@ pytestmark = pytest.mark.slow
 
 RECIPES = [
     "plain",
+    "random rewards",
+    "shuffled rewards",
+    "format alone",
     "warm start",
     "stages",
     "easy to hard",
@@ -69,9 +72,13 @@ def test_each_recipe_and_seed_has_a_row_whose_cost_is_counted_from_its_history(r
         assert row["completions_to_target"] == pytest.approx(first[0], nan_ok=True)
 
 
-def test_a_teacher_is_the_only_one_that_teaches(histories):
+def test_a_teacher_or_a_control_is_the_only_one_that_teaches(histories):
     taught = histories[histories["recipe"] == "teacher"]
     assert (taught["reward"] == 0).all() and (taught["rewards/careful_share/mean"] > 0).all()
     assert (taught["kl"] > 0).all()
+    for control in ("random", "shuffled"):
+        own = histories[histories["recipe"] == f"{control} rewards"]
+        assert (own["reward"] == own[f"rewards/{control}_control/mean"]).all()
+        assert (own["rewards/correctness_reward/mean"] > 0).any(), "the true reward is logged"
     staged = histories[histories["recipe"] == "stages"]
     assert list(staged["stage"][:3]) == ["format", "format + correctness", "format + correctness"]

@@ -49,3 +49,20 @@ def test_rewards_that_abstain_or_fail_can_be_worked_out_by_hand(executed, execut
     printed = execute("03", Run("abstains"), rewards=",".join([*names, "correctness"]), max_steps=2)
     assert re.search(r"note: .*once_wrong returned '\?'", printed)
     assert "standard deviation" in printed, "the advantages are worked out all the same"
+
+
+@pytest.mark.slow
+def test_a_control_trains_on_its_own_reward_and_is_named_wherever_its_numbers_are(
+    executed, execute, cli
+):
+    shutil.copytree(executed.folder, runs_folder() / "control", dirs_exist_ok=True)
+    run = Run("control")
+    execute("03", run, control="shuffled", max_steps=2, sampling_seconds=1e-3)
+    assert run.section("training")["control"] == "shuffled"
+    log = pd.read_csv(run.require("metrics.csv"))
+    dealt = log["rewards/correctness_reward/mean"]
+    dealt = dealt + 0.25 * log["rewards/substantial_format_reward/mean"]
+    assert list(log["reward"]) == pytest.approx(list(log["rewards/shuffled_control/mean"]))
+    assert list(log["reward"]) == pytest.approx(list(dealt))
+    _, printed, _ = cli("compare", executed.name, "control")
+    assert printed.startswith("control: ") and "shuffled" in printed.splitlines()[0]

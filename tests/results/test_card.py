@@ -251,3 +251,9 @@ def test_greedy_only_results_are_labelled_greedy(run, cli):
     assert "| – | 78.1 % (74.3 to 81.5) |" in text
     assert "78.1% (74.3% to 81.5%), greedy" in compare.outcomes([run]).to_string()
     assert [line.split()[1] for line in summary(run.evaluation)[1:]] == ["16.3%", "74.3%"]
+
+
+def test_a_control_is_named_before_its_numbers():
+    manifest = {"training": {"control": "random"}}
+    said = sentences(manifest=manifest)
+    assert "control" in said[0] and "coin" in said[0]
