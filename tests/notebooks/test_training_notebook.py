@@ -1,12 +1,18 @@
 """Notebook 03 on from the adapter that it has trained, and with rewards that do not always score."""
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 
 import pandas as pd
 import pytest
+from reading import notebook
 
+from helpers import PROJECT
+from helpers.presets import PRESETS
 from helpers.runs import Run, runs_folder
 
 
@@ -66,3 +72,25 @@ def test_a_control_trains_on_its_own_reward_and_is_named_wherever_its_numbers_ar
     assert list(log["reward"]) == pytest.approx(list(dealt))
     _, printed, _ = cli("compare", executed.name, "control")
     assert printed.startswith("control: ") and "shuffled" in printed.splitlines()[0]
+
+
+@pytest.mark.slow
+def test_the_lines_that_03_opens_with_train_the_pocket_model(tmp_path):
+    text = notebook("03").read_text(encoding="utf-8")
+    first = json.loads(text)["cells"][2]["source"]
+    lines = re.search(r"```python\n(.*?)```", "".join(first), re.DOTALL)
+    script = lines[1]
+    here = {
+        '"unsloth/Qwen3-4B"': repr(PRESETS["pocket"].model_path),
+        "openai/gsm8k": "arithmetic/sums",
+        "max_completion_length=512": "max_completion_length=40",
+        "max_steps=300": "max_steps=2, report_to='none'",
+    }
+    for theirs, ours in here.items():
+        assert script.count(theirs) == 1
+        script = script.replace(theirs, ours)
+    environment = os.environ | {"PYTHONPATH": str(PROJECT)}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (tmp_path / "adapter/adapter_model.safetensors").is_file()

@@ -37,7 +37,8 @@ def test_the_accuracies_are_those_of_the_committed_run(committed):
 def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
     """Its shares are those of all seeds together; its minutes are the median seed's."""
     row = re.compile(
-        r"^\| true rewards \| \d \| 40 \| 128 \| ([\d.]+)% .*?→ ([\d.]+)% .*\| ([\d.]+) \+ [\d.]+ \|", re.MULTILINE
+        r"^\| true rewards \| \d \| 40 \| 128 \| ([\d.]+)% .*?→ ([\d.]+)% .*\| ([\d.]+) \+ [\d.]+ \|",
+        re.MULTILINE,
     )
     seeds = [
         list(map(float, found)) for found in row.findall(read("benchmarks/results/smollm2.md"))
