@@ -230,15 +230,37 @@ def usable_rows(
 def _clean_text(name: str, value: object, kind: str | None) -> str:
     """Return a question or an answer as text without spaces around it; Dropped if it is not text.
 
+    A list of numbers or expressions is the text of an answer of kind set or mathematics. Words may
+    have commas of their own.
+
     name: "question" or "answer", for the message.
+
+    >>> _clean_text("answer", [3, "x + 1", [1, 2]], "set")
+    '3, x + 1, (1, 2)'
     """
+    # 1. A list as an answer.
     if isinstance(value, list) and name == "answer":
-        value = _list_as_text(value, kind)
+        texts = [
+            f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
+            for item in value
+        ]
+        has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
+        if has_words or kind not in ("set", "mathematics"):
+            raise Dropped(
+                "answer is a list, not text",
+                "Name a column with one answer; the list remains for a reward of your own. If the "
+                "list is the answer, declare its kind, such as kind='set' for numbers and "
+                "expressions in any order, and write a list of words as one text, such as "
+                '"red, blue".',
+            )
+        value = ", ".join(texts)
     if not isinstance(value, (str, int, float, type(None))):
         raise Dropped(
             f"{name} is a {type(value).__name__}, not text",
             f'Name the field that is meant: columns={{"{name}": "column.field"}}.',
         )
+
+    # 2. What is no text, or none that is meant.
     text = "" if pd.isna(value) else str(value).strip()
     if not text:
         raise Dropped(
@@ -264,29 +286,6 @@ _MISSING = re.compile(
         | \#(?:n/?a|nv)(?:\ n/a)? | \#[a-z][\w/]*[!?] )""",
     re.VERBOSE,
 )
-
-
-def _list_as_text(items: list, kind: str | None) -> str:
-    """Return a list of numbers or expressions as the text of an answer of kind set or mathematics.
-
-    Dropped for any other kind, and for words, which may have commas of their own.
-
-    >>> _list_as_text([3, "x + 1", [1, 2]], "set")
-    '3, x + 1, (1, 2)'
-    """
-    texts = [
-        f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
-        for item in items
-    ]
-    has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
-    if kind in ("set", "mathematics") and not has_words:
-        return ", ".join(texts)
-    raise Dropped(
-        "answer is a list, not text",
-        "Name a column with one answer; the list remains for a reward of your own. If the list is "
-        "the answer, declare its kind, such as kind='set' for numbers and expressions in any "
-        'order, and write a list of words as one text, such as "red, blue".',
-    )
 
 
 def _normal_form(question: str) -> str:
