@@ -340,94 +340,96 @@ def misfits(preset: Any) -> list[str]:
     compute something else. What a loss ignores was read in GRPOTrainer._compute_loss of TRL 1.15,
     which does not warn.
     """
-    sentences = []
     loss = preset.loss_type
     of_loss = f"loss_type={loss!r}"
+    gdpo = "multi_objective_aggregation='normalize_then_sum'"
+    by_gdpo = preset.multi_objective_aggregation == "normalize_then_sum"
     by_sequence = preset.importance_sampling_level == "sequence"
+    corrects = preset.vllm_importance_sampling_correction is not False
+    mode = preset.vllm_importance_sampling_mode
+    needed = preset.max_prompt_length + preset.max_completion_length
+    processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
+    rounds = (
+        "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
+    )
 
     # settings that the loss ignores must be at their defaults
-    gdpo = preset.multi_objective_aggregation == "normalize_then_sum"
-    defaults = {setting.name: setting.default for setting in fields(preset)}
-    for name, ignored, by in (
+    ignored = [
         ("epsilon", loss in ("cispo", "sapo", "vespo"), of_loss),
         ("epsilon_high", loss in ("sapo", "vespo"), of_loss),
-        ("scale_rewards", gdpo, "multi_objective_aggregation='normalize_then_sum'"),
-    ):
-        value = getattr(preset, name)
-        if ignored and value != defaults[name]:
-            sentences.append(
-                f"{name}={value!r} would be ignored by {by}; leave it at {defaults[name]!r}."
-            )
+        ("scale_rewards", by_gdpo, gdpo),
+    ]
+    sentences = [
+        f"{name}={getattr(preset, name)!r} would be ignored by {by}; leave it at "
+        f"{SETTINGS[name].default!r}."
+        for name, is_ignored, by in ignored
+        if is_ignored and getattr(preset, name) != SETTINGS[name].default
+    ]
 
-    # settings that a loss needs or excludes
-    if loss == "cispo" and preset.epsilon_high < 1:
-        sentences.append(
+    # all other combinations: whether a preset has it, and what to say of it
+    combinations = [
+        # settings that a loss needs or excludes
+        (
+            loss == "cispo" and preset.epsilon_high < 1,
             f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
-            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example."
-        )
-    if loss == "dr_grpo" and preset.scale_rewards == "group":
-        sentences.append(
+            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example.",
+        ),
+        (
+            loss == "dr_grpo" and preset.scale_rewards == "group",
             f"scale_rewards='group': {of_loss} is defined without it, and Unsloth drops it, on a "
-            "GPU only; set scale_rewards='none'."
-        )
-    if loss == "luspo" and not by_sequence:
-        sentences.append(
+            "GPU only; set scale_rewards='none'.",
+        ),
+        (
+            loss == "luspo" and not by_sequence,
             f"importance_sampling_level='token': {of_loss} has one ratio per completion; set "
-            "'sequence'."
-        )
-    if loss == "vespo" and by_sequence:
-        sentences.append(
+            "'sequence'.",
+        ),
+        (
+            loss == "vespo" and by_sequence,
             f"importance_sampling_level='sequence': {of_loss} has one weight per completion "
-            "already, and only the KL would change; leave it at 'token'."
-        )
-    if loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence:
-        sentences.append(
+            "already, and only the KL would change; leave it at 'token'.",
+        ),
+        (
+            loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
             f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
-            "its length; GSPO is loss_type='grpo'."
-        )
-    corrects = preset.vllm_importance_sampling_correction is not False
-    if loss == "vespo" and corrects and preset.vllm_importance_sampling_mode.startswith("sequence"):
-        sentences.append(
-            f"vllm_importance_sampling_mode={preset.vllm_importance_sampling_mode!r}: {of_loss} "
-            "takes a ratio of each token; leave it at 'token_truncate'."
-        )
-
-    # sizes
-    if preset.completions_per_round % preset.num_generations > 0:
-        processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
-        rounds = (
-            "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
-        )
-        sentences.append(
+            "its length; GSPO is loss_type='grpo'.",
+        ),
+        (
+            loss == "vespo" and corrects and mode.startswith("sequence"),
+            f"vllm_importance_sampling_mode={mode!r}: {of_loss} takes a ratio of each token; leave "
+            "it at 'token_truncate'.",
+        ),
+        # sizes
+        (
+            preset.completions_per_round % preset.num_generations > 0,
             f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
             f"completions are not whole groups of num_generations={preset.num_generations}; "
-            "make the product a multiple of it."
-        )
-    needed = preset.max_prompt_length + preset.max_completion_length
-    if preset.context < needed:
-        sentences.append(
+            "make the product a multiple of it.",
+        ),
+        (
+            preset.context < needed,
             f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
-            f"max_completion_length = {needed}; raise it, or leave it out."
-        )
-    if preset.warmup_steps >= max(2, preset.max_steps):
-        sentences.append(
+            f"max_completion_length = {needed}; raise it, or leave it out.",
+        ),
+        (
+            preset.warmup_steps >= max(2, preset.max_steps),
             f"warmup_steps={preset.warmup_steps:g} is not less than max_steps={preset.max_steps}: "
-            "the learning rate would never be reached. Below 1 it is a fraction of the steps."
-        )
-
-    # vLLM replaces a temperature below 0.01 by 0.01 without a warning (vllm/sampling_params.py,
-    # vLLM 0.31)
-    if preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2:
-        sentences.append(
+            "the learning rate would never be reached. Below 1 it is a fraction of the steps.",
+        ),
+        # vLLM replaces a temperature below 0.01 by 0.01 without a warning (vllm/sampling_params.py,
+        # vLLM 0.31)
+        (
+            preset.engine != "transformers" and not 0.01 <= preset.temperature <= 2,
             f"temperature={preset.temperature}: vLLM samples at 0.01 to 2; set "
-            "engine='transformers' for another."
-        )
-    if preset.engine == "vllm" and preset.backend != "unsloth":
-        sentences.append(
+            "engine='transformers' for another.",
+        ),
+        (
+            preset.engine == "vllm" and preset.backend != "unsloth",
             "engine='vllm' goes with backend='unsloth', which builds the engine; with "
-            "backend='transformers' leave it out."
-        )
-    return sentences
+            "backend='transformers' leave it out.",
+        ),
+    ]
+    return sentences + [sentence for has_it, sentence in combinations if has_it]
 
 
 # --- Parameters beside the settings ---------------------------------------------------------------

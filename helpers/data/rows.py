@@ -22,6 +22,7 @@ from helpers.data.files import Broken, Dropped
 from helpers.data.options import options_in, with_options
 from helpers.data.pictures import prepare_picture
 from helpers.data.questions import question_in, system_message_in
+from helpers.tags import TagFormat
 
 # Without a train_size: twenty times the questions of 300 steps of 16, and small enough for memory.
 MOST_TRAINED = 100_000
@@ -158,20 +159,20 @@ def usable_rows(
     source_rows: Iterable[dict | Broken],
     account: Account,
     *,
+    source: str,
     kind: str | None,
-    verbatim: bool,
     example_questions: Iterable[str],
-    folder: Path,
     max_pixels: int,
 ) -> list[Row]:
     """Return the rows that can be used, one per question. The account records the dropped ones.
 
-    kind, max_pixels: see `tasks.load_task`.
-    verbatim: use answers as they are, without looking for a marked result in them.
+    source, kind, max_pixels: see `tasks.load_task`.
     example_questions: the questions of worked examples. Their answers are in every prompt, so rows
         with these questions are dropped.
-    folder: the folder to which paths of pictures are relative.
     """
+    # reasoning-gym's answers are used as they are: no marked result is looked for in them
+    is_verbatim = source.startswith("reasoning-gym/")
+    folder = Path(source) if Path(source).is_dir() else Path(source).parent  # of pictures' paths
     asked_in_examples = {_normal_form(question) for question in example_questions}
     rows = []
     for number, source_row in enumerate(source_rows, 1):
@@ -183,13 +184,35 @@ def usable_rows(
         values = row.values
         if kind:
             values["kind"] = kind
+        row_kind = values.get("kind")
         try:
-            values |= _question_and_answer(values, kind, verbatim, account)
-            if _normal_form(values["question"]) in asked_in_examples:
+            # 1. Find the question and the answer. With options, the answer is a letter.
+            has_picture = bool(values.get("image"))
+            question, question_format = question_in(values["question"], has_picture)
+            answer, answer_format = answer_in(values["answer"], "text" if is_verbatim else row_kind)
+            options = options_in(values.get("options"))
+            options_format = ""
+            if options and isinstance(question, str):
+                question, answer, options_format = with_options(question, options, answer)
+            question = _clean_text("question", question, row_kind)
+            answer = _clean_text("answer", answer, row_kind)
+
+            # 2. Record how they were found. A source's column `kind` may be about something else.
+            formats = [question_format, answer_format, options_format]
+            account.formats.update(name for name in formats if name)
+            account.system_messages.append(system_message_in(values["question"]))
+            if answer_format not in MARK_NAMES:
+                account.unmarked.append(answer)
+            values |= {"question": question, "answer": answer}
+            if options or answer_format == LETTER_IN_BOX:
+                values["kind"] = kind or "choice"
+            if _normal_form(question) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
                     "Bring more questions, or choose other examples.",
                 )
+
+            # 3. Read the picture.
             if "image" in values:
                 values["image"], row.pixels, was_scaled_down = prepare_picture(
                     values["image"], folder, max_pixels
@@ -204,49 +227,40 @@ def usable_rows(
     return _distinct(rows, account)
 
 
-def _question_and_answer(
-    values: dict, declared_kind: str | None, verbatim: bool, account: Account
-) -> dict:
-    """Return the `question` and the `answer` of a row as texts, and record the formats found.
-
-    If the answer is the letter of an option, the `kind` is returned, too: the declared one, or
-    "choice". It replaces a column `kind` of the source, which may be about something else.
-
-    Dropped if the row has no usable question or answer.
-    """
-    kind = values.get("kind")
-    question, question_format = question_in(values["question"], bool(values.get("image")))
-    answer, answer_format = answer_in(values["answer"], "text" if verbatim else kind)
-    formats = [question_format, answer_format]
-    options = options_in(values.get("options"))
-    if options and isinstance(question, str):
-        question, answer, options_format = with_options(question, options, answer)
-        formats.append(options_format)
-    texts = {
-        "question": _clean_text("question", question, kind),
-        "answer": _clean_text("answer", answer, kind),
-    }
-    if options or answer_format == LETTER_IN_BOX:
-        texts["kind"] = declared_kind or "choice"
-    account.formats.update(name for name in formats if name)
-    account.system_messages.append(system_message_in(values["question"]))
-    if answer_format not in MARK_NAMES:
-        account.unmarked.append(texts["answer"])
-    return texts
-
-
 def _clean_text(name: str, value: object, kind: str | None) -> str:
     """Return a question or an answer as text without spaces around it; Dropped if it is not text.
 
+    A list of numbers or expressions is the text of an answer of kind set or mathematics. Words may
+    have commas of their own.
+
     name: "question" or "answer", for the message.
+
+    >>> _clean_text("answer", [3, "x + 1", [1, 2]], "set")
+    '3, x + 1, (1, 2)'
     """
+    # 1. A list as an answer.
     if isinstance(value, list) and name == "answer":
-        value = _list_as_text(value, kind)
+        texts = [
+            f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
+            for item in value
+        ]
+        has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
+        if has_words or kind not in ("set", "mathematics"):
+            raise Dropped(
+                "answer is a list, not text",
+                "Name a column with one answer; the list remains for a reward of your own. If the "
+                "list is the answer, declare its kind, such as kind='set' for numbers and "
+                "expressions in any order, and write a list of words as one text, such as "
+                '"red, blue".',
+            )
+        value = ", ".join(texts)
     if not isinstance(value, (str, int, float, type(None))):
         raise Dropped(
             f"{name} is a {type(value).__name__}, not text",
             f'Name the field that is meant: columns={{"{name}": "column.field"}}.',
         )
+
+    # 2. What is no text, or none that is meant.
     text = "" if pd.isna(value) else str(value).strip()
     if not text:
         raise Dropped(
@@ -272,29 +286,6 @@ _MISSING = re.compile(
         | \#(?:n/?a|nv)(?:\ n/a)? | \#[a-z][\w/]*[!?] )""",
     re.VERBOSE,
 )
-
-
-def _list_as_text(items: list, kind: str | None) -> str:
-    """Return a list of numbers or expressions as the text of an answer of kind set or mathematics.
-
-    Dropped for any other kind, and for words, which may have commas of their own.
-
-    >>> _list_as_text([3, "x + 1", [1, 2]], "set")
-    '3, x + 1, (1, 2)'
-    """
-    texts = [
-        f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
-        for item in items
-    ]
-    has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
-    if kind in ("set", "mathematics") and not has_words:
-        return ", ".join(texts)
-    raise Dropped(
-        "answer is a list, not text",
-        "Name a column with one answer; the list remains for a reward of your own. If the list is "
-        "the answer, declare its kind, such as kind='set' for numbers and expressions in any "
-        'order, and write a list of words as one text, such as "red, blue".',
-    )
 
 
 def _normal_form(question: str) -> str:
@@ -344,24 +335,24 @@ def split_rows(
     rows: list[Row],
     account: Account,
     *,
-    count_tokens: Callable[[list[dict]], int] | None,
-    check_lengths: Callable[[Row, int], None],
+    tags: TagFormat,
+    count_tokens: Callable[[list[dict] | str], int] | None,
+    max_prompt_tokens: int | None,
+    max_completion_tokens: int | None,
     train_size: int | None,
     holdout_size: int | None,
     seed: int,
 ) -> tuple[list[Row], list[Row]]:
-    """Return the rows to train on and the rows to hold out.
+    """Return the rows to train on and the rows to hold out, without rows that are too long.
 
     If the source has its own split, it is kept. Otherwise rows are ordered by a seeded hash of the
     question or the picture, and the first ones are held out. A hash rather than a shuffle: the same
     rows give the same split in any order.
 
-    rows: their values include a `prompt`.
-    count_tokens: counts the tokens of a prompt, which the account records; None drops no row for
-        its length. Text rows are measured only until both sides are full. All rows with pictures
-        are measured, because step 3 drops some of them.
-    check_lengths: raises Dropped for a row that is too long, given the row and the tokens of its
-        prompt.
+    rows: their values include a `prompt`. Text rows are measured only until both sides are full.
+        All rows with pictures are measured, because step 3 drops some of them.
+
+    For the other arguments, see `tasks.load_task`.
     """
 
     def seeded_hash(data: bytes) -> bytes:
@@ -383,15 +374,25 @@ def split_rows(
         side = row.split or "either"
         if len(fitting[side]) >= sizes[side] and row.pixels is None:
             continue
-        try:
-            if count_tokens is not None:
-                prompt_tokens = count_tokens(row.values["prompt"])
-                account.prompt_lengths.append(prompt_tokens)
-                check_lengths(row, prompt_tokens)
-        except Dropped as cause:
-            account.drop(cause, row)
-        else:
-            fitting[side].append(row)
+        if count_tokens is not None:
+            prompt_tokens = count_tokens(row.values["prompt"])
+            account.prompt_lengths.append(prompt_tokens)
+            if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
+                cause = Dropped(
+                    f"prompt over {max_prompt_tokens} tokens",
+                    "Raise max_prompt_length, or shorten the questions.",
+                )
+                account.drop(cause, row)
+                continue
+            shortest = tags.render("", row.values["answer"])  # a completion without reasoning
+            if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
+                cause = Dropped(
+                    f"answer over {max_completion_tokens} tokens",
+                    "Raise max_completion_length, or drop the long answers.",
+                )
+                account.drop(cause, row)
+                continue
+        fitting[side].append(row)
 
     # 2. Hold out the first rows for "either" side. Without a holdout_size, these are at most a
     # quarter of all rows, and leave enough rows for train_size.

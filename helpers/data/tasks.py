@@ -19,8 +19,8 @@ import pandas as pd
 
 from helpers import templates
 from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
-from helpers.data.files import Dropped, file_rows
-from helpers.data.rows import HELD_OUT, Account, Row, counted, split_rows, usable_rows
+from helpers.data.files import file_rows
+from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_rows
 from helpers.data.sources import check_model, read_source
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.settings import Preset
@@ -77,26 +77,23 @@ def load_task(
 
     source: `arithmetic/<family>`, `pictures/shapes`, `reasoning-gym/<family>`, a hub data set
         `owner/name` or `owner/name:config`, or the path of a file or folder.
-    train_size: rows to train on; None uses all rows, up to 100,000 (1,000 if they are generated).
-    holdout_size: rows to hold out. None holds out 256 rows, and at most a quarter of the usable
-        rows unless the source has its own split.
-    columns: a mapping of fields to the source's names for them, for example {"question":
-        "problem", "answer": "solution"}; see `sources.check_columns`. The field `image` is a column
-        of pictures: paths relative to the file or folder, or the bytes of files that Pillow opens.
+    train_size: rows to train on; None: all, up to 100,000 (1,000 if they are generated).
+    holdout_size: rows to hold out; None: 256, and at most a quarter of the usable rows unless the
+        source has its own split.
+    columns: the source's names of the fields, such as {"question": "problem"}; see
+        `sources.check_columns`. Pictures are paths relative to the source, or the bytes of files.
     system_prompt: replaces the system prompt of `tags`; an empty string leaves it out.
     examples: worked examples, shown in every prompt before the question; see `example_turns`.
-        Rows that ask the question of an example are dropped.
     count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. Without
-        it, neither limit below applies.
-    max_prompt_tokens: longer prompts are dropped, because TRL does not truncate them.
-    max_completion_tokens: answers longer than this, in their tags and without any reasoning, are
-        dropped, because no completion could contain them.
+        it, neither limit applies: longer prompts are dropped, because TRL does not truncate them,
+        and so are answers that in their tags, without any reasoning, fit into no completion.
     kind: how all answers are judged, one of `judging.answers.kinds.DECLARED_KINDS`; stored in a
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
 
     ValueError if the source cannot give these rows.
     """
+    # 1. What stands around every question: the system prompt, and the worked examples.
     system = tags.system_prompt if system_prompt is None else system_prompt
     turns = example_turns(examples)
     example_rows = [
@@ -104,39 +101,19 @@ def load_task(
         for user, assistant in zip(turns[::2], turns[1::2], strict=True)
     ]
 
-    def check_lengths(row: Row, prompt_tokens: int) -> None:
-        """Raise Dropped if a row's prompt or answer exceeds its limit."""
-        if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
-            raise Dropped(
-                f"prompt over {max_prompt_tokens} tokens",
-                "Raise max_prompt_length, or shorten the questions.",
-            )
-        shortest = tags.render("", row.values["answer"])  # a completion without reasoning
-        if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
-            raise Dropped(
-                f"answer over {max_completion_tokens} tokens",
-                "Raise max_completion_length, or drop the long answers.",
-            )
-
-    # 1. Read the usable rows. The questions of worked examples are dropped, so a generator draws
-    # that many rows more for each side.
-    drawn_to_train = train_size + len(example_rows) if train_size else None
-    drawn_to_hold_out = (holdout_size or HELD_OUT) + len(example_rows)
-    source_rows = read_source(
-        source, columns, train_size=drawn_to_train, holdout_size=drawn_to_hold_out, seed=seed
-    )
+    # 2. Read the usable rows. Questions of worked examples are dropped, so a generator draws as
+    # many rows more for each side.
+    more = len(example_rows)
+    drawn = (train_size + more if train_size else None, (holdout_size or HELD_OUT) + more)
     account = Account()
     rows = usable_rows(
-        source_rows,
+        read_source(source, columns, *drawn, seed),
         account,
+        source=str(source),
         kind=kind,
-        verbatim=str(source).startswith("reasoning-gym/"),
         example_questions=[example["question"] for example in example_rows],
-        folder=Path(source) if Path(source).is_dir() else Path(source).parent,
         max_pixels=max_pixels,
     )
-
-    # 2. Add the prompts.
     for row in rows:
         row.values["prompt"] = chat_prompt(system, row.values["question"], turns)
 
@@ -144,8 +121,10 @@ def load_task(
     train, holdout = split_rows(
         rows,
         account,
+        tags=tags,
         count_tokens=count_tokens,
-        check_lengths=check_lengths,
+        max_prompt_tokens=max_prompt_tokens,
+        max_completion_tokens=max_completion_tokens,
         train_size=train_size,
         holdout_size=holdout_size,
         seed=seed,
@@ -167,11 +146,7 @@ def load_task(
     }
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
-    return Task(
-        train=table[: len(train)],
-        holdout=table[len(train) :].reset_index(drop=True),
-        report=report,
-    )
+    return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:

@@ -179,7 +179,7 @@ def test_after_the_last_turn_every_tool_says_so_until_the_next_episode():
     environment, _ = begun(lambda *_: threading.get_ident(), turns=2)
     thread = environment.say(word="a")
     refusal(environment.say)  # a malformed call is a turn as well
-    assert refusal(environment.say, word="c") == "The episode is over: 2 calls were allowed."
+    assert "2 calls" in refusal(environment.say, word="c")
     environment.reset(seed=2)
     assert environment.say(word="a") == thread != str(threading.get_ident())
 
@@ -228,7 +228,7 @@ def test_once_16_and_more_than_one_in_a_hundred_episodes_died_the_training_ends_
         return
     for end in (lambda: callback.on_train_end(None, None, control), environment.reset):
         # in the callback a RuntimeError, which BrokenEnvironment is, too
-        with pytest.raises(RuntimeError, match=r"17 of 1601 episodes.*seed=1\) raised OSError: g"):
+        with pytest.raises(RuntimeError, match=r"17\D+1601.*seed=1\D.*OSError: g"):
             end()
 
 

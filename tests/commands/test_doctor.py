@@ -125,6 +125,6 @@ def test_a_card_is_named_and_a_preset_for_a_larger_one_is_a_problem(cli, lists, 
     code, out, _ = cli("doctor", "--preset", "l4")
     assert code == 0 and "NVIDIA L4, 24 GB, compute capability 8.9, bf16" in out
     assert re.search(r"frozen weights +2\.7 GB\n", out)
-    assert re.search(r"at most, while \w+ +[\d.]+ GB of 24\.2 GB\n", out)
+    assert re.search(r" [\d.]+ GB of 24\.2 GB\n", out)
     code, out, _ = cli("doctor", "--preset", "h200")
     assert code == 1 and "138 GB" in out and "all well" not in out

@@ -3,6 +3,7 @@ refuses unusable files.
 """
 
 import json
+import re
 import shutil
 from dataclasses import asdict
 
@@ -138,8 +139,8 @@ def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
     columns = ("--columns", '{"question": "problem"}')
     code, out, err = answer(*columns, source=source, target=target)
     assert code == 0 and "5 answers written" in out
-    assert "0 are null because the completion has no answer block, and 2 because the qu" in out
-    assert err.count("note: ") == 1 and "row 4 is not answered: the prompt has " in err
+    assert re.search(r"\b0 are null .*\b2 because", out)
+    assert err.count("note: ") == 1 and "row 4 " in err
     rows, content = lines(target), target.read_bytes()
     assert [row["question"] for row in rows] == ["" if one is None else one for one in asked]
     assert rows[2]["completion"] == alone(QUESTIONS[1])
@@ -151,7 +152,7 @@ def test_a_rows_own_columns_and_missing_values_are_kept(answer, tmp_path):
 
 def test_answers_without_a_block_are_counted(answer, run):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(tags="work/result"))
-    assert "5 are null because the completion has no answer block, and 0 because" in answer()[1]
+    assert re.search(r"\b5 are null .*\b0 because", answer()[1])
 
 
 def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
@@ -163,14 +164,14 @@ def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
     run.record("merge", dtype="torch.float32")
     for other in ([], ["--run", "b"]):
         code, _, err = answer(*other)
-        assert code == 2 and "other than answers to the first questions" in err
+        assert code == 2 and target.name in err
         assert target.read_bytes() == before
 
 
 def test_a_run_of_agents_answers_no_file_of_questions(answer, run):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook="10"))
     code, _, err = answer()
-    assert code == 2 and "run 'a' is notebook 10's: its policy calls tools" in err
+    assert code == 2 and "'a'" in err and "notebook 10" in err
 
 
 @pytest.mark.parametrize(
@@ -187,7 +188,7 @@ def test_an_output_file_with_other_content_is_refused_and_kept(answer, tmp_path,
     target = tmp_path / "answers.jsonl"
     target.write_text(line)
     code, _, err = answer()
-    assert code == 2 and "holds something other than answers to the first questions" in err
+    assert code == 2 and target.name in err
     assert target.read_text() == line
 
 

@@ -3,6 +3,8 @@ cannot be read.
 """
 
 import json
+import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -119,7 +121,7 @@ def test_a_row_with_the_wrong_number_of_fields_is_broken_at_its_line(read, conte
 
 @pytest.mark.parametrize("bad", ['"so "it" goes",4', '"so \\"it\\" goes",4', '"open\n1,2\n3,4'])
 def test_a_quote_that_would_misread_the_rest_of_a_file_is_refused(read, bad):
-    with pytest.raises(ValueError, match=r"a\.csv: what follows line 2 cannot be .*written twice"):
+    with pytest.raises(ValueError, match=r"a\.csv: .*line 2 .*\"\""):
         read(f"question,answer\n1 + 1,2\n{bad}\n1 + 2,3\n")
 
 
@@ -177,7 +179,7 @@ def test_a_parquet_file_keeps_its_other_columns_and_types(tmp_path):
 
 def test_a_wanted_column_that_is_there_twice_is_refused(read):
     twice = "question,note,answer, answer,note\n1 + 1,x,2,3,y\n"
-    with pytest.raises(ValueError, match=r"a\.csv: the header names 'answer' more than once"):
+    with pytest.raises(ValueError, match=r"a\.csv: .*'answer'"):
         read(twice)
     assert read(twice, wanted={"question"}) == [{"question": "1 + 1", "note": "y", "answer": "3"}]
 
@@ -205,7 +207,7 @@ def test_a_file_without_rows_is_refused_by_name(read, name, content, said):
 
 
 def test_a_missing_file_is_named_with_the_current_folder(tmp_path):
-    with pytest.raises(ValueError, match=r"No such file: .*b\.csv \(looked for from .+\)"):
+    with pytest.raises(ValueError, match=rf"b\.csv .*{re.escape(str(Path.cwd()))}"):
         file_rows(tmp_path / "b.csv")
 
 

@@ -50,5 +50,5 @@ def test_a_teacher_with_another_vocabulary_is_refused():
     ]
     tokenizer, other = [AutoTokenizer.from_pretrained(path) for path in paths]
     trainer = SimpleNamespace(model=policy, processing_class=tokenizer)
-    with pytest.raises(ValueError, match=r"games_model and the policy .*different tokenizers"):
+    with pytest.raises(ValueError, match="games_model"):
         learn_from(trainer, teacher, other)

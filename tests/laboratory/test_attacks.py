@@ -184,9 +184,9 @@ def test_a_sound_set_may_train(sums, name):
     lab.signal(rows, [[text, "no", THINK_ANSWER.render("so", "?")] for text in right])
     verdict = lab.verdict()
     assert verdict.go, verdict
-    assert any("Are both meant to be right?" in note for note in verdict.notes) == (
-        "tolerance" in name
-    )
+    assert bool(lab.results.tolerated) == ("tolerance" in name)
+    for gold, near in lab.results.tolerated[:1]:
+        assert any(repr(gold) in note and repr(near) in note for note in verdict.notes)
 
 
 # --- Naive rewards --------------------------------------------------------------------------------

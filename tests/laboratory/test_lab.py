@@ -399,8 +399,7 @@ def test_the_one_wrong_cell_is_found_and_marked_and_stops():
     row = list(cases.index).index("hedged: 42 or 43")
     assert page.count("#C0392B") == 1 and f"#T_cases_row{row}_col0 {{" in page
     (stop,) = lab.verdict().stops
-    assert stop.startswith("1 of the cases' scores")
-    assert "correctness_reward gives 1 for 'hedged: 42 or 43', expected 0." in stop
+    assert re.search("1 .*correctness_reward .*1 .*'hedged: 42 or 43'.* 0[.]", stop)
 
 
 # --- Go -------------------------------------------------------------------------------------------
@@ -711,17 +710,15 @@ def test_a_judge_whose_replies_cannot_be_read_is_named_with_its_warning(sums, al
         lab.attacks(sums.head(2))
         lab.signal(sums.head(2), healthy_groups(sums.head(2)))
     said = stops(lab)
-    assert re.search("mute_reward gave 100% of the policy's completions no .*It seems right", said)
+    assert re.search("mute_reward .*100%.*It seems right", said)
 
 
 def test_most_replies_unread_is_a_no_go_alone_and_a_note_beside_another():
     groups = [["1 -", "0 -", "1 1", "0 -"]] * 2
-    assert "second gave 75% of the policy's completions no score" in str(
-        lab_on(groups, 1.0, 1.0).verdict()
-    )
-    assert "second gave" not in stops(lab_on(groups, 1.0, 1.0))
+    assert re.search("note: second .*75%", str(lab_on(groups, 1.0, 1.0).verdict()))
+    assert "second" not in stops(lab_on(groups, 1.0, 1.0))
     alone = [["-", "-", "1", "0", "-", "-"]] * 2
-    assert "first gave 67% of the policy's completions no score" in stops(lab_on(alone, 1.0))
+    assert re.search("first .*67%", stops(lab_on(alone, 1.0)))
     by_task = [["1", "0"], ["-", "-"], ["-", "-"], ["-", "-"]]
     assert "no score" not in str(lab_on(by_task, 1.0).verdict())
 
@@ -831,7 +828,7 @@ def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answe
     lab, said = verdict_of(blind_and_fails_on_one_row)
     assert [gold for gold, _ in lab.results.lost] == rows["answer"].tolist()[1:]
     assert lab.results.attacks.loc["honest and wrong", "wins"] == 1.0
-    assert any(stop.startswith("a right answer earns nothing: fragile_reward") for stop in said)
+    assert any("nothing: fragile_reward gives 0 " in stop for stop in said)
 
 
 @pytest.mark.parametrize(

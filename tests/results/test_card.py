@@ -201,14 +201,14 @@ def test_the_card_contains_no_local_path(machine):
     run = finished_run(source="/home/beatrix/my sums.csv", model="/home/beatrix/models/Qwen3-4B")
     text = card.write(run).read_text(encoding="utf-8")
     assert "beatrix" not in text and "/home" not in text
-    assert "my sums.csv is a file of the author's" in text
+    assert "my sums.csv" in text
 
 
 def test_missing_and_outdated_parts_are_named(run):
     later = "2100-01-01T00:00+00:00"
     change(run, "manifest.json", lambda m: m["training"].update(written=later))
     text = written(run).text
-    assert "not known" in text and "is of an earlier training than the run" in text
+    assert "not known" in text and "earlier training" in text
     assert "95.3 %" not in text, "it belongs to another model"
     change(run, "manifest.json", lambda manifest: manifest.pop("training"))
     with pytest.raises(FileNotFoundError, match="Run notebook 03_grpo_training first"):
@@ -247,7 +247,7 @@ def test_greedy_only_results_are_labelled_greedy(run, cli):
     }
     run.record_evaluation(run.section("training"), scores, {"greedy": compared()})
     text = written(run).text
-    assert "Training raised greedy accuracy on 512 held-out questions from 19.5 %" in text
+    assert re.search("raised greedy accuracy .*512 .*19.5 %", text)
     assert "| – | 78.1 % (74.3 to 81.5) |" in text
     assert "78.1% (74.3% to 81.5%), greedy" in compare.outcomes([run]).to_string()
     assert [line.split()[1] for line in summary(run.evaluation)[1:]] == ["16.3%", "74.3%"]

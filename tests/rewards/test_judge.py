@@ -241,7 +241,7 @@ def test_a_server_that_never_answers_is_given_up_after_the_timeout(serve):
     server = serve(lambda request, number: end.wait() and None)
     scores, warning = unjudged(judge_of(server, timeout=0.2, parallel=1), THREE)
     end.set()
-    assert scores == [None] * 3 and warning.endswith(": no answer within 0.2 s.")
+    assert scores == [None] * 3 and "3 of 3" in warning and "0.2 s" in warning
 
 
 # --- Attacks by completions -----------------------------------------------------------------------
@@ -354,8 +354,8 @@ def test_one_request_asks_for_all_criteria_and_the_reward_is_the_weight_of_those
 )
 def test_a_row_without_valid_criteria_is_named_before_any_request(rubric):
     judge = JudgeReward("http://127.0.0.1:9", "judge", RUBRIC, rubric_column="rubric")
-    with pytest.raises(ValueError, match=r"the 'rubric' of row 1 in the batch must be a list of"):
+    with pytest.raises(ValueError, match="'rubric' of row 1 "):
         run(judge, ["a", "b"], rubric=[CRITERIA, rubric])
-    with pytest.raises(ValueError, match=r"the 'rubric' of row 0 .* it is None"):
+    with pytest.raises(ValueError, match=r"'rubric' of row 0 .*None"):
         run(judge, ["a"])
     assert judge.calls == 0

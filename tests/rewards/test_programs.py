@@ -2,6 +2,7 @@
 be judged.
 """
 
+import re
 import subprocess
 import sys
 import warnings
@@ -190,15 +191,7 @@ def test_completions_without_a_verdict_score_none_and_are_counted_in_one_warning
     completions = [good, good, needs, good, good, needs]
     scores, (warning,), metrics = judged(completions, tests=tests, backend="monty")
     assert scores == [1.0, None, None, None, None, None]
-    assert warning.startswith(
-        "tests_reward: 5 of 6 completions were not judged and score None, or 0 beside one of their "
-        "row that was: 3 × tests that cannot be read"
-    )
-    assert "neither JSON nor Python" in warning
-    assert (
-        "2 × programs that the sandbox cannot run (such as: monty: No module named 'heapq')"
-        in warning
-    )
+    assert re.match("tests_reward: 5 of 6 .*: 3 × .*neither JSON nor Python.* 2 × .*heapq", warning)
     assert metrics == {
         "tests_reward/unreadable": 0.5,
         "tests_reward/unsupported": 2 / 6,
@@ -401,7 +394,7 @@ def test_no_attack_on_the_code_set_wins_unless_the_tests_can_be_seen_or_guessed(
     tests = [*ROWS["tests"][:2], '[{"call": "size", "args": ["abc"], "value": 4}]']
     lab.attacks(ROWS.assign(tests=tests), battery=[])
     (lost,) = [said for said in lab.verdict().stops if "def size(text)" in said]
-    assert lost.startswith("an honest wrong answer earns as much as a right one (0.25 against 0.92")
+    assert "0.25 against 0.92" in lost
 
     # a program may contain the values of visible tests
     name = "the visible tests written down"

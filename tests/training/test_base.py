@@ -59,7 +59,7 @@ def test_other_weights_in_a_folder_are_another_base(tmp_path):
     weights = load_file(path)
     name = sorted(weights)[len(weights) // 2]
     save_file(weights | {name: torch.zeros_like(weights[name])}, path, {"format": "pt"})
-    with pytest.raises(ValueError, match=f"is not as it was in the training .*{base.revision}"):
+    with pytest.raises(ValueError, match=base.revision):
         base.check(None)
 
 

@@ -1,6 +1,7 @@
 """Trial steps on the pocket model, their forecast, and the budget of a notebook's own sampling."""
 
 import math
+import re
 import time
 from contextlib import nullcontext
 from dataclasses import replace
@@ -115,9 +116,9 @@ def test_trial_steps_restore_the_model(policy, take_trial, interrupted):
 def test_the_forecast_is_an_upper_bound():
     settings = replace(SETTINGS, max_steps=500, gradient_accumulation_steps=2)
     step, share, whole = forecast(Trial(120.0, 36.0, 27.0, None), settings)
-    assert "first step takes 120.0 s" in step and step.endswith("a later one 36.0 s")
-    assert share == "sampling is 75% of the later step"
-    assert "500 steps: at most 5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
+    assert re.findall(r"[\d.]+", step) == ["120.0", "36.0"]
+    assert re.findall(r"\d+", share) == ["75"]
+    assert "5.0 hours" in whole and f"{500 * 16 * 20:,} sampled tokens" in whole
     *_, whole, last = forecast(Trial(3.0, 3.0, 1.0, 2_345_000_000), settings)
     assert "at most 25.0 minutes" in whole and last == "memory in use at its height: 2.3 GB"
 
@@ -127,7 +128,7 @@ def test_running_out_of_memory_raises_one_sentence(take_trial, policy):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
     hook = policy[0].register_forward_pre_hook(full)
-    with pytest.raises(ValueError, match=r"ran out of memory in the trial step.*batch_size"):
+    with pytest.raises(ValueError, match="per_device_train_batch_size"):
         take_trial([format_reward])
     hook.remove()
     assert list(policy[0].peft_config) == ["default"]
@@ -141,7 +142,7 @@ def test_a_limit_that_cuts_off_more_than_half_is_refused(policy, cut, thinking):
     if cut == 4:
         budget.check_limit(lengths, settings, *policy)
         return
-    with pytest.raises(ValueError, match=r"5 of 8 .* cut off at max_completion_length=20") as error:
+    with pytest.raises(ValueError, match=r"5 of 8 .*max_completion_length=20") as error:
         budget.check_limit(lengths, settings, *policy)
     assert ("thinking=False" in str(error.value)) == (thinking is None)
 
@@ -193,11 +194,9 @@ def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
     everything = "to sample everything: at most about 42 s, at 100 tokens a second\n"
     assert capsys.readouterr().out == everything
     assert within(20.9, 3.2) == [32, 10]
-    assert capsys.readouterr().out == everything + (
-        "note: sampling_seconds=20.9 has room for 32 of 64 questions (95 % interval: up to ±17 "
-        "points), 10 of 20 of them (95 % interval: up to ±31 points). sampling_seconds=None lifts "
-        "the limit.\n"
-    )
+    note = capsys.readouterr().out.removeprefix(everything)
+    shares = re.findall(r"(\d+) of (\d+) .*?±(\d+) points", note)
+    assert "sampling_seconds=20.9" in note and shares == [("32", "64", "17"), ("10", "20", "31")]
     assert within(6.3, 3.2, rows=60) == [9, 8], "never fewer than eight"
 
 

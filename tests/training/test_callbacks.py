@@ -1,5 +1,6 @@
 """The callbacks that show and stop a training run, on made-up histories."""
 
+import re
 import sys
 from types import SimpleNamespace
 from unittest.mock import Mock
@@ -71,8 +72,8 @@ def test_in_jupyter_one_figure_is_redrawn_in_place(run, capsys, monkeypatch):
     display.assert_called_once()
     update = display.return_value.update
     assert update.call_count == 2 and drawn[-1] == [1.01, 1.02, 1.03, 1.04, 1.05]
-    text = update.call_args.args[0]["text/plain"]
-    assert text.endswith("The reward: 1.01 at step 1, 1.05 at step 5.")
+    numbers = re.findall(r"\d+(?:\.\d+)?", update.call_args.args[0]["text/plain"])
+    assert numbers[-4:] == ["1.01", "1", "1.05", "5"]
     assert capsys.readouterr().out == ""
 
 
@@ -113,7 +114,7 @@ def test_training_stops_when_the_held_out_score_stalls(run, capsys):
     scores = dict(zip(range(5, 35, 5), [0.2, 0.5, 0.7, 0.7, 0.6, 0.9], strict=True))
     early = stopping(run, 10)
     assert stops_at(early, 100, scores) == 25, "the best was at 15, and 20 only equalled it"
-    assert "not improved since step 15 (0.7, now 0.6)" in early.reason
+    assert re.search("step 15 .*0.7.*0.6", early.reason)
     assert f"stopping early: {early.reason}" in capsys.readouterr().out
     kept = pd.read_csv(run.require("checkpoints/metrics.csv")).dropna(subset="eval_reward")
     assert dict(zip(kept["step"], kept["eval_reward"], strict=True)) == {
@@ -136,7 +137,7 @@ def test_a_stall_at_the_last_step_stops_nothing_and_the_last_step_is_always_logg
 def test_training_stops_when_a_critical_finding_persists(run):
     early = stopping(run, 7)
     step = stops_at(early, 100, loss=lambda step: float("nan") if step >= 40 else 0.0)
-    assert step == 47 and "for 7 steps this has stood" in early.reason
+    assert step == 47 and "7 steps" in early.reason
     assert stops_at(stopping(Run("healthy"), 3), 60) is None
 
 

@@ -116,7 +116,7 @@ def test_the_adapter_of_the_checkpoint_is_loaded(run, policy):
     assert all(now.equal(then) for now, then in zip(weights, saved, strict=True))
     config = folder / "adapter_config.json"
     config.write_text(config.read_text().replace('"lora_alpha": 8', '"lora_alpha": 16'))
-    with pytest.raises(ValueError, match=r"has lora_rank=4 and lora_alpha=16, not 4 and 8"):
+    with pytest.raises(ValueError, match=r"lora_rank=4 .*lora_alpha=16"):
         checkpoints.load_adapter(model, folder)
 
 

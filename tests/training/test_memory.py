@@ -284,7 +284,7 @@ def test_embeddings_of_every_layer_stay_in_16_bits():
 
 def test_an_adapters_folder_is_refused_as_a_model(tmp_path):
     (tmp_path / "adapter_config.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"holds an adapter, not a model.*from_adapter=True"):
+    with pytest.raises(ValueError, match="from_adapter=True"):
         check(replace(POCKET, model=str(tmp_path)), L4)
 
 
@@ -329,7 +329,7 @@ def test_settings_that_cannot_be_trained_are_refused(changes, message):
 def test_4_bits_are_advised_against_for_some_families():
     a100 = replace(L4, gpu_memory_gb=80)
     *_, line = check(replace(PRESETS["a100"], load_in_4bit=True), a100)
-    assert line == "Unsloth advises against 4 bits for unsloth/Qwen3.5-9B: set load_in_4bit=False."
+    assert "unsloth/Qwen3.5-9B" in line and "load_in_4bit=False" in line
 
 
 # --- The page -------------------------------------------------------------------------------------
