@@ -188,7 +188,7 @@ class Preset:
         "sample only tokens with at least this fraction of the likeliest token's probability")
 
     # a completion keeps the stop text that ends it (training/stops.py)
-    stop: list | None = _unpassed(None, _ANY, of=_both, does=
+    stop: list | None = _unpassed(None, _ANY, of=_both, does=  # noqa: RUF009
         "a text, or a list of texts, that ends a completion, such as `</answer>`")
 
     # logging

@@ -475,9 +475,7 @@ class Lab:
         # 6. what keeps answers from being right: text behind them
         ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
-        run_on = [
-            text[len(first) :].strip() != "" for text, first in zip(texts, firsts, strict=True)
-        ]
+        behind = [text[len(first) :].strip() for text, first in zip(texts, firsts, strict=True)]
         first_answer = None
         if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
             with self.again():
@@ -497,7 +495,7 @@ class Lab:
             "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
             "want_opening": want_opening,
-            "run_on": float(np.mean(run_on)),
+            "run_on": float(np.mean([text != "" for text in behind])),
             "first_answer": first_answer,
             "one_text": float(np.mean(same)) if same else None,
         }

@@ -47,7 +47,7 @@ def sample(
         are missing.
 
     vLLM samples with the adapter's current weights. Whether the model thinks before it answers is
-    stored in the tokenizer (`templates.set_thinking`), and so are the stop texts (`stops.set_stop`).
+    stored in the tokenizer (`templates.set_thinking`), as are the stop texts (`stops.set_stop`).
 
     Sampling during a training run does not change the run: the model's training mode, gradient
     checkpointing, cache setting and the random state are restored, and a vLLM engine gives its
@@ -184,14 +184,13 @@ class TransformersSampler:
         # sample from all prompts at once
         inputs = _left_padded(self.model, self.tokenizer, prompts, self.samples)
         longest = inputs["input_ids"].shape[1]
+        at_stop = [AtStop(self.tokenizer, longest)] if stop_of(self.tokenizer) else None
         output = self.model.generate(
             **inputs,
             max_new_tokens=max(1, *room),  # a tool's reply may have used up all the room
             num_return_sequences=self.samples,
             pad_token_id=self.tokenizer.pad_token_id,
-            stopping_criteria=[AtStop(self.tokenizer, longest)]
-            if stop_of(self.tokenizer)
-            else None,
+            stopping_criteria=at_stop,
             **generation_options(self.temperature),
         )
 

@@ -141,4 +141,6 @@ def test_a_training_ends_completions_at_the_stop_text_and_counts_them_as_ended(
     lengths = [len(row) for row, stop in zip(ids, stopped, strict=True) if stop]
     assert logged["completions/max_terminated_length"] == max(lengths)
     trained = [len(row) * (stop or not masked) for row, stop in zip(ids, stopped, strict=True)]
-    assert sorted(sum(masks, [])) == sorted(trained), "no padding behind a stop text is trained on"
+    assert sorted(length for batch in masks for length in batch) == sorted(trained), (
+        "no padding behind a stop text is trained on"
+    )
