@@ -17,6 +17,8 @@ COMMANDS = {
     "sweep": "train a grid of settings and seeds, and make a table with intervals",
     "diagnose": "say what is wrong with a training run, from its log alone",
     "compare": "compare trained runs: settings that differ, accuracies and curves",
+    "plan": "say how many held-out questions and seeds show a gain, and what they cost",
+    "regrade": "judge a run's stored completions again with other rewards",
     "check-rewards": "attack a list of rewards on rows of data: go or no go, without a model",
     "generate": "answer a file of questions with a run's merged model",
     "report": "write one HTML page about a run, to send to a colleague",

@@ -270,6 +270,8 @@ def settle(
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
         changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
+    if isinstance(changes.get("stop"), str):
+        changes["stop"] = [changes["stop"]]
     settings = Preset(**recorded | changes)
     _refuse(problems(settings))
 

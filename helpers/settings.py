@@ -150,6 +150,8 @@ class Preset:
     # GPU configuration replaces omitted ones by its own defaults.
     beta: float = _setting(0.02, (0.0, 100.0), spelt=True, does=
         "weight of the KL to the reference; 0: no KL is computed or logged")
+    entropy_coef: float = _setting(0.0, (0.0, 10.0),
+        "weight of the entropy per token as a bonus, against collapse; 0: none")
     loss_type: str = _setting("dapo", _LOSSES, spelt=True, does=
         "how the loss averages over tokens; dapo: every token of the batch counts alike")
     epsilon: float = _setting(0.2, (1e-6, 1.0),
@@ -184,6 +186,10 @@ class Preset:
         "sample from this many of the likeliest tokens; 0: from all")
     min_p: float = _setting(0.0, (0.0, 1.0),
         "sample only tokens with at least this fraction of the likeliest token's probability")
+
+    # a completion keeps the stop text that ends it (training/stops.py)
+    stop: list | None = _unpassed(None, _ANY, of=_both, does=  # noqa: RUF009
+        "a text, or a list of texts, that ends a completion, such as `</answer>`")
 
     # logging
     logging_steps: int = _of_01(1, _COUNT,
@@ -256,6 +262,8 @@ def grpo_keywords(preset: Preset) -> dict:
     # None stays None unless `presets.settle` has decided for True
     corrects = bool(preset.vllm_importance_sampling_correction)
     keywords["vllm_importance_sampling_correction"] = corrects
+    if preset.stop and preset.engine == "vllm":  # with Transformers, `stops.end_at_stop` does it
+        keywords["generation_kwargs"] = {"stop": preset.stop}
     keywords["router_aux_loss_coef"] = 0.0  # Unsloth does not compute this loss of experts
     return keywords
 
@@ -307,6 +315,8 @@ def problems(preset: Any) -> list[str]:
     if sentences:
         return sentences
 
+    if not all(isinstance(text, str) and text for text in preset.stop or ()):
+        sentences.append(f"stop={preset.stop!r} must be a text or a list of texts, none empty.")
     for name, setting in SETTINGS.items():
         value = getattr(preset, name)
         may_be = setting.metadata["may_be"]

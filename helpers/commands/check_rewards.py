@@ -97,9 +97,16 @@ def main(parsed: argparse.Namespace) -> int:
         text = on_one_line(shorten(row["example"])) or "(no text)"
         print(f"attack '{name}' earns {row['total']:.2f}: {text}")
     if lab.results.signal is not None:
-        signal = lab.results.signal
-        dead = signal["total"]["zero_spread"]
-        print(f"dead groups: {dead:.0%} of {signal['groups']}")
-        shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
-        print(f"shares of the advantage: {', '.join(shares)}")
+        print("\n".join(signal_lines(lab)))
     return int(not verdict.go)
+
+
+def signal_lines(lab: Lab) -> list[str]:
+    """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
+    signal = lab.results.signal
+    dead = signal["total"]["zero_spread"]
+    shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
+    return [
+        f"dead groups: {dead:.0%} of {signal['groups']}",
+        f"shares of the advantage: {', '.join(shares)}",
+    ]

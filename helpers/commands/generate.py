@@ -216,8 +216,11 @@ def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
     """
     from transformers import AutoConfig, AutoTokenizer
 
+    from helpers.training.stops import set_stop
+
     tokenizer = AutoTokenizer.from_pretrained(settings.model)
     set_thinking(tokenizer, settings.thinking)
+    set_stop(tokenizer, settings.stop)
     tokens = settings.max_completion_length
     config = AutoConfig.from_pretrained(settings.model).get_text_config()
     room = config.max_position_embeddings - tokens

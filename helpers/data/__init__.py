@@ -12,6 +12,7 @@ __getattr__ = door(
     {
         "arithmetic": "careful careless is_careful",
         "files": "file_rows parse_literal",
+        "overlap": "benchmark_texts shared_text shared_text_line",
         "pictures": "draw_scene open_picture",
         "sources": "check_columns",
         "tasks": "Task chat_prompt example_turns load_task prompt_token_counter save tokenizer_of",

@@ -405,6 +405,7 @@ class Lab:
         - `answered`: the share of completions with a complete answer block.
         - `want_opening`: the rewards that give all completions 0, but not if each begins with the
           tag that opens the reasoning.
+        - `run_on`: the share of completions that write on behind their first answer.
         - `first_answer`: the share of completions that would be right if they ended behind their
           first answer; None if little is behind it.
         - `one_text`: of the groups with equal totals, the share that consist of one text; None
@@ -474,6 +475,7 @@ class Lab:
         # 6. what keeps answers from being right: text behind them
         ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
+        behind = [text[len(first) :].strip() for text, first in zip(texts, firsts, strict=True)]
         first_answer = None
         if sum(map(len, texts)) > 1.1 * sum(map(len, firsts)):
             with self.again():
@@ -493,6 +495,7 @@ class Lab:
             "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
             "want_opening": want_opening,
+            "run_on": float(np.mean([text != "" for text in behind])),
             "first_answer": first_answer,
             "one_text": float(np.mean(same)) if same else None,
         }

@@ -48,7 +48,7 @@ _MANY_FLAT = 0.50  # largest share of groups that score the same throughout
 _NEVER = 0.02  # mean pass rates up to this leave nothing to reinforce,
 _ALWAYS = 0.95  # and from this on nothing to learn
 _EVEN = 0.5  # if silence pays unless the policy is right this often, an error costs too much
-_RUN_ON = 0.2  # more completions than these would be right if they ended behind their answer
+_RUN_ON = 0.2  # more completions than these write on behind their answer, or are wrong by it
 _TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
 _MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
@@ -431,10 +431,16 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         reasons.append(
             f"{first_answer:.0%} of the completions would be right if they ended behind their "
             f"first answer, and {passing:.0%} are: they go on behind it. What stops a completion "
-            "is the chat template's token for the end of a turn. Worked examples in the prompt "
-            "(examples) or a warm start on such examples teach the model to write it."
+            "is the chat template's token for the end of a turn, or a stop text of yours: "
+            f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03. Worked examples in the "
+            "prompt (examples) or a warm start on such examples teach the model to end."
         )
-    elif passing <= _NEVER:
+    elif signal["run_on"] > _RUN_ON:
+        verdict.notes.append(
+            f"{signal['run_on']:.0%} of the completions write on behind their first answer: "
+            f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
+        )
+    if passing <= _NEVER and first_answer - passing <= _RUN_ON:
         if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
             advice = (
                 f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "

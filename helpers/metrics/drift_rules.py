@@ -65,7 +65,8 @@ def collapsed_entropy(signals: Signals) -> Finding | None:
         "entropy",
         "The entropy has collapsed, and the policy hardly explores any more.",
         f"{change} (nats per token)",
-        "Lower the learning rate, or raise the temperature. With several updates per round of "
+        "Lower the learning rate, raise the temperature, or add an entropy bonus (entropy_coef, "
+        "such as 0.001; too large a bonus makes texts random). With several updates per round of "
         "sampling, a higher epsilon_high lets rare tokens gain.",
     )
 

@@ -20,6 +20,7 @@ __getattr__ = door(
         "looking": "CONDITIONS blind_floor completions score_conditions",
         "merging": "check_merge largest_difference load_base merge_with_unsloth precision "
         "prompt_logits",
+        "planning": "widths",
         "serving": "serve_commands",
         "tables": "difficulty_summary samples_summary summary",
     },

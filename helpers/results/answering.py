@@ -157,12 +157,14 @@ def complete(
 
     from helpers.templates import options_of
     from helpers.training.sampling import engine_of, sample
+    from helpers.training.stops import stop_of
 
     # Hash everything that affects the completions.
     prompts = [list(prompt) for prompt in prompts]  # prompts from a Parquet file are arrays
     limits = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens}
     settings = limits | {"seed": seed, "chunk": chunk, "engine": engine_of(model)}
     settings |= options_of(tokenizer)  # whether to think, for models with that option
+    settings |= {"stop": stop_of(tokenizer)} if stop_of(tokenizer) else {}
     decisive = json.dumps([identity, settings, prompts], sort_keys=True)
     made_for = hashlib.sha256(decisive.encode()).hexdigest()
 

@@ -93,17 +93,24 @@ def student_interval(values: list[float]) -> tuple[float, float]:
     """
     if len(values) < 2:
         return math.nan, math.nan
-    freedom = len(values) - 1
-    if freedom <= len(_T975):
-        t = _T975[freedom - 1]
-    else:
-        # Expand t around the normal quantile; beyond the table, the error is below 1e-4
-        # (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5).
-        t = _Z95 + (_Z95**3 + _Z95) / (4 * freedom)
-        t += (5 * _Z95**5 + 16 * _Z95**3 + 3 * _Z95) / (96 * freedom**2)
+    t = student_975(len(values) - 1)
     mean = statistics.mean(values)
     half = t * statistics.stdev(values) / math.sqrt(len(values))
     return mean - half, mean + half
+
+
+def student_975(freedom: int) -> float:
+    """Return the 97.5 % quantile of Student's t.
+
+    >>> round(student_975(2), 3), round(student_975(1000), 3)
+    (4.303, 1.962)
+    """
+    if freedom <= len(_T975):
+        return _T975[freedom - 1]
+    # Expand t around the normal quantile; beyond the table, the error is below 1e-4
+    # (Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5).
+    t = _Z95 + (_Z95**3 + _Z95) / (4 * freedom)
+    return t + (5 * _Z95**5 + 16 * _Z95**3 + 3 * _Z95) / (96 * freedom**2)
 
 
 # The 97.5 % quantiles of Student's t for 1 to 30 degrees of freedom.

@@ -176,7 +176,8 @@ def answers(
     `tokenizer` does, and the texts of UNUSUAL that it tokenises differently.
 
     llama.cpp continues the token ids of `tokenizer`, so a wrong tokenizer in the file does not
-    change the prompts. An answer ends at the file's own end token, or after max_new_tokens.
+    change the prompts. An answer ends at the file's own end token, at a stop text of `tokenizer`
+    (`stops.set_stop`), or after max_new_tokens.
 
     seconds: ask no further question after this time, so that there may be fewer answers than
         prompts; None asks all. At least one is asked.
@@ -185,6 +186,8 @@ def answers(
     """
     check_installed()
     from torch import get_num_threads
+
+    from helpers.training.stops import length_to_stop, stop_of
 
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
     unusual = {text: render(tokenizer, [{"role": "user", "content": text}]) for text in UNUSUAL}
@@ -210,7 +213,11 @@ def answers(
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"llama.cpp cannot answer with {file.name} ({reason}).")
     # llama.cpp prints, too; the result is the last line.
-    return tuple(json.loads(process.stdout.splitlines()[-1]))
+    answered, same_tokens, misread = json.loads(process.stdout.splitlines()[-1])
+    if stop_of(tokenizer):  # as the samplers of training end them
+        written = [encode(tokenizer, text) for text in answered]
+        answered = [tokenizer.decode(ids[: length_to_stop(tokenizer, ids)]) for ids in written]
+    return answered, same_tokens, misread
 
 
 def _ask_server(

@@ -37,6 +37,8 @@ def serve_commands(
     }
     if settings.thinking is not None:
         request["chat_template_kwargs"] = template_options(settings.thinking)
+    if settings.stop:  # a completion keeps the text that ends it, as in training
+        request |= {"stop": settings.stop, "include_stop_str_in_output": True}
     curl = (
         "curl http://127.0.0.1:8000/v1/chat/completions -H 'Content-Type: application/json' "
         f"-d {shlex.quote(json.dumps(request, ensure_ascii=False))}"

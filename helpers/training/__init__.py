@@ -20,6 +20,7 @@ __getattr__ = door(
         "freeze_reference load load_whole lora_targets standby text_only",
         "reward_guard": "GuardedRewards",
         "sampling": "lengths_of release sample",
+        "stops": "end_at_stop set_stop",
         "vision": "Looking image_token_ban prompts_as_text sample_pictures=sample",
         "warm": "supervised_steps=train training_in_words warm_start=start",
         "helpers.runs": "seed_everything",

@@ -23,6 +23,7 @@ from helpers.templates import set_thinking
 from helpers.training.base import Base
 from helpers.training.memory import room_for_a_picture
 from helpers.training.sampling import engine_of, random_devices
+from helpers.training.stops import set_stop
 
 # --- Loading --------------------------------------------------------------------------------------
 
@@ -101,11 +102,13 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
                 module.support_avx512bf16_for_cpu = False
         tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
 
-    # with either back end: check the model, and store in the tokenizer whether the model thinks
+    # with either back end: check the model, and store in the tokenizer whether the model thinks and
+    # which texts end a completion
     check_engine(model, settings)
     if base:
         base.check(model)
     set_thinking(tokenizer, settings.thinking)
+    set_stop(tokenizer, settings.stop)
     return model, tokenizer
 
 

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import torch
 
 from helpers.templates import encode, render
+from helpers.training.stops import AtStop, length_to_stop, stop_of
 
 Tokens = list[int]  # token ids
 
@@ -46,7 +47,7 @@ def sample(
         are missing.
 
     vLLM samples with the adapter's current weights. Whether the model thinks before it answers is
-    stored in the tokenizer (`templates.set_thinking`).
+    stored in the tokenizer (`templates.set_thinking`), as are the stop texts (`stops.set_stop`).
 
     Sampling during a training run does not change the run: the model's training mode, gradient
     checkpointing, cache setting and the random state are restored, and a vLLM engine gives its
@@ -69,9 +70,15 @@ def sample(
 
 
 def lengths_of(model, tokenizer, groups: list[list[Tokens]]) -> list[int]:
-    """Return the tokens of each completion with its end token, also if it was cut off before it."""
+    """Return the tokens of each completion with its end token, also if it was cut off before it. A
+    stop text ends a completion, too.
+    """
     ends = ends_of(model, tokenizer)
-    return [len(ids) + ends.isdisjoint(ids[-1:]) for group in groups for ids in group]
+    return [
+        len(ids) + (ends.isdisjoint(ids[-1:]) and length_to_stop(tokenizer, ids) is None)
+        for group in groups
+        for ids in group
+    ]
 
 
 def ends_of(model, tokenizer) -> set[int]:
@@ -98,7 +105,7 @@ def sampler(model, tokenizer, *, temperature: float = 1.0, samples: int = 1, see
     room: for each prompt, the most tokens of a completion.
 
     The function returns a list of `samples` completions for each prompt. A completion is a list of
-    token ids, including the end token if there was room for one.
+    token ids, including the end token if there was room for one, or up to the end of a stop text.
 
     Calls within one context continue one stream of random numbers, so that all turns of an episode
     are drawn from the same seed.
@@ -110,7 +117,8 @@ def sampler(model, tokenizer, *, temperature: float = 1.0, samples: int = 1, see
             # CPU, where the second batch got other seeds)
             generator = torch.Generator().manual_seed(seed)
             with _adapter_in_vllm(model) as adapter:
-                yield VllmSampler(model, adapter, temperature, samples, generator).complete
+                engine = VllmSampler(model, tokenizer, adapter, temperature, samples, generator)
+                yield engine.complete
         else:
             with sampling_mode(model):
                 yield TransformersSampler(model, tokenizer, temperature, samples).complete
@@ -175,21 +183,25 @@ class TransformersSampler:
 
         # sample from all prompts at once
         inputs = _left_padded(self.model, self.tokenizer, prompts, self.samples)
+        longest = inputs["input_ids"].shape[1]
+        at_stop = [AtStop(self.tokenizer, longest)] if stop_of(self.tokenizer) else None
         output = self.model.generate(
             **inputs,
             max_new_tokens=max(1, *room),  # a tool's reply may have used up all the room
             num_return_sequences=self.samples,
             pad_token_id=self.tokenizer.pad_token_id,
+            stopping_criteria=at_stop,
             **generation_options(self.temperature),
         )
 
-        # cut each completion after its first end token, or where its room ends
+        # cut each completion after its first end token or stop text, or where its room ends
         ends = ends_of(self.model, self.tokenizer)
         groups: list[list[Tokens]] = [[] for _ in prompts]
-        for row, tokens in enumerate(output[:, inputs["input_ids"].shape[1] :].tolist()):
+        for row, tokens in enumerate(output[:, longest:].tolist()):
             prompt = row // self.samples
             lengths = [at + 1 for at, token in enumerate(tokens) if token in ends]
-            groups[prompt].append(tokens[: min([*lengths, room[prompt]])])
+            ended = tokens[: min([*lengths, room[prompt]])]
+            groups[prompt].append(ended[: length_to_stop(self.tokenizer, ended)])
         return groups
 
 
@@ -280,6 +292,7 @@ class VllmSampler:
     """
 
     model: torch.nn.Module
+    tokenizer: object
     adapter: object
     temperature: float
     samples: int
@@ -305,6 +318,7 @@ class VllmSampler:
                 top_p=1.0,
                 top_k=-1,
                 max_tokens=max(1, left),
+                stop=stop_of(self.tokenizer),
                 # vLLM gives sample i of a request the seed `seed + i`. The seeds of two requests
                 # are far apart, so that no two completions share random numbers.
                 seed=torch.randint(2**62, (), generator=self.generator).item(),
@@ -318,10 +332,11 @@ class VllmSampler:
             lora_request=self.adapter,
             use_tqdm=False,
         )
-        return [
-            [list(completion.token_ids)[:left] for completion in output.outputs]
-            for output, left in zip(outputs, room, strict=True)
-        ]
+        groups = []
+        for output, left in zip(outputs, room, strict=True):
+            group = [list(completion.token_ids)[:left] for completion in output.outputs]
+            groups.append([ids[: length_to_stop(self.tokenizer, ids)] for ids in group])
+        return groups
 
 
 @contextmanager

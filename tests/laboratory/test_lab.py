@@ -270,6 +270,7 @@ def test_signal_by_hand():
         "pass_rate": [0.5, 1.0],
         "answered": 0.0,
         "want_opening": [],
+        "run_on": 0.0,
         "first_answer": None,
         "one_text": 1.0,
     }
@@ -752,6 +753,16 @@ def test_completions_that_go_on_are_a_stop_if_few_correct_ones_end(sums, ended):
     lab.signal(sums.head(4), [[text.format(gold) for text in group] for gold in sums["answer"][:4]])
     assert ("go on behind it" in stops(lab)) == (ended < 4)
     assert "go on behind it" in str(lab.verdict())
+
+
+@pytest.mark.parametrize("behind", [" \n", " I hope that this helps."])
+def test_completions_that_write_on_although_they_are_right_are_a_note(sums, behind):
+    lab = Lab([correctness_reward], [1.0], TagFormat("think", "result"))
+    group = [f"<think>so</think><result>{{}}</result>{behind}"] * 2
+    group += ["<think>so</think><result>1000001</result>"] * 4
+    lab.signal(sums.head(4), [[text.format(gold) for text in group] for gold in sums["answer"][:4]])
+    said = "33% of the completions write on behind their first answer: stop='</result>'"
+    assert (said in str(lab.verdict())) == bool(behind.strip())
 
 
 def test_a_reward_that_wants_the_tag_which_the_template_opens_is_named(sums):
