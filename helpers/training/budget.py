@@ -173,9 +173,9 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     return lines
 
 
-def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> None:
-    """Raise ValueError if more than half of an ordinary sample was cut off at the limit: the policy
-    would mostly learn to write less.
+def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float:
+    """Return the share of an ordinary sample that was cut off at the limit. Raise ValueError if it
+    is more than half: the policy would mostly learn to write less.
 
     lengths: the tokens of each completion including its end token; limit + 1 for a completion that
         was cut off. See `sampling.lengths_of`.
@@ -204,6 +204,7 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> None:
             "memory in proportion (max_seq_length must hold it)"
             f"{'' if settings.thinking is False else shorter}."
         )
+    return cut / len(lengths)
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------
