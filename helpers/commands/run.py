@@ -386,6 +386,7 @@ _RULES = {
     "early_stopping": check_early_stopping,
     "tags": TagFormat.parse,
     "kind": kinds.check_kind,
+    "other_source": check_source,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
     "columns": check_columns,
