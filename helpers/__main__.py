@@ -21,6 +21,7 @@ COMMANDS = {
     "regrade": "judge a run's stored completions again with other rewards",
     "check-rewards": "attack a list of rewards on rows of data: go or no go, without a model",
     "generate": "answer a file of questions with a run's merged model",
+    "evaluate": "measure one or two models on a file of questions, with intervals",
     "report": "write one HTML page about a run, to send to a colleague",
 }
 

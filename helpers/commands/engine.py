@@ -5,6 +5,7 @@ replacement: it leaves out outputs that are updated in place, such as the figure
 """
 
 import logging
+import re
 import sys
 
 from papermill.clientwrap import PapermillNotebookClient
@@ -25,15 +26,24 @@ def lines_to_print(source: str, output: str) -> list[str]:
     >>> lines_to_print("print(verdict)", "NO GO:\\n  - it pays for length")
     ['NO GO:', '  - it pays for length']
     """
-    # WARNING: 05 about a model that should not be used. NOT: 03 about untested rewards.
+    # WARNING: 05 about a model that should not be used. NOT: 03 about untested rewards. The second
+    # line has forecasts, before minutes without a line, and where the events of a tracker go.
     beginnings = ("step ", "data: ", "note: ", "WARNING: ", "NOT ", "stopping early: ")
+    beginnings += ("to sample everything: ", "every completion at its limit: ", "tracker: ")
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
         beginnings += ("GO:", "NO GO:", "  - ", "  note: ")
     # 04's findings about the run itself; other notebooks diagnose examples.
     if "diagnose(history)" in source:
         beginnings += ("critical (", "warning (")
-    return [escaped(line) for line in output.split("\n") if line.startswith(beginnings)]
+    return [
+        escaped(line)
+        for line in output.split("\n")
+        if line.startswith(beginnings) or _FORECAST.match(line)
+    ]
+
+
+_FORECAST = re.compile(r"[\d,]+ steps?: at most ")
 
 
 class Client(PapermillNotebookClient):

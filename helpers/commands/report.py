@@ -74,7 +74,7 @@ def main(parsed: argparse.Namespace) -> int:
                     shown.append(cell)
 
     # put the facts first; they show the figures only if no notebook does
-    figures = {} if shown else card.figures_of(run)
+    figures = None if shown else card.figures_of(run)
     first = nbformat.v4.new_markdown_cell(card.markdown(facts, figures))
 
     # export to HTML

@@ -388,6 +388,7 @@ _RULES = {
     "tags": TagFormat.parse,
     "kind": kinds.check_kind,
     "control": check_control,
+    "other_source": check_source,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),
     "judge": lambda judge: own.load_reward(str(judge), THINK_ANSWER, "judge"),
     "columns": check_columns,

@@ -16,6 +16,6 @@ __getattr__ = door(
         "pictures": "draw_scene open_picture",
         "sources": "check_columns",
         "tasks": "Task chat_prompt example_turns load_task prompt_token_counter save tokenizer_of",
-        "helpers.judging": "KINDS check_kind survey",
+        "helpers.judging": "check_kind survey",
     },
 )

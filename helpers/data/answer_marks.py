@@ -11,7 +11,8 @@ import regex
 
 from helpers.data.files import Dropped, parse_literal
 
-TEXT_KINDS = ("text", "exact")  # kinds whose answers may be any text, such as `Write \boxed{5}.`
+# kinds whose answers may be any text, such as `Write \boxed{5}.`
+TEXT_KINDS = ("text", "exact", "json")
 LETTER_IN_BOX = "a letter in a box"
 _ONE_RESULT = "Mark one result per row, and not several parts."
 

@@ -144,6 +144,16 @@ def load_task(
         "fingerprint": fingerprint(example_rows + table_rows),
         "notes": _notes(account, table_rows, example_rows, tags, system),
     }
+    # a policy that copies an example needs room for its reasoning, and for the end token
+    if max_completion_tokens is not None and example_rows:
+        sizes = [count_tokens(example["answer"]) + 1 for example in example_rows]
+        over = sum(size > max_completion_tokens for size in sizes)
+        if over:
+            report["notes"].append(
+                f"worked examples longer than max_completion_length={max_completion_tokens}: "
+                f"{over} of {len(sizes)}. A policy that follows them is cut off before its answer: "
+                f"set max_completion_length to {max(sizes)} or more."
+            )
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
     return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)

@@ -379,10 +379,13 @@ class Lab:
         ]
         return table
 
-    def signal(self, rows: pd.DataFrame, completions: list[list[str]]) -> dict:
+    def signal(
+        self, rows: pd.DataFrame, completions: list[list[str]], cut_off: float = 0.0
+    ) -> dict:
         """Return what GRPO would learn from groups of completions, as the `signal` of the report.
 
         completions: one group of at least two per row.
+        cut_off: the share of them that ended at the limit of tokens, if it is known.
 
         Returns a dict:
 
@@ -402,7 +405,7 @@ class Lab:
         - `judges`: the rewards that `judges()` returns.
         - `pass_rate`: for each group, the share of completions that the judges call right; None if
           no judge scores the row.
-        - `answered`: the share of completions with a complete answer block.
+        - `answered`: the share of completions with a complete answer block. `cut_off`: as given.
         - `want_opening`: the rewards that give all completions 0, but not if each begins with the
           tag that opens the reasoning.
         - `run_on`: the share of completions that write on behind their first answer.
@@ -494,6 +497,7 @@ class Lab:
             "judges": judges,
             "pass_rate": [_finite(round(rate, 6)) for rate in pass_rate],
             "answered": float(np.mean([bool(self.tags.answer_blocks(text)) for text in texts])),
+            "cut_off": cut_off,
             "want_opening": want_opening,
             "run_on": float(np.mean([text != "" for text in behind])),
             "first_answer": first_answer,

@@ -49,6 +49,7 @@ _NEVER = 0.02  # mean pass rates up to this leave nothing to reinforce,
 _ALWAYS = 0.95  # and from this on nothing to learn
 _EVEN = 0.5  # if silence pays unless the policy is right this often, an error costs too much
 _RUN_ON = 0.2  # more completions than these write on behind their answer, or are wrong by it
+_CUT_OFF = 0.1  # if more completions end at the limit, it is named before anything about the policy
 _TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
 _MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
@@ -393,7 +394,17 @@ def _judge_signal(lab, verdict: Verdict) -> None:
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(rates)) if rates else 0.0
 
-    # 1. rewards and groups whose scores never differ
+    # 1. completions that were cut off: what else the groups show may be a consequence
+    limits = signal["cut_off"] > _CUT_OFF
+    if limits:
+        few_learn = flat > _MANY_FLAT or passing <= _NEVER
+        (verdict.stops if few_learn else verdict.notes).insert(
+            0,
+            f"{signal['cut_off']:.0%} of the completions were cut off at max_completion_length, "
+            "most of them before their answer. Raise it before you change anything else.",
+        )
+
+    # 2. rewards and groups whose scores never differ
     for name, statistics in rewards.items():
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
@@ -401,8 +412,8 @@ def _judge_signal(lab, verdict: Verdict) -> None:
         advice = (
             " Take questions it sometimes gets right, a larger group, or a reward with a slope."
         )
-        if rates and not _NEVER < passing < _ALWAYS:
-            advice = ""  # the next section has more specific advice
+        if limits or (rates and not _NEVER < passing < _ALWAYS):
+            advice = ""  # there is more specific advice
         elif signal["one_text"] > 0.5:
             advice = " In most of them all completions are one text: raise the temperature."
         elif passing > 0.5:
@@ -411,7 +422,7 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             f"{flat:.0%} of the groups score the same throughout and teach nothing.{advice}"
         )
 
-    # 2. a policy that is never right, or always right
+    # 3. a policy that is never right, or always right
     if not judges:
         # a reward that failed may be the one that tells them apart
         if not lab.faults:
@@ -441,7 +452,9 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
         )
     if passing <= _NEVER and first_answer - passing <= _RUN_ON:
-        if signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
+        if limits:
+            advice = ""
+        elif signal["answered"] <= _NEVER and set(judges) <= set(_JUDGE_ANSWERS):
             advice = (
                 f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
                 "for the tags, and is max_completion_length long enough? Worked examples in the "
@@ -455,7 +468,7 @@ def _judge_signal(lab, verdict: Verdict) -> None:
                 "examples, or a larger model."
             )
         verdict.stops.append(
-            f"the policy earns {listed} on {passing:.1%} of its completions. {advice}"
+            f"the policy earns {listed} on {passing:.1%} of its completions. {advice}".strip()
         )
     elif passing >= _ALWAYS:
         verdict.stops.append(
@@ -463,7 +476,7 @@ def _judge_signal(lab, verdict: Verdict) -> None:
             "questions."
         )
 
-    # 3. what the advantage is made of
+    # 4. what the advantage is made of
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in judges)
     largest = max(shares, key=shares.get)

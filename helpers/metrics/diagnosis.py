@@ -10,12 +10,13 @@ and `tool_rules`. A rule finds nothing if a column it needs was not logged (`sig
 """
 
 from dataclasses import replace
+from pathlib import Path
 
 import pandas as pd
 
 from helpers.metrics.drift_rules import clipped_updates, collapsed_entropy, high_kl, rising_loss
 from helpers.metrics.group_rules import constant_reward, dead_groups, unweighted_rewards
-from helpers.metrics.history import in_trl_names
+from helpers.metrics.history import in_trl_names, read_log
 from helpers.metrics.length_rules import (
     changed_length,
     clipped_completions,
@@ -46,11 +47,11 @@ from helpers.metrics.signals import MIN_ROWS, SEVERITIES, Finding, Signals, appl
 from helpers.metrics.tool_rules import failing_calls, given_up_tools, unfinished_episodes
 
 
-def diagnose(history: pd.DataFrame) -> list[Finding]:
+def diagnose(history: pd.DataFrame | list[dict] | str | Path) -> list[Finding]:
     """Return the findings about a training history, the most severe first.
 
-    history: one row per logged step, as `read_metrics` returns it, or
-        `DataFrame(trainer.state.log_history)`. Columns have TRL's names, or names that
+    history: one row per logged step, as `read_metrics` returns it, or `trainer.state.log_history`,
+        or the path of a log that `read_log` reads. Columns have TRL's names, or names that
         `in_trl_names` knows; columns and values may be missing. A reward's name says whether it
         judges the answer (`accuracy_reward`) or the format (`format_reward`).
 
@@ -58,7 +59,9 @@ def diagnose(history: pd.DataFrame) -> list[Finding]:
     only the rules in AT_ONCE are used. A finding that another one explains gives no advice of its
     own but names that one (`Finding.cause`).
     """
-    signals = Signals(in_trl_names(history))
+    if isinstance(history, str | Path):
+        history = read_log(Path(history))
+    signals = Signals(in_trl_names(pd.DataFrame(history)))
     rules = RULES if signals.enough else AT_ONCE
     findings = [apply(rule, signals) for rule in rules]
     findings = explained([finding for finding in findings if finding is not None])

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pandas as pd
 
@@ -26,7 +27,9 @@ from helpers.tags import TagFormat
 class Measurement:
     """The held-out questions of a run, and the results of each model that was measured on them.
 
-    elsewhere: 128 questions of a kind the policy was not trained on, from the source `other`.
+    other: a source of questions of a kind the policy was not trained on; None: differences or sums
+        for the built-in arithmetic, and none for other data.
+    elsewhere: up to 128 of them.
     evaluation: the contents of evaluation.json, one entry per model.
     written: the completions, by (name of the model, "sampled", "greedy", "samples" or "other").
     """
@@ -39,16 +42,25 @@ class Measurement:
     judge: Callable | None = None
     batch_size: int | None = None
     seed: int = 3407
+    other: str | None = None
     evaluation: dict[str, dict] = field(default_factory=dict)
     written: dict[tuple[str, str], list] = field(default_factory=dict)
 
     def __post_init__(self):
-        # Ask sums, or differences if the policy was trained on sums. The pocket model knows nothing
-        # else, and any larger model should still know them after training.
-        sums = self.source == "arithmetic/sums"
-        self.other = "arithmetic/differences" if sums else "arithmetic/sums"
-        options = {"train_size": 1, "holdout_size": 128, "seed": self.seed, "tags": self.tags}
-        self.elsewhere = load_task(self.other, **options).holdout
+        # Ask sums, or differences if the policy was trained on sums: the pocket model knows nothing
+        # else.
+        if self.other is None and self.source.startswith("arithmetic/"):
+            sums = self.source == "arithmetic/sums"
+            self.other = "arithmetic/differences" if sums else "arithmetic/sums"
+        if self.other is None:
+            self.elsewhere = self.holdout.head(0)
+            return
+        sizes = {"train_size": 1, "holdout_size": 128}
+        if Path(self.other).exists():  # a file may have fewer rows
+            sizes = {"holdout_size": 1}
+        task = load_task(self.other, **sizes, seed=self.seed, tags=self.tags)
+        rows = pd.concat([task.holdout, task.train]).head(128)
+        self.elsewhere = rows.reset_index(drop=True)
         # Use the system prompt and the worked examples of the training prompts.
         before = list(self.holdout["prompt"].iloc[0])[:-1]
         prompts = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
@@ -63,7 +75,8 @@ class Measurement:
         weights: a text that identifies these weights, so that completions of other weights are not
             reused.
         samples: if given, also sample this many completions for each of the first `questions`
-            questions (pass@k and the majority vote), and one for each question of `elsewhere`.
+            questions (pass@k and the majority vote), and one for each question of `elsewhere`; what
+            has no question has no entry.
         """
         from helpers.training.sampling import engine_of
 
@@ -105,21 +118,21 @@ class Measurement:
             "sampled_by": engine_of(model),
         }
         self.evaluation[name] = entry
-        if not samples:
-            return
 
         # Sample several completions per question.
         sampling["temperature"] = training_temperature
         rows = self.holdout[:questions]
-        groups = complete(
-            self.run, f"{name}-samples", prompts=list(rows["prompt"]), samples=samples, **sampling
-        )
-        self.written[name, "samples"] = groups
-        golds = list(rows["answer"])
-        entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
+        if samples and len(rows):
+            asked = {"prompts": list(rows["prompt"]), "samples": samples}
+            groups = complete(self.run, f"{name}-samples", **asked, **sampling)
+            self.written[name, "samples"] = groups
+            golds = list(rows["answer"])
+            entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
 
         # Ask the questions of another kind.
         rows = self.elsewhere
+        if not samples or not len(rows):
+            return
         groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
         texts = [text for (text,) in groups]
         self.written[name, "other"] = texts

@@ -223,10 +223,10 @@ def _is_file(source: str) -> bool:
 # --- The text -------------------------------------------------------------------------------------
 
 
-def markdown(facts: Facts, figures: dict[str, str]) -> str:
+def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
     """Return the card's text: the template `card.md.j2` filled in with the facts.
 
-    figures: the captions of the figures to show, by name.
+    figures: the captions of the figures to show, by name; None: they are shown elsewhere.
     """
     data = facts.manifest["data"]
     training = facts.manifest["training"]

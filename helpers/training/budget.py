@@ -173,9 +173,9 @@ def forecast(trial: Trial, settings: Preset) -> list[str]:
     return lines
 
 
-def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> None:
-    """Raise ValueError if more than half of an ordinary sample was cut off at the limit: the policy
-    would mostly learn to write less.
+def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float:
+    """Return the share of an ordinary sample that was cut off at the limit. Raise ValueError if it
+    is more than half: the policy would mostly learn to write less.
 
     lengths: the tokens of each completion including its end token; limit + 1 for a completion that
         was cut off. See `sampling.lengths_of`.
@@ -204,6 +204,7 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> None:
             "memory in proportion (max_seq_length must hold it)"
             f"{'' if settings.thinking is False else shorter}."
         )
+    return cut / len(lengths)
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------
@@ -215,15 +216,17 @@ def questions_within(
     tokenizer,
     settings: Preset,
     tables: dict[str, tuple[pd.DataFrame, int, int]],
+    extras: dict[str, tuple[pd.DataFrame, int, int]] | None = None,
 ) -> list[pd.DataFrame]:
     """Return the first rows of each table, as many as can be answered within a notebook's budget,
-    and print how many were left out.
+    and print how many were left out, and how long the others take.
 
     seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
         embedded model, so that the lessons print the same numbers on the slowest machine.
         ValueError for anything else.
     tables: printed name -> (rows, completions per row, repetitions). All tables keep the same
-        share of their rows, and at least FEWEST rows.
+        share of their rows, and at least FEWEST rows, even if these take longer than the budget.
+    extras: tables that share what the others leave, one after the other, and may keep no row.
 
     The time is predicted from the tokens per second of a short batch, as if every completion
     reached its limit.
@@ -231,12 +234,14 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
+    extras = extras or {}
+    wished = tables | extras
     if seconds is None:
-        return [rows for rows, *_ in tables.values()]
+        return [rows for rows, *_ in wished.values()]
 
     # measure the tokens per second of one batch; a CPU gains nothing from more than 16 prompts
-    prompts = [list(prompt) for rows, *_ in tables.values() for prompt in rows["prompt"]]
-    count = sum(len(rows) * samples * times for rows, samples, times in tables.values())
+    prompts = [list(prompt) for rows, *_ in wished.values() for prompt in rows["prompt"]]
+    count = sum(len(rows) * samples * times for rows, samples, times in wished.values())
     size_of_batch = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
     batch = list(islice(cycle(prompts), min(count, size_of_batch)))
     few = min(32, settings.max_completion_length)
@@ -248,24 +253,36 @@ def questions_within(
     rate = processes.gather(rate)[0]  # all processes must keep the same rows
 
     # keep the share of the rows that the budget allows
-    needed = count * settings.max_completion_length / rate
+    one = settings.max_completion_length / rate  # seconds of a completion
+    needed = sum(len(rows) * samples * times for rows, samples, times in tables.values()) * one
     share = min(1.0, seconds / needed)
-    kept = {
-        name: rows.iloc[: max(min(FEWEST, len(rows)), int(share * len(rows)))]
-        for name, (rows, *_) in tables.items()
-    }
-    print(f"to sample everything: at most about {needed:,.0f} s, at {rate:,.0f} tokens a second")
-    if share < 1:
+    kept = {}
+    taken = 0.0
+    for name, (rows, samples, times) in wished.items():
+        fewest = min(FEWEST, len(rows))
+        if name in tables:
+            room = max(fewest, int(share * len(rows)))
+        else:
+            room = int(max(0.0, seconds - taken) / (samples * times * one))
+        kept[name] = rows.iloc[: room if room >= fewest else 0]
+        taken += len(kept[name]) * samples * times * one
+    print(
+        f"to sample everything: at most about {count * one:,.0f} s, at {rate:,.0f} tokens a second"
+    )
+    if any(len(rows) < len(wished[name][0]) for name, rows in kept.items()):
         # half the width of the 95 % interval of a proportion, at its widest (one half)
         shares = ", ".join(
-            f"{len(rows)} of {len(tables[name][0])} {name} (95 % interval: up to "
-            f"±{98 / len(rows) ** 0.5:.0f} points)"
+            f"{len(rows)} of {len(wished[name][0])} {name}"
+            + (f" (95 % interval: up to ±{98 / len(rows) ** 0.5:.0f} points)" if len(rows) else "")
             for name, rows in kept.items()
         )
-        print(
-            f"note: sampling_seconds={seconds} has room for {shares}. sampling_seconds=None lifts "
-            "the limit."
-        )
+        says = f"has room for {shares}; they take at most about {taken:,.0f} s"
+        if taken > seconds:
+            says = (
+                f"is too short, and the fewest questions that show anything are asked: {shares}; "
+                f"they take up to about {taken:,.0f} s"
+            )
+        print(f"note: sampling_seconds={seconds} {says}. sampling_seconds=None lifts the limit.")
     return list(kept.values())
 
 

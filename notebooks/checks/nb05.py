@@ -42,6 +42,8 @@ def check_pass_at_8(answer, evaluation):
         return must
     if not math.isfinite(answer):
         return must
+    if "pass_at_k" not in evaluation["baseline"]:
+        return "pass@k was not measured in this run: raise sampling_seconds."
     message = "Noted: the answer is checked when it is handed in."
     ### BEGIN HIDDEN TESTS
     curve = {k: point["value"] for k, point in evaluation["baseline"]["pass_at_k"].items()}

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers.metrics import diagnose
+
 STEPS = 40
 CLIPPED = pd.DataFrame(
     {
@@ -138,6 +140,13 @@ def test_each_form_of_a_log_has_the_same_findings(cli, tmp_path, form):
 
 
 @pytest.mark.needs("tensorboard")
+def test_in_python_a_path_and_a_list_are_histories_too(tmp_path):
+    found = diagnose(CLIPPED)
+    assert found and found == diagnose(CLIPPED.to_dict("records"))
+    for path in (as_csv(tmp_path, CLIPPED), as_checkpoints(tmp_path, CLIPPED)):
+        assert found == diagnose(path) == diagnose(str(path))
+
+
 def test_tensorboards_events_are_read(cli, tmp_path):
     from torch.utils.tensorboard import SummaryWriter
 

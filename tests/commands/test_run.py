@@ -16,6 +16,7 @@ from helpers.commands.engine import lines_to_print
 from helpers.presets import PRESETS
 from helpers.runs import Run
 from helpers.tags import quoted
+from helpers.training import budget
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -228,6 +229,12 @@ def test_a_completion_cannot_write_a_line_of_the_terminal():
     assert lines_to_print("", quoted(completion.replace("\v", "\n"))) == []
     (line,) = lines_to_print("", f"note: {completion} is odd")
     assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
+
+
+def test_what_takes_long_is_announced_on_the_terminal():
+    trial = budget.Trial(first=70.0, seconds=30.0, sampling=20.0, peak=None)
+    first, _, whole = budget.forecast(trial, PRESETS["smollm2"])
+    assert lines_to_print("", f"{first}\n{whole}\nan ordinary batch: 9 tokens") == [first, whole]
 
 
 HIDDEN_STEPS = """

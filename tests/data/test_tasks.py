@@ -286,6 +286,25 @@ def test_worked_examples_in_another_format_are_named(load, tags, completion, is_
     assert ("note: worked examples that are not in the format" in line) == is_named
 
 
+def test_worked_examples_that_the_limit_would_cut_off_are_named_with_a_limit_that_holds_them(load):
+    """The answers fit: it is the reasoning of the example that does not."""
+    examples = [
+        {"question": f"What is {n} + 0?", "completion": "<think>" + "a " * 9 + n} for n in "18"
+    ]
+    asked = {
+        "examples": examples,
+        "count_tokens": lambda text: len(text.split()) if isinstance(text, str) else 1,
+    }
+    note = load(numbered(9), **asked, max_completion_tokens=8).report["notes"][-1]
+    assert re.search("max_completion_length=8: 2 of 2", note)
+    enough = int(re.search("to ([0-9]+) or more", note)[1])
+    told = [
+        "cut off" in load(numbered(9), **asked, max_completion_tokens=limit).line
+        for limit in (enough - 1, enough)
+    ]
+    assert told == [True, False]
+
+
 def test_generated_rows_make_up_for_those_that_are_worked_examples():
     arguments = {"train_size": 20, "holdout_size": 10}
     plain = load_task("arithmetic/sums", **arguments)

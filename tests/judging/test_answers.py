@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.judging.answers import choices, kinds, mathematics, numbers, texts
+from helpers.judging.answers import choices, documents, kinds, mathematics, numbers, texts
 from helpers.judging.answers.kinds import are_right, compare_answers, kind_of, vote_of
 from helpers.judging.answers.survey import kind_of_row, looks_like, survey
 from helpers.rewards.correctness import correctness_reward
@@ -258,6 +258,26 @@ def test_a_vote_is_the_same_whatever_was_answered_before():
     assert vote_of("Paris") == vote_of("paris.") and vote_of("CO") != vote_of("Co")
 
 
+DEEP = "[" * 700 + "]" * 700
+
+
+def test_documents_are_compared_by_value_and_an_answer_that_is_none_is_wrong():
+    examples = examples_of(documents.__doc__)
+    assert len(examples) == 7
+    for given, sign, gold in examples:
+        assert same_answer(given, gold, kind="json") is (sign == "="), (given, gold)
+    gold = '{"category": "billing", "urgent": true}'
+    right = '{"urgent":true,\n"category":"billing"}'
+    for given in (right, f"```json\n{right}\n```", f"The answer is {right}"):
+        assert same_answer(given, gold, kind="json"), given
+        assert not same_answer(given, gold, kind="text"), given
+    hostile = ["NaN", '{"a": 1, "a": 1}', "[" * 10**5, DEEP * 99, "1" * 10**5, "1e" + "9" * 30]
+    for given in [*hostile, '{"a":' * 9999, "\ud800", "\x00", "", "{}{}", "-Infinity"]:
+        for answer in (gold, DEEP, "[1e999999999]", "no document"):
+            assert not same_answer(given, answer, kind="json"), given[:20]
+    assert not same_answer("[NaN]", "[NaN ]", kind="json")
+
+
 # --- Declared kinds -------------------------------------------------------------------------------
 
 
@@ -350,6 +370,10 @@ def test_an_answer_shows_one_of_three_kinds(kind, gold):
     [
         ({"answer": "5 km"}, "text", "number"),
         ({"answer": "5 km", "kind": "easy"}, "text", None),
+        ({"answer": '{"id": 4, "price": "$5$"}'}, "text", "json"),
+        ({"answer": '["red", "blue"]'}, "text", "json"),
+        ({"answer": "[3, 4]"}, "mathematics", None),
+        ({"answer": '{"id": 4}', "kind": "json"}, "json", None),
         ({"answer": "H2O", "kind": "exact"}, "exact", None),
         ({"answer": "January 5"}, "text", None),
         ({"answer": "15:30"}, "text", "exact"),

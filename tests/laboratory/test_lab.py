@@ -269,6 +269,7 @@ def test_signal_by_hand():
         "total": {"mean": 2.125, "zero_spread": 0.5},
         "pass_rate": [0.5, 1.0],
         "answered": 0.0,
+        "cut_off": 0.0,
         "want_opening": [],
         "run_on": 0.0,
         "first_answer": None,
@@ -742,6 +743,17 @@ def test_what_keeps_right_answers_from_their_point_is_named(sums, says):
     group = [*texts, *blocks("1000001", "1000002")]
     lab.signal(rows, [[text.format(answer) for text in group] for answer in sums["answer"][:4]])
     assert [other for other in WITHHELD if re.search(other, stops(lab))] == [says]
+
+
+def test_a_limit_that_cuts_completions_off_is_named_first_and_alone(sums):
+    lab = Lab([correctness_reward], [1.0])
+    never_right, mixed = ["so it", "so"] * 2, blocks("{}", "1000001", "1000002")
+    for texts, share, go in ((never_right, 0.4, False), (mixed, 0.2, True), (mixed, 0.0, True)):
+        rows = sums.head(4)
+        lab.signal(rows, [[text.format(gold) for text in texts] for gold in rows["answer"]], share)
+        reasons = lab.verdict().notes if go else lab.verdict().stops
+        assert lab.verdict().go == go and ("max_completion_length" in reasons[0]) == (share > 0)
+        assert not re.search("examples|larger model|easier", stops(lab))
 
 
 @pytest.mark.parametrize("ended", [0, 1, 4])

@@ -6,7 +6,7 @@ import pytest
 
 from helpers.runs import Run, runs_folder
 
-FEW = "note: sampling_seconds=0.001 has room for 8 of {} (95 % interval: up to ±35 points"
+FEW = "are asked: 8 of {} (95 % interval: up to ±35 points"
 
 
 @pytest.mark.slow
@@ -21,7 +21,7 @@ def test_with_a_small_budget_all_are_measured_on_the_same_few_questions(executed
     for entry in run.evaluation.values():
         assert entry["n"] == entry["greedy"]["n"] == 8
     baseline = run.evaluation["baseline"]
-    assert (baseline["pass_at_k_questions"], baseline["other"]["n"]) == (8, 8)
+    assert not {"pass_at_k_questions", "other"} & set(baseline), "the holdout comes first"
     assert FEW.format("32 questions") in execute("02", run, sampling_seconds=1e-3)
     printed = execute("03", run, sampling_seconds=1e-3, max_steps=2, early_stopping=2)
     assert FEW.format("16 questions") in printed

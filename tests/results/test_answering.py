@@ -149,18 +149,26 @@ def test_a_changed_argument_starts_afresh(ask, batches, change):
 
 
 @pytest.mark.parametrize(
-    ("source", "other"),
+    ("source", "named", "other", "count"),
     [
-        ("arithmetic/sums", "arithmetic/differences"),
-        ("arithmetic/differences", "arithmetic/sums"),
-        ("my/rows.csv", "arithmetic/sums"),
+        ("arithmetic/sums", None, "arithmetic/differences", 128),
+        ("arithmetic/differences", None, "arithmetic/sums", 128),
+        ("my/rows.csv", None, None, 0),
+        ("my/rows.csv", "arithmetic/sums", "arithmetic/sums", 128),
+        ("arithmetic/sums", "few.jsonl", "few.jsonl", 5),
     ],
 )
-def test_forgetting_is_measured_on_another_task_than_training(source, other):
+def test_forgetting_is_measured_on_another_task_than_training_if_one_is_known(
+    source, named, other, count, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"Say {n}.", "answer": f"{n}"} for n in range(5)]
+    pd.DataFrame(rows).to_json("few.jsonl", orient="records", lines=True)
     example = [{"role": "user", "content": "q"}, {"role": "assistant", "content": "a"}]
     before = [{"role": "system", "content": "Add."}, *example]
-    holdout = pd.DataFrame({"prompt": [[*before, {"role": "user", "content": "asked"}]]})
-    exam = Measurement(None, PRESETS["pocket"], THINK_ANSWER, holdout, source)
-    assert exam.other == other and len(exam.elsewhere) == 128
+    asked = [*before, {"role": "user", "content": "asked"}]
+    holdout = pd.DataFrame({"prompt": [asked], "question": ["asked"]})
+    exam = Measurement(None, PRESETS["pocket"], THINK_ANSWER, holdout, source, other=named)
+    assert exam.other == other and len(exam.elsewhere) == count
     for asked, question in zip(exam.elsewhere["prompt"], exam.elsewhere["question"], strict=True):
         assert asked == [*before, {"role": "user", "content": question}]

@@ -44,7 +44,7 @@ def executed_copy(run: Run, number: str, output: str, ended: str) -> None:
 def test_the_report_shows_the_facts_and_then_the_notebooks_without_code(run, cli):
     for number in ("02", "04", "05"):
         executed_copy(run, number, f"shown by {number}", "2100-01-01T00:00:00.123456")
-    page = page_of(cli, run)
+    whole = page = page_of(cli, run)
     for part in (
         "<h1",
         "32 steps and merged.",
@@ -55,6 +55,7 @@ def test_the_report_shows_the_facts_and_then_the_notebooks_without_code(run, cli
     ):
         assert part in page, part
         page = page[page.index(part) :]
+    assert "no figures" not in whole, "notebook 04 shows them below"
     for absent in ("the_code", "Exercise", "Not answered", "shown by 02", "from transformers"):
         assert absent not in page, absent
 

@@ -170,11 +170,14 @@ def within(policy, monkeypatch):
     completions of 20 tokens, takes `takes` seconds.
     """
 
-    def within(seconds, takes, rows=64, **differs) -> list[int]:
+    def within(seconds, takes, rows=64, extra=False, **differs) -> list[int]:
         tables = {"questions": (pd.concat([ROWS] * 2)[:rows], 1, 2), "of them": (ROWS[:20], 4, 1)}
         clock = iter([0.0, takes])
         monkeypatch.setattr(budget.time, "perf_counter", lambda: next(clock))
-        kept = budget.questions_within(seconds, *policy, replace(SETTINGS, **differs), tables)
+        extras = {"wished": (ROWS[:20], 1, 1)} if extra else {}
+        settings = replace(SETTINGS, **differs)
+        kept = budget.questions_within(seconds, *policy, settings, tables, extras)
+        tables |= extras
         for table, (given, *_) in zip(kept, tables.values(), strict=True):
             assert list(table["question"]) == list(given["question"][: len(table)])
         return [len(table) for table in kept]
@@ -198,6 +201,20 @@ def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
     shares = re.findall(r"(\d+) of (\d+) .*?±(\d+) points", note)
     assert "sampling_seconds=20.9" in note and shares == [("32", "64", "17"), ("10", "20", "31")]
     assert within(6.3, 3.2, rows=60) == [9, 8], "never fewer than eight"
+
+
+def test_a_budget_below_the_fewest_rows_is_said_with_the_time_that_these_take(within, capsys):
+    # 8 x 2 and 8 x 4 completions of 20 tokens, at 100 tokens a second: 9.6 s
+    assert within(2.0, 3.2) == [8, 8]
+    told = capsys.readouterr().out
+    assert "has room" not in told and re.search(r"is too short.* 8 of 64 .* about 10 s", told)
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(41.5, 0), (42.8, 0), (43.5, 9), (45.7, 20)])
+def test_extras_get_what_the_tables_leave_or_nothing(within, seconds, left, capsys):
+    *tables, extra = within(seconds, 3.2, extra=True)
+    assert extra == left and (left == 0 or tables == [64, 20])
+    assert ("0 of 20 wished" in capsys.readouterr().out) == (left == 0)
 
 
 # --- Held-out questions during a training run -----------------------------------------------------

@@ -1,7 +1,7 @@
 """Whether an answer means the same as the row's answer, judged by the kind of the row's answer.
 
 The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
-exact or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
+exact, json or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
 mathematics if it clearly is an expression, otherwise text. The module of each kind has examples of
 right and wrong answers in its docstrings.
 
@@ -14,14 +14,15 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from helpers.judging import workers
-from helpers.judging.answers import Comparison, choices, mathematics, numbers, texts
+from helpers.judging.answers import Comparison, choices, documents, mathematics, numbers, texts
 from helpers.judging.answers.handed_back import refuse_handed_back
 from helpers.judging.answers.numbers import parse_number
 from helpers.judging.answers.texts import LONGEST_ANSWER, plain_text
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
 _LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
-DECLARED_KINDS = (*KINDS, "set")  # a set is a list of expressions or words without an order
+# a set is a list of expressions or words without an order
+DECLARED_KINDS = (*KINDS, "set", "json")
 
 
 def compare_answers(
@@ -45,6 +46,9 @@ def compare_answers(
     # answer must be identical.
     if given == gold:
         return Comparison(given.strip() != "")
+    if kind == "json":
+        same = documents.same_document(given, gold)
+        return Comparison(same or documents.same_document(_LEAD.sub("", given), gold))
     if kind != "exact":
         given = conclusion_of(given)
     if max(len(given), len(gold)) > LONGEST_ANSWER:

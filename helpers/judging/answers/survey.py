@@ -1,9 +1,10 @@
 """The answers in a data report: how many of each kind, and which ones suggest declaring a kind."""
 
+import contextlib
 import re
 from collections.abc import Iterable
 
-from helpers.judging.answers import choices
+from helpers.judging.answers import choices, documents
 from helpers.judging.answers.kinds import DECLARED_KINDS, kind_of
 from helpers.judging.answers.numbers import parse_number
 
@@ -43,15 +44,21 @@ def looks_like(row: dict) -> str | None:
 
     >>> [looks_like({"answer": text}) for text in ("5 km", "(B)", "10-5", "12,0", "Paris")]
     ['number', 'choice', 'exact', 'decimal comma', None]
+    >>> [looks_like({"answer": text}) for text in ('{"a": 1}', '["red"]', "[1, 2]")]
+    ['json', 'json', None]
     """
     gold = row["answer"]
     kind = kind_of(gold)
     number = parse_number(gold)
-    is_list_or_text = row.get("kind") in ("set", "choice", "exact", "text")
+    is_list_or_text = row.get("kind") in ("set", "choice", "exact", "json", "text")
     if kind != "number" and not is_list_or_text and re.fullmatch(r"[+-]?\d[\d.' ]*,\d+", gold):
         return "decimal comma"
     if isinstance(row.get("kind"), str):
         return None
+    with contextlib.suppress(ValueError):
+        value = documents.value_of(gold)
+        if isinstance(value, dict) or (isinstance(value, list) and kind == "text"):
+            return "json"
     if kind == "text" and choices.split_option(gold)[0]:
         return "choice"
     if kind == "text" and number is not None and number.unit:

@@ -1,0 +1,138 @@
+"""`python -m helpers evaluate`: how often one or two models are right on a file of questions.
+
+The measurement is that of notebook 05: accuracy with its interval, and for two models the questions
+won and lost with McNemar's test. A model is any folder that Transformers loads.
+"""
+
+import argparse
+from pathlib import Path
+
+import pandas as pd
+
+from helpers import commands, environment
+from helpers.data.tasks import load_task, tokenizer_of
+from helpers.judging.answers import kinds
+from helpers.presets import PRESETS
+from helpers.results.evaluation import compare_outcomes, comparison_lines, right, score
+from helpers.results.tables import summary
+from helpers.rewards import own
+from helpers.runs import Run
+from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.templates import as_prompted
+
+_KEYWORDS = {"pocket": PRESETS["pocket"], "smollm2": PRESETS["smollm2"]}  # models without a folder
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of `evaluate`."""
+    parser.add_argument(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="a model's folder, a run whose merged model is meant, smollm2 or pocket; one or two",
+    )
+    parser.add_argument(
+        "--questions", required=True, metavar="FILE", help="a file with question and answer"
+    )
+    parser.add_argument(
+        "--columns",
+        type=commands.read_value,
+        metavar="JSON",
+        help='other names of its columns: \'{"question": "problem", "answer": "solution"}\'',
+    )
+    parser.add_argument(
+        "--kind", choices=kinds.DECLARED_KINDS, help="how answers are judged, as in notebook 01"
+    )
+    parser.add_argument(
+        "--judge", metavar="FILE.py:FUNCTION", help="a reward that decides what is right instead"
+    )
+    parser.add_argument(
+        "--tags", default=THINK_ANSWER.spec, metavar="NAME/NAME", help="default: think/answer"
+    )
+    parser.add_argument(
+        "--system-prompt", metavar="TEXT", help="default: one that asks for the tags"
+    )
+    parser.add_argument(
+        "--examples", metavar="FILE", help="worked examples before each question, as in notebook 01"
+    )
+    parser.add_argument(
+        "--max-tokens",
+        type=int,
+        default=512,
+        metavar="N",
+        help="the longest completion (default: 512)",
+    )
+
+
+def main(parsed: argparse.Namespace) -> int:
+    """Print a table with a line per model, and the comparison of two; return 0.
+
+    All models get the same prompts and decode greedily. Raise ValueError or OSError, before a model
+    is loaded, for a call that cannot work.
+    """
+    environment.quiet()
+    if len(set(parsed.models)) < len(parsed.models) or len(parsed.models) > 2:
+        raise ValueError(f"{', '.join(parsed.models)}: name one model, or two different ones.")
+    folders = [_folder(name) for name in parsed.models]
+    tokenizers = [tokenizer_of(folder) for folder in folders]  # ValueError for what is no model
+    tags = TagFormat.parse(parsed.tags)
+    judge = own.load_reward(parsed.judge, tags, "judge") if parsed.judge else None
+
+    # every usable row is asked: nothing is trained here
+    task = load_task(
+        parsed.questions,
+        holdout_size=1,
+        columns=parsed.columns,
+        kind=parsed.kind,
+        tags=tags,
+        system_prompt=parsed.system_prompt,
+        examples=parsed.examples,
+    )
+    rows = pd.concat([task.holdout, task.train], ignore_index=True)
+    dropped = task.report["rows_read"] - len(rows)
+    print(f"{len(rows)} questions" + (f", {dropped} rows left out" if dropped else ""), flush=True)
+
+    evaluation, correct = {}, {}
+    for name, folder, tokenizer in zip(parsed.models, folders, tokenizers, strict=True):
+        asked = as_prompted(tags, tokenizer)  # some templates open the reasoning themselves
+        texts, cut = _completions(folder, tokenizer, list(rows["prompt"]), parsed.max_tokens)
+        if cut:
+            print(f"note: {name}: {cut} of {len(texts)} completions were cut off at --max-tokens")
+        entry = score(
+            texts,
+            list(rows["answer"]),
+            asked,
+            judge=judge,
+            rows=rows,
+            count_tokens=lambda text, of=tokenizer: len(of(text)["input_ids"]),
+        )
+        evaluation[name] = entry | {"temperature": 0, "greedy": entry}
+        correct[name] = right(texts, list(rows["answer"]), asked, judge, rows)
+    print("\n".join(summary(evaluation)))
+    if len(correct) == 2:
+        comparison = compare_outcomes(*correct.values(), tuple(correct))
+        print(*comparison_lines(comparison), sep="\n")
+    return 0
+
+
+def _folder(name: str) -> str:
+    """Return the folder of a model, or the name itself for what is on the hub."""
+    if name in _KEYWORDS:
+        return _KEYWORDS[name].model_path
+    if not Path(name).exists() and "/" not in name:
+        return str(Run(name).require("merged"))
+    return name
+
+
+def _completions(folder: str, tokenizer, prompts: list, tokens: int) -> tuple[list[str], int]:
+    """Return a greedy completion of each prompt, and how many were cut off."""
+    import torch
+
+    from helpers.training import policy, sampling
+
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    model = policy.load_whole(folder, dtype="auto", device_map=where).eval()
+    options = {"max_new_tokens": tokens, "temperature": 0.0, "as_tokens": True}
+    groups = sampling.sample(model, tokenizer, prompts, **options)
+    cut = sum(length > tokens for length in sampling.lengths_of(model, tokenizer, groups))
+    return [tokenizer.decode(ids, skip_special_tokens=True) for (ids,) in groups], cut
