@@ -16,9 +16,10 @@ project = "GRPO notebooks"
 author = copyright = "the authors of GRPO notebooks"
 root_doc = "README"  # which is index.html too: see pages.py
 include_patterns = [
-    *("README.md", "CONTRIBUTING.md"),
+    *("README.md", "CONTRIBUTING.md", "AGENTS.md"),
     *(
         "docs/*.md",
+        "docs/api/*.md",
         "notebooks/*.md",
         "notebooks/*.ipynb",
         "benchmarks/results/*.md",
