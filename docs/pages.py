@@ -37,7 +37,7 @@ def _read(app: Sphinx, docname: str, source: list[str]) -> None:
     # the table of contents stands beside it: GitHub would show it as code
     if docname == app.config.root_doc:
         source[0] = _CI.sub("", source[0])
-        source[0] += "\n" + (Path(app.confdir) / "contents.md").read_text(encoding="utf-8")
+        source[0] += "\n" + (Path(app.confdir) / "book" / "contents.md").read_text(encoding="utf-8")
     elif app.env.doc2path(docname).suffix == ".ipynb":
         source[0] = json.dumps(as_page(json.loads(source[0])))
 
