@@ -19,22 +19,28 @@ BADGES = "docs/static/"
 
 
 def write(project: Path, url: str) -> None:
-    """Write the address into the files of a checkout. Raise ValueError if it is not a repository's."""
+    """Write the address into the files of a checkout. Raise ValueError if it is no repository's."""
     if not re.fullmatch(r"https://[\w.-]+/[\w.-]+/[\w.-]+", url):
         raise ValueError(f"{url!r} is not an address such as https://github.com/YOU/NAME")
     slug = url.split("/", 3)[3]
     _change(project / "pyproject.toml", r'^Repository = ".*"', f'Repository = "{url}"')
     cited = project / "CITATION.cff"
     _change(cited, r"^repository-code:.*\n", "")
-    cited.write_text(cited.read_text(encoding="utf-8") + f"repository-code: {url}\n", encoding="utf-8")
+    cited.write_text(
+        cited.read_text(encoding="utf-8") + f"repository-code: {url}\n", encoding="utf-8"
+    )
     for notebook in sorted(project.glob("notebooks/*.ipynb")):
         _change(notebook, r'repository = \\"[^"\\]*\\"', f'repository = \\"{url}\\"')
 
     readme = project / "README.md"
     text = readme.read_text(encoding="utf-8")
     text = re.sub(r"\S+ grpo-notebooks && cd", f"{url} grpo-notebooks && cd", text)
-    text = re.sub(r"<!-- no address -->.*?<!-- end of no address -->\n\n", "", text, flags=re.DOTALL)
-    text = re.sub(r"^\[!\[(?:CI|Open in Colab)\].*\n", "", text, flags=re.MULTILINE)  # of an earlier call
+    text = re.sub(
+        r"<!-- no address -->.*?<!-- end of no address -->\n\n", "", text, flags=re.DOTALL
+    )
+    text = re.sub(
+        r"^\[!\[(?:CI|Open in Colab)\].*\n", "", text, flags=re.MULTILINE
+    )  # of an earlier call
     text = re.sub(r" \[!\[Open in Colab\][^)]*\)\]\([^)]*\)", "", text)
     last = "<!-- end of badges -->"
     first = COLAB.format(badges=BADGES, slug=slug, name="00_quickstart.ipynb")
