@@ -71,14 +71,10 @@ slides: $(READY)
 	@mkdir -p build
 	@for route in 90 half-day two-days; do $(BIN)/python -m tools.slides --route $$route --to build/slides-$$route.html || exit; done
 
-# Writes the project's address into pyproject.toml, CITATION.cff and the cell of each notebook that clones it in Colab:
+# Writes the project's address into the README (clone command and badges), pyproject.toml, CITATION.cff and the notebooks:
 # make address URL=https://github.com/YOU/NAME
 address:
-	@case "$(URL)" in https://*/*/*) ;; *) echo "give URL=https://github.com/YOU/NAME" >&2; exit 1;; esac
-	@sed -i.bak 's|^Repository = ".*"|Repository = "$(URL)"|' pyproject.toml
-	@sed -i.bak '/^repository-code:/d' CITATION.cff && echo 'repository-code: $(URL)' >> CITATION.cff
-	@sed -i.bak 's|repository = \\"[^"\\]*\\"|repository = \\"$(URL)\\"|' notebooks/*.ipynb
-	@rm pyproject.toml.bak CITATION.cff.bak notebooks/*.ipynb.bak
+	@$(if $(wildcard $(READY)),$(BIN)/python,$(PYTHON)) -m tools.address "$(URL)"
 
 clean:
 	rm -rf $(VENV) build *.egg-info .pytest_cache .ruff_cache

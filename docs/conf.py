@@ -16,16 +16,18 @@ project = "GRPO notebooks"
 author = copyright = "the authors of GRPO notebooks"
 root_doc = "README"  # which is index.html too: see pages.py
 include_patterns = [
-    *("README.md", "CONTRIBUTING.md"),
+    *("README.md", "CONTRIBUTING.md", "AGENTS.md"),
     *(
         "docs/*.md",
+        "docs/book/*.md",
         "notebooks/*.md",
         "notebooks/*.ipynb",
         "benchmarks/results/*.md",
         "helpers/pocket/*/README.md",
+        "helpers/README.md",
     ),
 ]
-exclude_patterns = [".*", "**/.*", "build", "runs", "tests", "docs/contents.md"]
+exclude_patterns = [".*", "**/.*", "build", "runs", "tests", "docs/book/contents.md"]
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "pages"]
 nb_execution_mode = "off"

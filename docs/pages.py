@@ -18,6 +18,7 @@ from sphinx.application import Sphinx
 LONG = 30  # lines; what was printed beyond it, such as a transcript or a log, is folded
 # in the cell that only matters there
 _COLAB = '{"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & set(os.environ)'
+_CI = re.compile(r"^\[!\[CI\].*\n", re.MULTILINE)  # a badge that comes from GitHub
 _HEADING = re.compile(r"^(?=#+ )", re.MULTILINE)
 _FENCED = re.compile(r"(^```.*?^```[^\n]*$)", re.MULTILINE | re.DOTALL)
 
@@ -35,7 +36,8 @@ def setup(app: Sphinx) -> dict:
 def _read(app: Sphinx, docname: str, source: list[str]) -> None:
     # the table of contents stands beside it: GitHub would show it as code
     if docname == app.config.root_doc:
-        source[0] += "\n" + (Path(app.confdir) / "contents.md").read_text(encoding="utf-8")
+        source[0] = _CI.sub("", source[0])
+        source[0] += "\n" + (Path(app.confdir) / "book" / "contents.md").read_text(encoding="utf-8")
     elif app.env.doc2path(docname).suffix == ".ipynb":
         source[0] = json.dumps(as_page(json.loads(source[0])))
 

@@ -90,7 +90,7 @@ def this_machine() -> Machine:
                 print(
                     f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
                     f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to take another; "
-                    "docs/several-gpus.md trains on all.",
+                    "docs/multi-gpu.md trains on all.",
                     file=sys.stderr,
                 )
         except (OSError, subprocess.SubprocessError, ValueError) as error:

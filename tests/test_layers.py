@@ -68,5 +68,5 @@ def test_each_folder_says_what_it_is_in_ten_lines_and_has_its_tests(folder):
     )
     assert said and len(said.splitlines()) <= 10 and "In:" in said and "Out:" in said
     assert list((PROJECT / "tests" / folder).glob("test_*.py")), f"tests/{folder} is empty"
-    for text in (helpers.__doc__, (PROJECT / "docs" / "layout.md").read_text(encoding="utf-8")):
+    for text in (helpers.__doc__, (PROJECT / "helpers" / "README.md").read_text(encoding="utf-8")):
         assert f"`helpers/{folder}/`" in text and f"`tests/{folder}/`" in text

@@ -1,6 +1,6 @@
 """`python -m helpers sweep`: train every point of a grid with every seed, and compare the points.
 
-docs/batches.md describes the grid file. Each run is an ordinary one, as if started by
+docs/sweeps.md describes the grid file. Each run is an ordinary one, as if started by
 `python -m helpers run --once`. The sweep itself keeps only its tables, in `runs/sweeps/<name>/`.
 It executes one run at a time; `--emit commands` prints the command lines, so that xargs or a
 cluster can execute several at once.

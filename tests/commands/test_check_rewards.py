@@ -184,7 +184,7 @@ def test_a_row_that_is_quoted_cannot_steer_the_terminal(cli, folder):
 def test_the_page_shows_what_the_command_prints(cli, monkeypatch):
     monkeypatch.chdir(PROJECT)
     page = (PROJECT / "docs" / "rewards.md").read_text(encoding="utf-8")
-    section = page.partition("\n## Check rewards without a run\n")[2]
+    section = page.partition("\n## Check rewards\n")[2]
     _, command, _, shown, _ = section.split("```", 4)
     arguments = shlex.split(command.removeprefix("bash\n").replace("\\\n", " "))
     assert arguments[:3] == ["python", "-m", "helpers"]

@@ -1,4 +1,4 @@
-"""The drawings of docs/layout.md are true: a row and a completion pass through the functions that
+"""The drawings of helpers/README.md are true: a row and a completion pass through the functions that
 they show, in this order.
 """
 
@@ -10,7 +10,7 @@ import sys
 from helpers import PROJECT
 
 HELPERS = PROJECT / "helpers"
-PAGE = (PROJECT / "docs" / "layout.md").read_text(encoding="utf-8")
+PAGE = (PROJECT / "helpers" / "README.md").read_text(encoding="utf-8")
 # By drawing: the module and the function of each line.
 ROW, COMPLETION = (
     re.findall(r"^[ \d]+([\w/]+\.py) +([\w.]+)", drawing, re.MULTILINE)

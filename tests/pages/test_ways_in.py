@@ -28,7 +28,7 @@ def test_the_image_is_built_by_the_steps_that_a_reader_is_told(stage, step):
         (PROJECT / "deploy/Dockerfile").read_text(encoding="utf-8").split("\nFROM base AS ")
     )
     instructions = next(text for text in stages if text.startswith(f"{stage}\n"))
-    told = (PROJECT / "docs/ways-in.md").read_text(encoding="utf-8")
+    told = (PROJECT / "docs/installation.md").read_text(encoding="utf-8")
     assert f"RUN {step}\n" in instructions and f"\n{step}  " in told
     assert re.findall("^USER (.+)$", base + instructions, re.MULTILINE)[-1] == "learner"
     assert stages[-1].startswith("cpu\n")

@@ -347,3 +347,16 @@ def test_docs_presets_shows_the_estimates():
         config, sees = config_of(preset.model_path), name.startswith("vision")
         assert peak == memory.size(estimate(preset, config, card, sees).peak)
         assert preset.model.split("/")[-1] in model or name == "pocket"
+
+
+def test_the_readme_shows_rows_of_docs_presets():
+    rows = {}
+    for page in ("docs/presets.md", "README.md"):
+        text = (PROJECT / page).read_text(encoding="utf-8")
+        table = [line.strip("| ").split(" | ") for line in text.splitlines() if "| `" in line]
+        rows[page] = table
+    peaks = {cells[0]: (cells[2], cells[-1]) for cells in rows["docs/presets.md"]}
+    shown = [cells for cells in rows["README.md"] if cells[1] in peaks]
+    assert len(shown) == 6
+    for _, name, model, peak in shown:
+        assert model.startswith(peaks[name][0]) and peak == peaks[name][1]
