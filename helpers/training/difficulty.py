@@ -50,9 +50,9 @@ def rows_between(
     if keep_between is None:
         return None, {}
     try:
-        parts = keep_between.split(",") if isinstance(keep_between, str) else keep_between
-        low, high = map(float, parts)
-    except (TypeError, ValueError):
+        # papermill writes the pair of `-p keep_between=0.1,0.9` as the text "(0.1, 0.9)"
+        low, high = map(float, str(keep_between).strip("()[]").split(","))
+    except ValueError:
         low, high = 1.0, 0.0
     if not 0 <= low <= high <= 1:
         raise ValueError(

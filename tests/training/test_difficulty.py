@@ -35,7 +35,8 @@ def test_the_rows_between_are_kept_with_their_bounds_and_the_rest_is_counted(rat
     assert recorded == {"keep_between": "0.25,0.9", "kept": 3, "left_out": left_out}
     said = "training on 3 of 8 questions; left out: 1 too hard, 2 too easy, 2 not measured\n"
     assert capsys.readouterr().out == said
-    assert rows_between(rated, (0, 0.5), SETTINGS)[0] == [0, 1, 2]  # as papermill passes it
+    for pair in ((0, 0.5), [0, 0.5], "(0, 0.5)"):  # the last as papermill passes a pair
+        assert rows_between(rated, pair, SETTINGS)[0] == [0, 1, 2]
     assert rows_between(rated, None, SETTINGS) == (None, {})
 
 
