@@ -53,7 +53,7 @@ PARTS = {
     "rewards": Part(
         notebooks=("02", "07", "09", "10", "11"),
         made_from="data",
-        files=("reward_report.json", "figures/reward_signal.png"),
+        files=("reward_report.json", "figures/reward_signal.png", "pass_rates.parquet"),
     ),
     "training": Part(
         notebooks=("03", "00", "07", "09", "10", "11"),

@@ -5,6 +5,7 @@ all runs into one figure.
 """
 
 import argparse
+import json
 
 import pandas as pd
 
@@ -35,6 +36,9 @@ def main(parsed: argparse.Namespace) -> int:
     differ = settings_that_differ(runs)
     print(f"settings that differ\n{'nothing differs' if differ.empty else differ.to_string()}\n")
     print(f"holdout accuracy\n{outcomes(runs).to_string()}\n")
+    harness = pd.DataFrame({run.name: harness_results(run) for run in runs})
+    if len(harness):
+        print(f"lm-evaluation-harness\n{harness.to_string()}\n")
     for run in runs:
         if why := run.outdated("evaluation.json"):
             print(f"note: {why}")
@@ -91,3 +95,20 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
                 interval = f"{low:.1%} to {high:.1%}"
                 rows[run.name][model] = f"{entry['accuracy']:.1%} ({interval}){greedy}"
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
+
+
+def harness_results(run: Run) -> dict[str, str]:
+    """Return what lm-evaluation-harness has measured of a run, by model, task and metric: from the
+    files that `lm_eval --output_path lm_eval/MODEL` writes in the run's folder, the last of each.
+    """
+    found = {}
+    files = run.folder.glob("lm_eval/*/**/results_*.json")
+    for file in sorted(files, key=lambda file: file.name):  # the names have the time
+        model = file.relative_to(run.folder / "lm_eval").parts[0]
+        for task, metrics in json.loads(file.read_bytes())["results"].items():
+            for metric, value in metrics.items():
+                if isinstance(value, float) and "_stderr" not in metric:
+                    error = metrics.get(metric.replace(",", "_stderr,"))
+                    width = f" ± {1.96 * error:.1%}" if isinstance(error, float) else ""
+                    found[f"{model}, {task}, {metric}"] = f"{value:.1%}{width}"
+    return found

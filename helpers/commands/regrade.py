@@ -60,7 +60,7 @@ def main(parsed: argparse.Namespace) -> int:
     print(f"judged again: {judged}\n")
     print(what_changes(table).to_string(), "\n")
     print("\n".join(signal_lines(lab)))
-    change = (table["after"] - table["before"]).abs()
+    change = (table["after"] - table["before"]).abs()[~table["completion"].duplicated()]
     for number in change[change > _SAME].nlargest(_SHOWN).index:
         row = table.loc[number]
         asked, text = on_one_line(shorten(row["question"], 80)), shorten(row["completion"])

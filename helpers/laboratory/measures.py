@@ -505,6 +505,19 @@ class Lab:
         }
         return self.results.signal
 
+    def pass_rates(self, rows: pd.DataFrame, completions: list[list[str]]) -> list[float | None]:
+        """Return the share of each row's completions that the judges call right; None if no judge
+        scores the row. Unlike `signal`, it keeps no result.
+
+        completions: one group per row.
+        """
+        group_of = np.repeat(np.arange(len(rows)), [len(group) for group in completions])
+        records = _records(rows)
+        columns = columns_of([records[group] for group in group_of])
+        texts = [text for group in completions for text in group]
+        right = _are_right(self.scores(texts, self.step, **columns)[self.judges()])
+        return [_finite(rate) for rate in right.groupby(group_of).mean()]
+
     def judges(self) -> list[str]:
         """Return the rewards that tell right answers from wrong ones: in `attacks`, their means for
         the two differ by more than 0.25. If `attacks` was not run, return the first reward.

@@ -14,6 +14,7 @@ __getattr__ = door(
         "budget": "AUTO check_limit forecast held_out_looks keep_apart questions_within trial_step",
         "callbacks": "EarlyStopping Watch",
         "checkpoints": "History begin checkpoint_step keep load_adapter",
+        "difficulty": "keep_pass_rates rows_between",
         "lessons": "configuration import_unsloth train",
         "memory": "check_memory=check",
         "policy": "LORA_TARGETS add_adapter begin_again check_engine claim_for_training "

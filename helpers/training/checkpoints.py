@@ -52,6 +52,7 @@ def begin(
     weights: Sequence = (),
     from_adapter: bool | None = None,
     warm_start: dict | None = None,
+    **differs,
 ) -> Path | None:
     """Prepare `checkpoints/` and return the checkpoint to resume from; None for a fresh start.
 
@@ -60,6 +61,7 @@ def begin(
         False: it begins with a new adapter. If the run holds one, a note offers True.
         None: as False, but without the offer, for notebooks that lack the option.
     warm_start: the record that `warm.start` returned, if the training run begins with one.
+    differs: what else must be equal to resume, such as the rows kept by `difficulty.rows_between`.
 
     An interrupted training run is resumed if its settings, seed, data, rewards and weights are the
     same. The engine, the number of processes and the source of a reward may differ; a note names
@@ -88,6 +90,7 @@ def begin(
         "seed": seed,
         "rewards": dict(zip(names, weights, strict=True)),
         "warm_start": warm_start,
+        **differs,
     }
     name = processes.from_first(
         lambda: _prepare(run, settings, started_with, sources, from_adapter)

@@ -58,3 +58,19 @@ def test_reward_weights_and_a_missing_evaluation_are_shown(cli, runs):
     code, out, _ = cli("compare", "one", "three")
     assert code == 0 and "not measured" in out
     assert "correctness_reward x 1" in out and "correctness_reward x 2" in out
+
+
+def test_results_of_lm_evaluation_harness_are_shown_beside_the_accuracies(cli, runs):
+    """The files are as lm_eval 0.4.13 wrote them for a merged pocket model: the last of each counts."""
+    for time, right in (("2026-11-29T14-11-01.100087", 0.5), ("2026-11-29T15-00-00.000001", 0.75)):
+        folder = runs / "one" / "lm_eval" / "merged" / "merged"
+        folder.mkdir(parents=True, exist_ok=True)
+        measured = {"name": "grpo_holdout", "alias": "grpo_holdout", "sample_len": 256}
+        measured |= {"exact_match,answer_block": right, "exact_match_stderr,answer_block": 0.025}
+        write_json(folder / f"results_{time}.json", {"results": {"grpo_holdout": measured}})
+    code, out, _ = cli("compare", "one", "two")
+    shown = out.partition("lm-evaluation-harness\n")[2].splitlines()
+    assert code == 0 and shown[0].split() == ["one", "two"]
+    assert "merged, grpo_holdout, exact_match,answer_block" in shown[1]
+    assert "75.0% ± 4.9%" in shown[1] and "50.0%" not in out.partition("lm-evaluation")[2][:200]
+    assert "lm-evaluation-harness" not in cli("compare", "two", "three")[1]
