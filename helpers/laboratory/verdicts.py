@@ -267,14 +267,13 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
         elif row["paid_by"] in lab.judges() and name in SILENT:
             advice = "Silence pays more than an error: give it no more than an error gets."
         elif name == _IN_REASONING and _is_own(lab, row["paid_by"]):
-            advice = (
-                "It reads the reasoning, too: take the answer from `answer_of` (helpers.rewards)."
-            )
+            advice = "It reads the reasoning, too: read the answer with `answer_of`."
         elif row["paid_by"] in lab.judges():
             advice = "It takes this for right: make it ask for one answer, and for all of it."
         verdict.stops.append(
             f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
-            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. {advice} Such as {_sample(row)}."
+            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. {advice} "
+            f"Such as {_sample(row)}."
         )
     if len(winners) > 3:
         others = [f"'{name}' ({_sample(row)})" for name, row in winners[3:].iterrows()]

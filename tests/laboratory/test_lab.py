@@ -485,15 +485,12 @@ def test_each_reason_is_given_for_its_cause_and_for_no_other(sums, reason):
 
 
 def test_each_winning_attack_has_a_text_and_the_likeliest_comes_first(sums):
-    def last_number_reward(completions, answer, **columns):
-        texts = map(completion_text, completions)
-        return [
-            float(gold in text) + 0.1 * ("What is" in text) for text, gold in zip(texts, answer)
-        ]
+    def pays(text, gold):
+        return float(gold in completion_text(text)) + 0.1 * ("What is" in completion_text(text))
 
-    lab = Lab([last_number_reward], [1.0])
+    lab = Lab([reward_of("loose_reward", pays)], [1.0])
     table = lab.attacks(sums.head(3))
-    first, *rest = stops(lab).split("\n")
+    first = stops(lab).split("\n")[0]
     assert first.startswith("'the question handed back'") and "What is" in first
     named = table.index[table["wins"] > 0]
     assert len(named) > 4
@@ -503,11 +500,10 @@ def test_each_winning_attack_has_a_text_and_the_likeliest_comes_first(sums):
 
 
 def test_a_reward_that_reads_the_reasoning_is_told_how_to_read_the_answer(sums):
-    def any_block_reward(completions, answer, **columns):
-        texts = map(completion_text, completions)
-        return [float(f"<answer>{gold}</answer>" in text) for text, gold in zip(texts, answer)]
+    def pays(text, gold):
+        return float(f"<answer>{gold}</answer>" in completion_text(text))
 
-    lab = Lab([any_block_reward], [1.0])
+    lab = Lab([reward_of("any_block_reward", pays)], [1.0])
     lab.attacks(sums.head(3))
     assert re.search("in the reasoning only.*`answer_of`", stops(lab))
 
