@@ -234,6 +234,20 @@ def test_a_completion_cannot_write_a_line_of_the_terminal():
     assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
 
 
+def test_a_finished_run_begins_anew_audibly_and_a_failed_one_names_how_it_goes_on(cli, executions):
+    call = ("run", "--run", "t", "--preset", "pocket", "--only", "01,03")
+    executions.outcomes["03"] = False
+    code, out, err = cli(*call)
+    assert code == 1 and "--run t --resume" in err and "was finished" not in out
+    executions.outcomes["03"] = True
+    code, out, err = cli(*call[:3], "--resume")
+    assert code == 0 and "was finished" not in out and not err
+    assert "01, 03 anew" in cli(*call)[1]
+    cli("run", "--run", "other", "--preset", "pocket", "--only", "01")
+    code, _, err = cli("report", "--run", "tt")
+    assert code == 2 and "the runs are: other, t." in err and not Run("tt").folder.exists()
+
+
 @pytest.mark.parametrize("notebook", ["00", "03", "07"])
 def test_a_tracker_is_checked_at_the_door_and_says_where_it_writes(
     cli, notebook, executions, monkeypatch, tmp_path
