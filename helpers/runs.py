@@ -145,6 +145,9 @@ class Run:
 
     def _remedy(self, relative: str, when: str = "first, with the same run name") -> str:
         """Return a sentence that tells which notebook to run for a file of this run, and how."""
+        others = sorted(path.parent.name for path in runs_folder().glob("*/manifest.json"))
+        if others and not (self.folder / "manifest.json").exists():
+            return f"There is no run {self.name!r}; the runs are: {', '.join(others)}."
         command = f"python -m helpers run --run {self.name}"
         number = written_by(relative, self._maker())
         if number is None:

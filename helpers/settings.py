@@ -6,10 +6,13 @@ tools.settings` prints the table of docs/settings.md from here.
 """
 
 import difflib
+import importlib.util
 import math
+import os
 from collections.abc import Iterable
 from dataclasses import Field, dataclass, field, fields
 from functools import partial
+from pathlib import Path
 from typing import Any, get_args
 
 from helpers import PROJECT, smollm2
@@ -462,3 +465,51 @@ def check_sampling_seconds(seconds: float | str | None) -> None:
             f"sampling_seconds={seconds!r} is no time: give a number of seconds above 0, 'auto', "
             "or None for no limit."
         )
+
+
+# Transformers' trackers: the module that each needs, and the variable that names its place.
+TRACKERS = {
+    "tensorboard": ("tensorboard", "TENSORBOARD_LOGGING_DIR"),
+    "wandb": ("wandb", "WANDB_DIR"),
+    "trackio": ("trackio", "TRACKIO_DIR"),
+    "mlflow": ("mlflow", "MLFLOW_TRACKING_URI"),
+    "comet_ml": ("comet_ml", "COMET_OFFLINE_DIRECTORY"),
+    "clearml": ("clearml", "CLEARML_API_HOST"),
+    "swanlab": ("swanlab", "SWANLAB_LOG_DIR"),
+    "dvclive": ("dvclive", "DVCLIVE_DIR"),
+    "neptune": ("neptune", "NEPTUNE_PROJECT"),
+    "codecarbon": ("codecarbon", "CODECARBON_OUTPUT_DIR"),
+    "dagshub": ("dagshub", "DAGSHUB_REPO"),
+    "azure_ml": ("azureml", "AZUREML_RUN_ID"),
+    "flyte": ("flytekit", "FLYTE_PROJECT"),
+    "kubeflow": ("kubeflow", "KUBEFLOW_HOST"),
+}
+
+
+def check_report_to(report_to: str, checkpoints: str = "checkpoints") -> str:
+    """Return a line that says where an experiment tracker writes; "" for "none".
+
+    checkpoints: the folder of the run's checkpoints. Raise ValueError for a tracker that
+    Transformers does not know, that is not installed, or that would ask for a key.
+    """
+    if report_to == "none":
+        return ""
+    if report_to not in TRACKERS:
+        raise ValueError(
+            f"report_to={report_to!r} is not a tracker. {did_you_mean(str(report_to), TRACKERS)}"
+            f"Known: none, {', '.join(TRACKERS)}."
+        )
+    module, variable = TRACKERS[report_to]
+    if not importlib.util.find_spec(module):
+        raise ValueError(f"report_to={report_to!r}: {module} is not installed.")
+    netrc = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
+    key = "WANDB_API_KEY" in os.environ or (netrc.is_file() and "wandb" in netrc.read_text())
+    offline = os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun")
+    if report_to == "wandb" and not key and not offline:
+        raise ValueError(
+            "report_to='wandb' needs a key, and would ask for it after the sampling: set "
+            "WANDB_API_KEY, or WANDB_MODE=offline and upload later with `wandb sync`."
+        )
+    default = f"{checkpoints}/runs" if report_to == "tensorboard" else "its own default"
+    place = os.environ.get(variable) or f"{default} ({variable} changes that)"
+    return f"tracker: {report_to} writes to {place}"

@@ -33,6 +33,7 @@ from helpers.settings import (
     OF_TRAINING,
     SETTINGS,
     check_early_stopping,
+    check_report_to,
     check_sampling_seconds,
     did_you_mean,
     problems,
@@ -185,6 +186,11 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             if numbers[0] == _TRAINING and not any(saved):
                 print("no checkpoint was saved, so notebook 03 begins anew")
         else:
+            if call["notebooks"] and not run.notebooks_left():
+                print(
+                    f"note: run {name!r} was finished; this starts {', '.join(numbers)} anew. "
+                    "--once would leave what the same command has done."
+                )
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)
 
@@ -193,6 +199,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
         # execute one notebook after the other, and record each that is done
+        again = f"`python -m helpers run --run {name} --resume`"
         began = time.monotonic()
         for number in numbers:
             values = parameters_of([number], parameters)
@@ -201,10 +208,10 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             except KeyboardInterrupt:
                 # hide the errors that asyncio would print about the stopped kernel
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-                again = f"`python -m helpers run --run {name} --resume`"
                 print(f"\nEverything saved so far is intact; go on with {again}.", file=sys.stderr)
                 raise
             if not succeeded:
+                print(f"Once the cause is gone, go on with {again}.", file=sys.stderr)
                 return 1
             call["done"].append(number)
             call["given"][number] = values
@@ -385,6 +392,7 @@ _RULES = {
     "seed": check_seed,
     "sampling_seconds": check_sampling_seconds,
     "early_stopping": check_early_stopping,
+    "report_to": check_report_to,
     "tags": TagFormat.parse,
     "kind": kinds.check_kind,
     "control": check_control,

@@ -22,7 +22,7 @@ from helpers.rewards.common import (
 from helpers.rewards.faults import FROM_TRL, MESSAGES
 from helpers.rewards.own import TextReward
 from helpers.runs import Run
-from helpers.tags import on_one_line
+from helpers.tags import on_one_line, shorten
 
 STEPS = ("cases", "attacks", "signal", "speed")  # methods of `Lab`
 _TELLS = {
@@ -34,6 +34,8 @@ _TELLS = {
 # the honest answers that attacks are compared with
 HONEST_RIGHT = "honest and right"
 HONEST_WRONG = "honest and wrong"
+_LIKELIEST = "the question handed back"
+_IN_REASONING = "right in the reasoning only"
 # attacks without an answer
 SILENT = (
     "nothing at all",
@@ -251,7 +253,9 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
         )
 
     # 2. the other attacks
+    # a policy finds the question handed back first, whatever it earns
     winners = table[(table["wins"] > 0) & (table.index != HONEST_WRONG)]
+    winners = winners.sort_index(key=lambda names: names != _LIKELIEST, kind="stable")
     for name, row in winners.head(3).iterrows():
         ceiling = lab.results.ceilings[name].replace(" and ", " ")
         advice = "At any weight it pays for this: make it ask for more, or leave it out."
@@ -262,14 +266,18 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
             advice = "Its weight is below 0: what it measures costs, and this has less of it."
         elif row["paid_by"] in lab.judges() and name in SILENT:
             advice = "Silence pays more than an error: give it no more than an error gets."
+        elif name == _IN_REASONING and _is_own(lab, row["paid_by"]):
+            advice = "It reads the reasoning, too: read the answer with `answer_of`."
         elif row["paid_by"] in lab.judges():
             advice = "It takes this for right: make it ask for one answer, and for all of it."
         verdict.stops.append(
             f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
-            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. {advice}"
+            f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. {advice} "
+            f"Such as {_sample(row)}."
         )
     if len(winners) > 3:
-        verdict.stops.append(f"{', '.join(map(repr, winners.index[3:]))} win too.")
+        others = [f"'{name}' ({_sample(row)})" for name, row in winners[3:].iterrows()]
+        verdict.stops.append(f"{', '.join(others)} win too.")
 
     # 3. silence that earns more than an error
     _judge_silence(lab, verdict)
@@ -289,6 +297,11 @@ def _judge_attacks(lab, verdict: Verdict) -> None:
         verdict.notes.append(
             f"{near!r} earns as much as the right answer {gold!r}. Are both meant to be right?"
         )
+
+
+def _sample(row: pd.Series) -> str:
+    """Return the beginning of an attack's text, in quotes and on one line."""
+    return repr(on_one_line(shorten(row["example"], 80)))
 
 
 def _judge_silence(lab, verdict: Verdict) -> None:

@@ -25,6 +25,6 @@ __getattr__ = door(
         "vision": "Looking image_token_ban prompts_as_text sample_pictures=sample",
         "warm": "supervised_steps=train training_in_words warm_start=start",
         "helpers.runs": "seed_everything",
-        "helpers.settings": "check_early_stopping grpo_keywords unspelt_keywords",
+        "helpers.settings": "check_early_stopping check_report_to grpo_keywords unspelt_keywords",
     },
 )

@@ -38,8 +38,7 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
         disable_tqdm=True,
         log_completions=True,
         num_completions_to_print=0,
-        report_to="none",
-        **differs,
+        **{"report_to": "none"} | differs,
     )
 
 

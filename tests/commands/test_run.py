@@ -12,9 +12,11 @@ import pytest
 from filelock import FileLock
 
 from helpers import PROJECT, commands
+from helpers.commands import run
 from helpers.commands.engine import lines_to_print
 from helpers.presets import PRESETS
 from helpers.runs import Run
+from helpers.settings import check_report_to
 from helpers.tags import quoted
 from helpers.training import budget
 
@@ -229,6 +231,45 @@ def test_a_completion_cannot_write_a_line_of_the_terminal():
     assert lines_to_print("", quoted(completion.replace("\v", "\n"))) == []
     (line,) = lines_to_print("", f"note: {completion} is odd")
     assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
+
+
+def test_a_finished_run_begins_anew_audibly_and_a_failed_one_names_how_it_goes_on(cli, executions):
+    call = ("run", "--run", "t", "--preset", "pocket", "--only", "01,03")
+    executions.outcomes["03"] = False
+    code, out, err = cli(*call)
+    assert code == 1 and "--run t --resume" in err and "was finished" not in out
+    executions.outcomes["03"] = True
+    code, out, err = cli(*call[:3], "--resume")
+    assert code == 0 and "was finished" not in out and not err
+    assert "01, 03 anew" in cli(*call)[1]
+    cli("run", "--run", "other", "--preset", "pocket", "--only", "01")
+    code, _, err = cli("report", "--run", "tt")
+    assert code == 2 and "the runs are: other, t." in err and not Run("tt").folder.exists()
+
+
+@pytest.mark.parametrize("notebook", ["00", "03", "07"])
+def test_a_tracker_is_checked_at_the_door_and_says_where_it_writes(
+    cli, notebook, executions, monkeypatch, tmp_path
+):
+    def said(report_to: str) -> str:
+        given = ("-p", f"report_to={report_to}", "-p", "preset=pocket")
+        code, _, err = cli("run", "--run", "t", "--only", notebook, *given)
+        return err if code else ""
+
+    for name in ("WANDB_API_KEY", "WANDB_MODE", "TENSORBOARD_LOGGING_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("NETRC", str(tmp_path / "none"))
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name != "trackio")
+    if notebook != "03":  # which would ask for the data first
+        assert "Did you mean 'tensorboard'?" in said("tensorbord")
+        assert "WANDB_MODE=offline" in said("wandb") and "not installed" in said("trackio")
+        assert not executions
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    for tracker in ("wandb", "tensorboard"):
+        line = check_report_to(tracker, "runs/t/checkpoints")
+        assert lines_to_print("", line) == [line]
+    assert "runs/t/checkpoints/runs" in line and check_report_to("none") == ""
+    assert "report_to" in run.defaults([notebook])
 
 
 def test_what_takes_long_is_announced_on_the_terminal():

@@ -484,6 +484,30 @@ def test_each_reason_is_given_for_its_cause_and_for_no_other(sums, reason):
     assert verdict.go == (reason in list(REASONS)[:3])
 
 
+def test_each_winning_attack_has_a_text_and_the_likeliest_comes_first(sums):
+    def pays(text, gold):
+        return float(gold in completion_text(text)) + 0.1 * ("What is" in completion_text(text))
+
+    lab = Lab([reward_of("loose_reward", pays)], [1.0])
+    table = lab.attacks(sums.head(3))
+    first = stops(lab).split("\n")[0]
+    assert first.startswith("'the question handed back'") and "What is" in first
+    named = table.index[table["wins"] > 0]
+    assert len(named) > 4
+    for name in named:
+        text = table.loc[name, "example"].split("\n")[0][:20]
+        assert re.search(rf"'{name}'.*{re.escape(text)}", stops(lab)), name
+
+
+def test_a_reward_that_reads_the_reasoning_is_told_how_to_read_the_answer(sums):
+    def pays(text, gold):
+        return float(f"<answer>{gold}</answer>" in completion_text(text))
+
+    lab = Lab([reward_of("any_block_reward", pays)], [1.0])
+    lab.attacks(sums.head(3))
+    assert re.search("in the reasoning only.*`answer_of`", stops(lab))
+
+
 def test_what_was_left_out_is_said():
     lab = Lab([correctness_reward], [1.0])
     assert "nothing was tried yet" in stops(lab)

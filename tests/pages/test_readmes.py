@@ -1,7 +1,8 @@
 """The lines of Python in the READMEs of judging/ and laboratory/ run with nothing of the project but
-what these pages name, and without torch.
+what these pages name, and without torch; the scripts of docs/scripts.md run as they are.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -47,3 +48,19 @@ def test_the_lines_run_with_what_the_page_names(folder, then, tmp_path):
     assert done.returncode == 0, done.stderr
     for said in re.findall(r"print\(.*#\s(.*?), …$", lines, re.MULTILINE):
         assert said in done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("number", "said"), [(0, "NO GO"), (1, "too_few_steps")])
+def test_a_script_of_the_page_runs_outside_the_project(number, said, tmp_path):
+    page = (PROJECT / "docs" / "scripts.md").read_text(encoding="utf-8")
+    scripts = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    (tmp_path / "script.py").write_text(scripts[number], encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "script.py"],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(PROJECT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0 and said in done.stdout, done.stderr
