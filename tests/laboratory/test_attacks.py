@@ -476,6 +476,9 @@ def test_the_examples_are_what_was_scored(sums):
     )
     assert table.loc["the system prompt handed back", "example"] == first["prompt"][0]["content"]
     assert 40 <= len(table.loc["filler up to the bound", "example"].split()) <= 50
+    filler = next(attack for attack in BATTERY if attack.name == "filler up to the bound")
+    row = {"answer": "42", WRONG: "43"}
+    assert filler.write(row, tags, 3) == tags.render("so ", "43"), "once, if the bound is short"
 
 
 def test_rows_without_an_answer_do_not_count_against_the_rewards():

@@ -847,6 +847,15 @@ def test_the_three_most_frequent_causes_of_faults_are_named_once_with_their_coun
     assert stops(lab).count("give 0.0 to what it cannot read") == 1
 
 
+def test_a_reward_that_scores_some_rows_alone_leaves_no_row_of_an_attack_out(sums):
+    rows = sums.head(4)
+    silent = {*rows["answer"][:2]}
+    pays = reward_of("words_reward", lambda text, _: float(len(completion_text(text).split()) > 99))
+    some = reward_of("some_reward", lambda _, gold: None if gold in silent else 0.0)
+    table = Lab([pays, some], [1.0, 1.0]).attacks(rows)
+    assert table.loc["filler up to the bound", "wins"] == 1.0
+
+
 def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answers_pay(sums):
     rows = sums.head(4)
 

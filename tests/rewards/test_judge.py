@@ -337,6 +337,9 @@ def test_one_request_asks_for_all_criteria_and_the_reward_is_the_weight_of_those
     texts = ["thanks, please", "thanks", "thanks!", "please!!", "no", ""]
     with scripted_judge(says) as address:
         judge = JudgeReward(address, "judge", "", rubric_column="rubric")
+        request = judge.request("", {"completion": "thanks"}, "", ["1", "2", "3"], [0, 1])
+        room = json.loads(request.body)["max_tokens"]
+        assert room == 256 + 3 * 16, "for every criterion"
         scores = run(judge, texts, rubric=[as_stored(CRITERIA)] * len(texts))
         assert scores == [1.0, 0.75, 0.25, 0.0, 0.0, 0.0], "never below 0"
         assert judge.calls == 5

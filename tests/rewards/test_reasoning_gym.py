@@ -40,6 +40,8 @@ def test_a_row_is_judged_by_its_own_verifier_on_its_one_answer():
         rows = {"entry": [entry, None, entry], "family": ["chain_sum", "chain_sum", None]}
         assert task_reward(given[:1] * 3, **rows) == [1.0, None, None]
     assert len(caught) == 1
+    with pytest.warns(UserWarning, match="2 of 2 rows"):
+        assert task_reward(given[:2]) == [None, None], "data without these columns"
 
 
 @pytest.mark.parametrize(

@@ -215,7 +215,8 @@ def has_two_values(given: str, gold: str) -> bool:
 
     Such a list has no order. A single `\pm` among other members does not take the order away.
 
-    `\pm 3` = `-3, 3`, `1, 2, 3 \pm 0` ≠ `3, 1, 2`, `1 \pm 0, 2 \pm 0` ≠ `2, 1`
+    `\pm 3` = `-3, 3`, `1, 2, 3 \pm 0` ≠ `3, 1, 2`, `1 \pm 0, 2 \pm 0` ≠ `2, 1`,
+    `x \pm 0, 2x \pm 0` ≠ `2x, x`
     """
     members = split_list(given)
     return all(r"\pm" in member for member in members) and (
