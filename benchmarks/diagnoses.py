@@ -112,7 +112,7 @@ NAMES = {
     ),
     "too-easy": ("solved", "advantage_collapse plateau", "DEGENERATE_GROUPS"),
     "rate-high": ("kl", "kl_drift", "KL_BLOWUP"),
-    "rate-low": ("no_learning", "plateau", ""),
+    "rate-low": ("unmoved no_learning", "plateau", ""),
     "clipped": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
     "entropy": ("entropy mode_collapse", "entropy_collapse", "ENTROPY_COLLAPSE"),
     "no-brake": ("kl hacking", "kl_drift reward_hacking", "KL_BLOWUP"),
@@ -121,7 +121,7 @@ NAMES = {
         "advantage_collapse",
         "DEGENERATE_GROUPS REWARD_STD_DEATH",
     ),
-    "noisy": ("no_learning", "plateau", ""),
+    "noisy": ("indifferent no_learning", "plateau", ""),
     "nan": ("gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
     "frozen": ("no_gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
     # rldoctor's scenarios
