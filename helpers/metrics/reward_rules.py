@@ -146,7 +146,7 @@ def indifferent_reward(signals: Signals) -> Finding | None:
         f"reward {change}, a change of at most {most:.2g} where rewards spread by {spread:.2g}; KL "
         f"{signals.change(signals.series('kl'))}",
         "Score right completions beside wrong ones, as notebook 02 does. If the reward tells them "
-        "apart, take easier questions or a larger model.",
+        "apart, take easier questions or a larger model. (A ranking's mean stays by construction.)",
     )
 
 
