@@ -24,6 +24,7 @@ from helpers.rewards.correctness import correctness_reward
 from helpers.tags import completion_text
 
 SEEDS = (1, 2, 3, 4, 5)
+MADE_ON = ("1", "2")  # the rules were made on these seeds, and are judged on the others
 
 
 # --- Rewards that make a run sick -----------------------------------------------------------------
@@ -112,7 +113,7 @@ NAMES = {
     ),
     "too-easy": ("solved", "advantage_collapse plateau", "DEGENERATE_GROUPS"),
     "rate-high": ("kl", "kl_drift", "KL_BLOWUP"),
-    "rate-low": ("no_learning", "plateau", ""),
+    "rate-low": ("unmoved no_learning", "plateau", ""),
     "clipped": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
     "entropy": ("entropy mode_collapse", "entropy_collapse", "ENTROPY_COLLAPSE"),
     "no-brake": ("kl hacking", "kl_drift reward_hacking", "KL_BLOWUP"),
@@ -121,7 +122,7 @@ NAMES = {
         "advantage_collapse",
         "DEGENERATE_GROUPS REWARD_STD_DEATH",
     ),
-    "noisy": ("no_learning", "plateau", ""),
+    "noisy": ("indifferent no_learning", "plateau", ""),
     "nan": ("gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
     "frozen": ("no_gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
     # rldoctor's scenarios
@@ -163,28 +164,36 @@ def outcome(kind: str, found: list[str], alarms: list[str], judge: int) -> str:
 
 
 def table(folder: Path) -> str:
-    """The page: a row a kind, in how many of its histories each judge did what."""
+    """The page: a row a kind, in how many of its histories each judge did what; then our own
+    histories that our rules misjudged.
+    """
     peers = json.loads((folder / "peers.json").read_text())
     rows = {}
+    misjudged = []
     for path in sorted(folder.rglob("*.csv")):
-        origin, kind = path.parent.name, path.stem.rpartition("-")[0]
+        origin = path.parent.name
+        kind, _, seed = path.stem.rpartition("-")
+        if origin == "ours":
+            origin = "ours, seeds 1 and 2" if seed in MADE_ON else "ours, seeds 3 to 5"
         findings = diagnose(pd.read_csv(path))
         roots = [finding.rule for finding in findings if not finding.cause]
         alarms = [finding.rule for finding in findings if finding.severity in ALARMS]
         verdicts = peers[str(path.relative_to(folder))]
         row = rows.setdefault((origin, kind), {judge: [] for judge in JUDGES})
         row["ours"].append(outcome(kind, roots, alarms, 0))
+        if path.parent.name == "ours" and row["ours"][-1] not in ("named", "quiet"):
+            misjudged.append(f"{path.stem} ({row['ours'][-1]})")
         for number, judge in enumerate(JUDGES[1:], 1):
             row[judge].append(outcome(kind, verdicts[judge], verdicts[judge], number))
     lines = ["| histories | kind | n | ours | rldoctor | rlprobe |", "|---|---|---|---|---|---|"]
-    for (origin, kind), row in rows.items():
+    for (origin, kind), row in sorted(rows.items()):
         cells = [
             ", ".join(f"{of.count(one)} {one}" for one in dict.fromkeys(of)) for of in row.values()
         ]
         lines.append(f"| {origin} | {kind} | {len(row['ours'])} | {' | '.join(cells)} |")
     lines += ["", "| histories | judge | sick ones named | healthy ones with an alarm |"]
     lines.append("|---|---|---|---|")
-    for origin in dict.fromkeys(origin for origin, _ in rows):
+    for origin in sorted({origin for origin, _ in rows}):
         for judge in JUDGES:
             of = [one for (where, _), row in rows.items() if where == origin for one in row[judge]]
             sick = [one for one in of if one in ("named", "misnamed", "missed")]
@@ -193,6 +202,7 @@ def table(folder: Path) -> str:
                 f"| {origin} | {judge} | {sick.count('named')} of {len(sick)} | "
                 f"{healthy.count('alarm')} of {len(healthy)} |"
             )
+    lines += ["", f"Our own histories that our rules misjudged: {', '.join(misjudged)}."]
     return "\n".join(lines)
 
 

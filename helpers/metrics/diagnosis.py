@@ -14,7 +14,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.metrics.drift_rules import clipped_updates, collapsed_entropy, high_kl, rising_loss
+from helpers.metrics.drift_rules import (
+    clipped_updates,
+    collapsed_entropy,
+    high_kl,
+    rising_loss,
+    unmoved_policy,
+)
 from helpers.metrics.group_rules import constant_reward, dead_groups, unweighted_rewards
 from helpers.metrics.history import in_trl_names, read_log
 from helpers.metrics.length_rules import (
@@ -40,6 +46,7 @@ from helpers.metrics.reward_rules import (
     format_only,
     hacked_reward,
     held_out_gap,
+    indifferent_reward,
     other_reward,
     plateau,
 )
@@ -151,7 +158,19 @@ CAUSES = {
     "mode_collapse": ("gradient", "kl", "end_token", "clipped"),
     "constant": (*_BROKEN, "zero_spread"),
     "reward_fall": ("gradient", "hacking", "kl", "mode_collapse", "clipped"),
-    "no_learning": (*_BROKEN, "kl", "mode_collapse", "zero_spread", "entropy", "clip_ratio"),
+    "unmoved": (*_BROKEN, "zero_spread"),
+    "indifferent": ("gradient",),
+    "kl": ("indifferent",),
+    "no_learning": (
+        *_BROKEN,
+        "unmoved",
+        "indifferent",
+        "kl",
+        "mode_collapse",
+        "zero_spread",
+        "entropy",
+        "clip_ratio",
+    ),
     "plateau": (*_BROKEN, "kl", "zero_spread", "entropy", "clip_ratio", "format_only", "length"),
     "format_only": (*_BROKEN, "hacking", "mode_collapse", "zero_spread", "constant"),
     "other_reward": ("hacking",),
@@ -160,11 +179,12 @@ CAUSES = {
 }
 # Findings of one severity are listed in this order: causes before effects.
 RULES = (
-    unread, held_out_gap, not_a_number, no_gradient, silent_reward, unjudged_programs, sampling_gap,
-    high_kl, hacked_reward, failing_calls, end_token, clipped_completions, unfinished_episodes,
-    given_up_tools, unweighted_rewards, dead_groups, constant_reward, fallen_reward, flat_reward,
-    format_only, other_reward, collapsed_entropy, clipped_updates, gradient_spikes, changed_length,
-    plateau, rising_loss, equal_lengths, slower_steps, growing_memory, blind_policy,
+    unread, held_out_gap, not_a_number, no_gradient, silent_reward, unjudged_programs,
+    sampling_gap, indifferent_reward, high_kl, unmoved_policy, hacked_reward, failing_calls,
+    end_token, clipped_completions, unfinished_episodes, given_up_tools, unweighted_rewards,
+    dead_groups, constant_reward, fallen_reward, flat_reward, format_only, other_reward,
+    collapsed_entropy, clipped_updates, gradient_spikes, changed_length, plateau, rising_loss,
+    equal_lengths, slower_steps, growing_memory, blind_policy,
 )  # fmt: skip
 # The rules that can be used with fewer than MIN_ROWS rows.
 AT_ONCE = (

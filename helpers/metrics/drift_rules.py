@@ -38,6 +38,32 @@ def high_kl(signals: Signals) -> Finding | None:
     )
 
 
+UNMOVED = 0.02  # of a reward's range: a gain that nobody would notice
+
+
+def unmoved_policy(signals: Signals) -> Finding | None:
+    """Report that the policy is still the reference model, so nothing can have been learned: a KL
+    that stays on the axis.
+    """
+    if signals.unweighted or signals.solved or not signals.rate_is_past_its_peak():
+        return None
+    # A KL of exactly 0 has another cause, such as dead groups or a frozen adapter. If the reward
+    # has risen nevertheless, this KL is not the distance from the reference.
+    kl = signals.last(signals.series("kl"))
+    reach = signals.reach()
+    risen = signals.change(signals.series("reward")).is_rise(CERTAIN)
+    if reach >= UNMOVED or not kl.any() or risen:
+        return None
+    return Finding(
+        "warning",
+        "unmoved",
+        "The policy has hardly moved, so it cannot have learned anything.",
+        f"a KL of {max(0.0, kl.mean()):.1g} nats per token at {span(kl)}, with which no reward "
+        f"differs from the reference model's by more than {reach:.1%} of its range",
+        "Raise the learning rate tenfold, or lower a beta above 0.1.",
+    )
+
+
 # Shares of the initial entropy.
 ENTROPY_LOW = 0.25  # samples for one question hardly differ
 ENTROPY_GONE = 0.1  # whatever the reward does, hardly anything is left to explore with

@@ -40,8 +40,9 @@ def dead_groups(signals: Signals) -> Finding | None:
     # In the first steps, some groups are dead by chance, so every group must be dead.
     if signals.unweighted or (not signals.enough and share.min() < 1):
         return None
+    # With few groups a step, a window is too short to be certain, and the whole run may not be.
     last = signals.last(share)
-    if lower_bound(last) < MOST:
+    if lower_bound(last) < MOST and min(last.mean(), lower_bound(share)) < MOST:
         return None
     start = share.iloc[:MIN_WINDOW].mean()
     now = last.mean()

@@ -1,18 +1,21 @@
 """Diagnosis rules about the reward: does it rise, on held-out questions too, and what raises it?"""
 
-import numpy as np
 import pandas as pd
 
+from helpers.metrics.group_rules import dead_groups
 from helpers.metrics.history import reward_names
+from helpers.metrics.length_rules import clipped_completions, end_token
 from helpers.metrics.signals import (
     CERTAIN,
     LIKELY,
     MIN_ROWS,
     MIN_WINDOW,
+    MOST,
     NOTABLE,
     SINCE_BEST,
     Finding,
     Signals,
+    apply,
     change_between,
     span,
 )
@@ -82,9 +85,8 @@ def flat_reward(signals: Signals) -> Finding | None:
         return None
     if signals.risen(reward) or signals.risen(signals.correctness):
         return None
-    # 2. Wait until the learning rate passed its maximum MIN_ROWS rows ago.
-    rate = signals.series("learning_rate")
-    if len(rate) - int(np.argmax(rate)) <= MIN_ROWS:
+    # 2. Wait until the learning rate has passed its maximum.
+    if not signals.rate_is_past_its_peak():
         return None
     # 3. Be certain that the gain is less than a quarter of the spread.
     change = signals.change(reward)
@@ -107,6 +109,44 @@ def flat_reward(signals: Signals) -> Finding | None:
         "The reward does not rise.",
         f"{change}, a gain of at most {highest_gain:.2g} where rewards spread by {spread:.2g}",
         advice,
+    )
+
+
+def indifferent_reward(signals: Signals) -> Finding | None:
+    """Report that the policy changed and the reward did not: the KL climbs, and the reward is as
+    high in the second half as in the first.
+    """
+    reward = signals.series("reward", 2 * MIN_ROWS)
+    # 1. The policy has moved so far that rewards could have changed by half of their range.
+    if signals.reach() < MOST or not signals.rate_is_past_its_peak():
+        return None
+    # 2. Return if there is another explanation, such as rewards that are not earned.
+    if signals.unweighted or signals.solved or dead_groups(signals):
+        return None
+    if signals.share_correct is not None and signals.share_correct < NOTABLE:
+        return None
+    if clipped_completions(signals) or apply(end_token, signals) or fallen_reward(signals):
+        return None
+    if signals.risen(reward) or signals.risen(signals.correctness):
+        return None
+    if signals.change(reward).is_fall(LIKELY):
+        return None
+    # 3. Be certain that rewards changed by less than a quarter of the spread, up or down. Halves
+    # hold all rows, so they are more certain than windows.
+    half = len(reward) // 2
+    change = change_between(reward, slice(0, half), slice(half, None))
+    most = abs(change.difference) + CERTAIN * change.error
+    spread = signals.reward_spread()
+    if most > 0.25 * spread:
+        return None
+    return Finding(
+        "warning",
+        "indifferent",
+        "The policy has changed and the reward has not, so it may not depend on what is written.",
+        f"reward {change}, a change of at most {most:.2g} where rewards spread by {spread:.2g}; KL "
+        f"{signals.change(signals.series('kl'))}",
+        "Score right completions beside wrong ones, as notebook 02 does. If the reward tells them "
+        "apart, take easier questions or a larger model. (A ranking's mean stays by construction.)",
     )
 
 

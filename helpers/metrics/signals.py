@@ -245,6 +245,22 @@ class Signals:
         """
         return change_between(series, slice(0, first or self.window), slice(-self.window, None))
 
+    def rate_is_past_its_peak(self) -> bool:
+        """Return whether the learning rate passed its maximum more than MIN_ROWS rows ago. Before
+        that, a policy has hardly begun. Raise NotLogged if the rate is missing.
+        """
+        rate = self.series("learning_rate")
+        return len(rate) - int(np.argmax(rate)) > MIN_ROWS
+
+    def reach(self) -> float:
+        """Return how much the mean of any reward can differ between the present policy and the
+        reference, as a share of the reward's range: at most sqrt(KL / 2), with the KL of whole
+        completions (Pinsker's inequality). Raise NotLogged without a KL or lengths.
+        """
+        per_token = self.last(self.series("kl", MIN_ROWS)).mean()
+        tokens = self.last(self.series("completions/mean_length", MIN_ROWS)).mean()
+        return float(min(1.0, (max(0.0, per_token * tokens) / 2) ** 0.5))
+
     def risen(self, series: pd.Series | None) -> bool:
         """Return whether a series is now likely higher than at the start.
 

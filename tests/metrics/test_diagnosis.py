@@ -36,6 +36,8 @@ from helpers.metrics.signals import SEVERITIES, Signals, apply
 LONGEST = "completions/max_length"
 STUCK = np.full(N, 0.3)
 HALF_HALF = np.where(T % 9 < 5, 1.0, 0.0)  # the mean is 0.55, but not significantly above 0.5
+# Of two groups: the mean is 0.63, for certain above 0.5 in 80 steps, but not in the last 20.
+MOST_OF_TWO = np.where(T % 4 == 0, 0.0, np.where(T % 2, 1.0, 0.5))
 
 
 def collapsed(right: float = 0.05, start: float = 0.5, entropy: float = 0.16) -> dict:
@@ -77,6 +79,37 @@ CASES = {
         FLAT | {"reward": 1 + 0.12 * (-1.0) ** T},
     ),
     "flat total, right rises": ("no_learning", "warning", FLAT, {"reward": shaken(0.8, 0.03)}),
+    "a policy that is still the reference": (
+        "unmoved",
+        "warning",
+        FLAT | {"kl": shaken(2e-6, 1e-7)},
+        FLAT | {"kl": shaken(1e-4, 1e-5)},
+    ),
+    "a KL that is not the distance": (
+        "unmoved",
+        "warning",
+        FLAT | {"kl": shaken(2e-6, 1e-7)},
+        {"kl": shaken(2e-6, 1e-7)},
+    ),
+    "a reward that does not follow the policy": (
+        "indifferent",
+        "warning",
+        FLAT,
+        FLAT | {"kl": line(0.0, 0.002)},
+    ),
+    "a reward that follows": ("indifferent", "warning", FLAT, {"right": line(0.35, 0.5)}),
+    "a reward that may follow": (
+        "indifferent",
+        "warning",
+        FLAT | {"reward": shaken(0.6, 0.15)},
+        FLAT | {"reward": shaken(0.6, 0.3)},
+    ),
+    "a reward that does not fall with the policy": (
+        "indifferent",
+        "critical",
+        FLAT | {"kl": line(0.0, 3.0)},
+        FLAT | {"kl": line(0.0, 3.0), "reward": shaken(line(0.7, 0.6), 0.01)},
+    ),
     "a reward that falls": (
         "reward_fall",
         "warning",
@@ -104,6 +137,12 @@ CASES = {
         "warning",
         {"zero": shaken(0.6, 0.05)},
         {"zero": HALF_HALF},
+    ),
+    "more than half in the whole run": (
+        "zero_spread",
+        "warning",
+        {"zero": MOST_OF_TWO},
+        {"zero": np.where(T > 60, MOST_OF_TWO, 0.0)},
     ),
     "half of the groups alike": (
         "zero_spread",
@@ -403,10 +442,14 @@ TOLD_APART = {
     "a collapse": (AGREE, N, FELL | {"mode_collapse": "critical"}),
     "no entropy": (AGREE | {"entropy": None}, N, FELL | {"zero_spread": "warning"}),
     "a late entropy": (AGREE | {"entropy": LATE}, N, FELL | {"zero_spread": "warning"}),
-    "a late entropy, flat": (FLAT | {"entropy": LATE}, N, {"no_learning": "warning"}),
+    "a late entropy, flat": (
+        FLAT | {"entropy": LATE, "kl": None},
+        N,
+        {"no_learning": "warning"},
+    ),
     "a warm-up": (FLAT | {"learning_rate": np.minimum(T / 65, 1.0)}, N, {}),
     "a warm-up that is over": (
-        FLAT | {"learning_rate": np.minimum(T / 40, 1.0)},
+        FLAT | {"learning_rate": np.minimum(T / 40, 1.0), "kl": None},
         N,
         {"no_learning": "warning"},
     ),
@@ -620,7 +663,9 @@ ADVICE = {
         "hardly an answer is correct",
     ),
     "it falls": (FLAT | {"reward": shaken(1.0, 0.05) - line(0, 0.1)}, "no_learning", "It falls"),
-    "too slow": (FLAT, "no_learning", "Raise the learning rate"),
+    "too slow": (FLAT | {"kl": None}, "no_learning", "Raise the learning rate threefold"),
+    "not moved": (FLAT | {"kl": shaken(2e-6, 1e-7)}, "unmoved", "learning rate tenfold"),
+    "a coin": (FLAT, "indifferent", "right completions beside wrong ones"),
 }
 
 
@@ -631,6 +676,13 @@ def test_what_another_finding_explains_has_no_advice_of_its_own():
     assert all(one.cause in findings and one.cause in one.advice for one in explained)
     alone = found(history(**DEAD), "zero_spread")
     assert not alone.cause and "This follows" not in alone.advice
+
+
+def test_a_drift_without_any_change_of_the_reward_follows_from_that_reward():
+    drift = {"kl": until(40, 0.01, 1.0)}
+    assert found(history(**FLAT | drift), "kl").cause == "indifferent"
+    assert found(history(**FLAT | drift), "no_learning").cause == "indifferent"
+    assert found(history(right=until(40, 0.5, 0.2), **drift), "kl").cause == ""
 
 
 def test_noise_to_the_limit_follows_from_a_policy_that_ran_away():
