@@ -25,6 +25,8 @@ include_patterns = [
         "benchmarks/results/*.md",
         "helpers/pocket/*/README.md",
         "helpers/README.md",
+        "helpers/judging/README.md",
+        "helpers/laboratory/README.md",
     ),
 ]
 exclude_patterns = [".*", "**/.*", "build", "runs", "tests", "docs/book/contents.md"]

@@ -87,7 +87,7 @@ class Preset:
     model: str = _of_01(_MODEL, _ANY, to="from_pretrained.model_name", spelt=True, does=
         "the policy to train: a hub name, a folder, `smollm2`, or `pocket`")
     source: str = _unpassed("openai/gsm8k", _ANY,
-        "the questions: a generated set, a hub data set, or a file")
+        "the questions: a generated set, a hub dataset, or a file")
     examples: str | list | None = _unpassed(None, _ANY,  # noqa: RUF009 (as all others)
         "worked examples put before each question: a file or a list")
     train_size: int | None = _unpassed(None, _COUNT,
@@ -97,7 +97,7 @@ class Preset:
     max_prompt_length: int = _unpassed(256, _COUNT,
         "tokens; rows with longer prompts are dropped")
     max_pixels: int = _unpassed(262_144, _COUNT, of=("11",), does=
-        "pixels; larger pictures are scaled down")
+        "pixels; larger images are scaled down")
     max_completion_length: int = _setting(768, _COUNT, of=_both, spelt=True, does=
         "tokens after which a completion is cut off")
     max_seq_length: int | None = _of_01(None, _COUNT, to="from_pretrained", does=

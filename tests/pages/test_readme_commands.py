@@ -59,15 +59,14 @@ FILES, GPU, CPU, ASK = blocks("Your data, your reward", "bash")
 def test_the_block_for_own_data_makes_its_files_and_the_reward_passes_the_attacks(typed):
     printed = typed(FILES)
     assert "data: 200 of 200 rows usable" in printed and "\nGO: " in printed
-    printed = typed(GPU, "--only 01,02")
-    assert "150 to train on, 50 held out" in printed and "    GO: " in printed
 
 
 @pytest.mark.slow
 def test_the_block_for_own_data_trains_and_answers_as_typed(typed):
     """Without a GPU, the preset auto is the pocket model."""
     typed(FILES)
-    assert "05_merge_and_inference" in typed(GPU)
+    printed = typed(GPU)
+    assert "150 to train on, 50 held out" in printed and "    GO: " in printed
     assert '"answer": "45"' in typed(ASK)
 
 
