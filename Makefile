@@ -41,7 +41,7 @@ lint: $(READY)
 # In ARGS what `jupyter lab` takes: --port 9000, --no-browser on a machine without a screen, --allow-root in a container.
 lab: $(READY)
 	@if test "$$(id -u)$(findstring --allow-root,$(ARGS))" = 0; then echo "As root, in a container: make lab ARGS=--allow-root" >&2; exit 1; fi
-	@$(BIN)/jupyter lab notebooks $(ARGS)
+	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
 # The committed outputs are those of the pocket model, so the GPU is hidden; completions kept of before would be reused.
 # In ONLY: 04, or 0[1-3], to execute some of them; completions are then kept.

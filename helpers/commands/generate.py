@@ -78,6 +78,11 @@ def main(parsed: argparse.Namespace) -> int:
     # read the questions
     check_call(parsed, run)
     mapping = check_columns(parsed.columns)
+    if parsed.columns is None:  # the names of the run's own data, if this file has them
+        remembered = check_columns(run.read_object("data_report.json").get("columns"))
+        first = next(iter(file_rows(Path(parsed.input), remembered["question"])), None)
+        if isinstance(first, dict) and {*remembered["question"]} <= first.keys():
+            mapping = remembered
     del mapping["answer"]
     rows = questions_of(Path(parsed.input), mapping)
 

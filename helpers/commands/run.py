@@ -61,7 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--preset",
         metavar="PRESET",
-        help="settings for a kind of machine; auto, the default, picks by GPU memory",
+        help="settings for a kind of machine: auto, the default, picks by GPU memory; "
+        f"{', '.join(presets.PRESETS)}",
     )
     parser.add_argument(
         "--only", metavar="NN,NN", help="only these notebooks, e.g. 03,04 (default: 01 to 05)"
@@ -404,6 +405,8 @@ _RULES = {
     "warm_start": example_turns,
     "model": check_model,
 }
+for _name in ("cases", "completions"):
+    _RULES[_name] = lambda file: Path(file).stat() if isinstance(file, str) else None
 _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
 
 

@@ -46,6 +46,17 @@ def questions(tmp_path):
     return file
 
 
+def test_the_runs_own_names_of_columns_are_remembered_where_the_file_has_them(
+    answer, run, questions, tmp_path
+):
+    report = {"system_prompt": "Think.", "columns": {"question": "problem", "answer": "left"}}
+    write_json(run.path("data_report.json"), report)
+    file, target = tmp_path / "new.jsonl", tmp_path / "new-answers.jsonl"
+    file.write_text(json.dumps({"problem": QUESTIONS[0]}) + "\n")
+    assert answer(source=file, target=target)[0] == 0 and lines(target)[0]["completion"]
+    assert answer()[0] == 0, "a file with a column `question` is read as before"
+
+
 def lines(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 

@@ -233,6 +233,17 @@ def test_a_completion_cannot_write_a_line_of_the_terminal():
     assert line.isprintable() and r"\u2028" in line and r"\x1b[2J" in line
 
 
+@pytest.mark.parametrize("parameter", ["cases", "completions"])
+def test_a_file_that_is_not_there_is_named_at_the_door_and_presets_in_the_help(
+    cli, executions, capsys, parameter
+):
+    code, _, err = cli("run", "--run", "t", "--only", "02", "-p", f"{parameter}=nowhere.jsonl")
+    assert code == 2 and "nowhere.jsonl" in err and not executions and not Run("t").folder.exists()
+    with pytest.raises(SystemExit):
+        cli("run", "--help")
+    assert "memory_optimized" in capsys.readouterr().out
+
+
 def test_a_finished_run_begins_anew_audibly_and_a_failed_one_names_how_it_goes_on(cli, executions):
     call = ("run", "--run", "t", "--preset", "pocket", "--only", "01,03")
     executions.outcomes["03"] = False

@@ -1,0 +1,30 @@
+"""The way of a practitioner with tickets of her own, by typed commands."""
+
+import re
+
+import pytest
+from tickets import write_tickets
+
+pytestmark = pytest.mark.usefixtures("machine")
+
+
+@pytest.mark.slow
+def test_01_tells_of_a_limit_below_the_examples_and_of_answers_in_json(cli, tmp_path):
+    given = write_tickets(tmp_path)
+
+    def prepared(**more: str) -> str:
+        words = [word for name, text in (given | more).items() for word in ("-p", f"{name}={text}")]
+        code, out, _ = cli("run", "--run", "tickets", "--preset", "pocket", "--only", "01", *words)
+        assert code == 0
+        return out
+
+    told = prepared(max_completion_length="60")
+    assert "300 of 300 rows usable" in told and "declare kind='json'" in told
+    limit = re.search(r"max_completion_length=60: 2 of 2.* to (\d+) or more", told)[1]
+    told = prepared(max_completion_length=limit, kind="json")
+    assert "cut off" not in told and "declare" not in told
+
+    # the reward of the file pays for an object anywhere
+    checked = ["--source", given["source"], "--columns", given["columns"], "--kind", "json"]
+    code, out, _ = cli("check-rewards", f"{tmp_path / 'mine.py'}:fields_reward", *checked)
+    assert code == 1 and "fields_reward" in out
