@@ -4,6 +4,7 @@ import argparse
 import statistics
 
 from helpers.metrics.history import read_metrics
+from helpers.presets import settle
 from helpers.results import planning
 from helpers.runs import Run
 
@@ -28,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         metavar="SHARE",
         help=f"standard deviation of the gain between seeds (default: {_SPREAD})",
+    )
+    parser.add_argument(
+        "--steps", type=int, metavar="N", help="steps of a training (default: those of the run)"
     )
     parser.add_argument(
         "--run",
@@ -56,8 +60,8 @@ def main(parsed: argparse.Namespace) -> int:
 
     # 1. what is given, what the runs measured, and what is left to assume
     names = ", ".join(parsed.run)
-    values = {"baseline": (parsed.baseline, "given"), "gain": (parsed.gain, "given")}
-    values |= {"lost": (parsed.lost, "given"), "spread": (parsed.spread, "given")}
+    shares = ("baseline", "gain", "lost", "spread")
+    values = {name: (getattr(parsed, name), "given") for name in shares}
     found = {"lost": _LOST, "spread": _SPREAD}
     source = dict.fromkeys(found, "assumed")
     if measured:
@@ -67,7 +71,7 @@ def main(parsed: argparse.Namespace) -> int:
         )
         found["gain"] = statistics.mean(gains)
         found["lost"] = statistics.mean(m["lost"] / m["n"] for m in measured)
-        source |= dict.fromkeys(("baseline", "gain", "lost"), f"measured in {names}")
+        source |= dict.fromkeys(shares[:3], f"measured in {names}")
     if len(measured) > 1:
         # the spread of the measured gains is also of the chance among the questions
         chance = statistics.mean(
@@ -111,28 +115,26 @@ def main(parsed: argparse.Namespace) -> int:
     # 3. the cost
     print(planning.widths(baseline, lost).to_string())
     for run in runs[:1]:
-        print(cost(run, seeds, questions))
+        print(cost(run, seeds, questions, parsed.steps))
     if not runs:
         print("time and tokens: give --run NAME, a run on this machine; a few steps are enough")
     return 0
 
 
-def cost(run: Run, seeds: int, questions: int) -> str:
-    """Return a sentence: the steps, minutes and tokens of this many trainings like the run's.
+def cost(run: Run, seeds: int, questions: int, steps: int | None = None) -> str:
+    """Return a sentence: the minutes and tokens of this many trainings like the run's.
 
-    Its steps are those that metrics.csv has, so they may be a trial of a few.
+    steps: of each training; None: as many as the run's. A run of a few steps tells a step's cost.
     """
-    training = run.section("training")
-    settings = training["settings"]
+    settings = settle(run.section("training")["settings"])
     history = read_metrics(run.require("metrics.csv"))
-    steps = settings["max_steps"]
-    batch = settings["per_device_train_batch_size"] * settings["gradient_accumulation_steps"]
-    batch *= settings.get("processes", 1)
+    steps = steps or settings.max_steps
     length = history["completions/mean_length"].mean()
+    trained = steps * settings.completions_per_step * length
     minutes = history["step_time"].median() * steps / 60
     sampled = 2 * questions * length
     return (
         f"as run {run.name!r} was trained, on its machine: {seeds} x {steps} steps, about "
-        f"{seeds * minutes:,.0f} minutes and {seeds * steps * batch * length:,.0f} sampled tokens; "
+        f"{seeds * minutes:,.0f} minutes and {seeds * trained:,.0f} sampled tokens; "
         f"the evaluation samples about {seeds * sampled:,.0f} tokens more"
     )

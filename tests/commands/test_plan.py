@@ -38,6 +38,8 @@ def test_runs_give_what_is_not_given_and_the_cost(cli, tmp_path, monkeypatch):
     assert re.search(r"gain +0\.100  given", out) and re.search(r"lost +0\.012  measured", out)
     seeds = int(re.search(r"(\d+) seeds with", out)[1])
     assert f"{seeds} x 100 steps, about {10 * seeds} minutes" in out
+    longer = cli("plan", "--run", "told", "--gain", "0.1", "--steps", "300")[1]
+    assert f"{seeds} x 300 steps, about {30 * seeds} minutes" in longer
     other = Run("second")
     for name in ("manifest.json", "metrics.csv"):
         other.path(name).write_bytes(run.path(name).read_bytes())

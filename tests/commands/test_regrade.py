@@ -60,7 +60,7 @@ def test_another_reward_gets_the_columns_and_the_step_of_each_completion(cli, tr
     # the two right ones and the short one of each group change sides, the last stays down
     assert code == 0 and ["pushed", "the", "other", "way", "75.0%"] in table
     assert ["pushed", "up", "50.0%", "25.0%"] in table
-    assert "step 2" in out and "dead groups: 0% of 2" in out
+    assert "step 1, 0.00 -> 1.00" in out and "dead groups: 0% of 2" in out
 
 
 def test_groups_that_a_reward_no_longer_tells_apart_are_dead():

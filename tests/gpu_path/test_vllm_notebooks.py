@@ -7,6 +7,7 @@ minute, and 03 does what they do with the engine.
 import json
 import shutil
 
+import pandas as pd
 import pytest
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("vllm", "vllm_bnb_plugin")]
@@ -70,3 +71,14 @@ def test_02_judges_what_the_engine_samples(execute, warm):
 def test_a_lesson_trains_beside_the_engine(execute, number, changes):
     said = execute(number, f"lesson{number}", engine="vllm", holdout_size=16, **changes)
     assert trained_beside_one_engine(said)
+
+
+def test_03_ends_completions_at_a_stop_text(execute, runs):
+    """None of them runs on, and those that end with the text are not counted as cut off."""
+    execute("01", "stopped", **SMALL)
+    assert trained_beside_one_engine(execute("03", "stopped", stop="</think>", **FEW))
+    table = pd.read_parquet(runs / "stopped" / "completions.parquet")
+    ended = table["completion"].str.endswith("</think>")
+    assert ended.mean() > 0.5 and (table["completion"].str.count("</think>") == ended).all()
+    logged = pd.read_csv(runs / "stopped" / "metrics.csv").set_index("step")
+    assert (logged["completions/clipped_ratio"] <= 1 - ended.groupby(table["step"]).mean()).all()
