@@ -87,6 +87,9 @@ def not_a_number(signals: Signals) -> Finding | None:
     )
 
 
+ROUNDED_KL = 1e-6  # nats per token
+
+
 def no_gradient(signals: Signals) -> Finding | None:
     """Report that the weights do not change: the gradient and the KL are always 0, although rewards
     differ within groups.
@@ -94,7 +97,8 @@ def no_gradient(signals: Signals) -> Finding | None:
     norms = signals.series("grad_norm", MIN_WINDOW)
     dead = signals.series("frac_reward_zero_std")
     kl = signals.optional("kl")
-    if norms.any() or (kl is not None and kl.any()):
+    # A KL of rounding errors is 0, too.
+    if norms.any() or (kl is not None and kl.abs().max() > ROUNDED_KL):
         return None
     if dead.mean() >= NEARLY_ALL or signals.unweighted:
         return None
@@ -105,7 +109,7 @@ def no_gradient(signals: Signals) -> Finding | None:
         "critical",
         "no_gradient",
         "No gradient reaches the weights, although rewards differ.",
-        f"grad_norm {'is' if kl is None else 'and kl are'} exactly 0 at {span(norms)}",
+        f"grad_norm {'is' if kl is None or kl.any() else 'and kl are'} exactly 0 at {span(norms)}",
         "See that the adapter can be trained: `PeftModel.from_pretrained(…, is_trainable=True)`, "
         "and that `model.print_trainable_parameters()` gives more than 0.",
     )

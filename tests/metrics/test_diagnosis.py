@@ -783,6 +783,8 @@ def test_a_zero_gradient_with_another_cause_is_not_reported_as_frozen(columns):
     assert found(history(grad_norm=0.0, kl=None), "no_gradient") is None, "the reward rises"
     frozen = history(**FLAT | {"grad_norm": 0.0, "kl": 0.0})
     assert found(frozen[:5], "no_gradient").severity == "critical", "at once"
+    rounded = history(**FLAT | {"grad_norm": 0.0, "kl": np.where(T == 70, 1e-8, 0.0)})
+    assert [one.rule for one in diagnose(rounded) if not one.cause] == ["no_gradient"]
 
 
 # --- Too few steps --------------------------------------------------------------------------------
