@@ -366,7 +366,7 @@ def check_parameters(parameters: dict, backend: str = "unsloth") -> None:
     model: a misspelt word must not end a run of hours in its last notebook.
 
     parameters: by name; a value of None is not checked. Settings of a preset are checked by
-    `presets.settle`. Parameters that a notebook checks within seconds, such as 02's `cases` and
+    `presets.settle`. Parameters that a notebook checks within seconds, such as
     10's `environment`, are left to it.
     backend: the library that trains, "unsloth" or "transformers".
     """
@@ -404,9 +404,9 @@ _RULES = {
     "examples": example_turns,
     "warm_start": example_turns,
     "model": check_model,
+    "cases": os.stat,  # a FileNotFoundError names the file
+    "completions": os.stat,
 }
-for _name in ("cases", "completions"):
-    _RULES[_name] = lambda file: Path(file).stat() if isinstance(file, str) else None
 _COUNTS = {"groups", "batch_size", "samples", "sampled_questions"}
 
 
