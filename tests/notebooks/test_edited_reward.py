@@ -33,6 +33,7 @@ def test_notebook_03_trains_the_file_as_it_is_and_says_if_02_tested_another(
         file.write_text(REWARD.replace("1.0", "0.0"), encoding="utf-8")
     capsys.readouterr()
     names = {"folder": folder, "rewards": rewards if named else None, "fmt": THINK_ANSWER}
+    names["control"] = None
     names = defined("03", "against_report(folder", **names)
     trained = names["reward_functions"][0](completions=["a"])
     said = capsys.readouterr().out
