@@ -3,6 +3,8 @@ it are true.
 """
 
 import ast
+import subprocess
+import sys
 
 import pytest
 
@@ -70,3 +72,14 @@ def test_each_folder_says_what_it_is_in_ten_lines_and_has_its_tests(folder):
     assert list((PROJECT / "tests" / folder).glob("test_*.py")), f"tests/{folder} is empty"
     for text in (helpers.__doc__, (PROJECT / "helpers" / "README.md").read_text(encoding="utf-8")):
         assert f"`helpers/{folder}/`" in text and f"`tests/{folder}/`" in text
+
+
+def test_sampling_and_the_laboratory_leave_transformers_to_unsloth():
+    """Unsloth patches Transformers as it is imported, so no notebook may import it earlier."""
+    modules = "training.sampling", "results.answering", "laboratory.measures", "laboratory.verdicts"
+    script = "".join(f"import helpers.{module}\n" for module in modules)
+    script += "import sys; print({'transformers', 'trl', 'peft'} & sys.modules.keys())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "set()\n"

@@ -14,7 +14,6 @@ from collections.abc import Sequence
 from weakref import WeakKeyDictionary
 
 import torch
-from transformers import StoppingCriteria
 
 _stops: WeakKeyDictionary = WeakKeyDictionary()  # by tokenizer
 
@@ -43,10 +42,13 @@ def length_to_stop(tokenizer, ids: list[int]) -> int | None:
     return bisect_left(range(len(ids)), True, key=contains)
 
 
-class AtStop(StoppingCriteria):
+class AtStop:
     """Tell Transformers' `generate` which completions of a batch contain a stop text.
 
     prompt: the length in tokens of the prompts with their padding.
+
+    It is called like a StoppingCriteria and is none, because sampling must not import Transformers
+    before Unsloth.
     """
 
     def __init__(self, tokenizer, prompt: int):
