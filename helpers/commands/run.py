@@ -28,7 +28,7 @@ from helpers.environment import this_machine
 from helpers.judging.answers import kinds
 from helpers.rewards import own
 from helpers.rewards.controls import check_control
-from helpers.runs import LESSONS, TRAINING_LOCK, Run, check_seed, lock
+from helpers.runs import LESSONS, PARTS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.settings import (
     OF_TRAINING,
     SETTINGS,
@@ -170,6 +170,8 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
     """
     run = Run(name)
     check_call(name, numbers, parameters)
+    if numbers[0] not in PARTS["data"].notebooks and not run.folder.is_dir():
+        run.section("data")  # raises, and names the runs that are there
     end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
         # refuse a run that a kernel in Jupyter is training

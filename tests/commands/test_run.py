@@ -94,6 +94,7 @@ RESUMED = {
 @pytest.mark.parametrize("how", ["interrupted", "failed"])
 def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, given, left, how):
     executions.outcomes[at] = KeyboardInterrupt if how == "interrupted" else False
+    Run("a").record("data", fingerprint="f")  # of an earlier call, for the part that needs it
     code, _, err = cli("run", "--run", "a", *given)
     assert code == (130 if how == "interrupted" else 1)
     assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
@@ -113,6 +114,7 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
 
 def test_resuming_says_if_the_training_begins_anew(cli, executions):
     executions.outcomes["03"] = False
+    Run("a").record("data", fingerprint="f")
     assert cli("run", "--run", "a", "--only", "03")[0] == 1
     anew = "no checkpoint was saved, so notebook 03 begins anew\n"
     assert anew in cli("run", "--run", "a", "--resume")[1]
@@ -313,7 +315,10 @@ def test_a_notebook_prints_its_own_verdict_and_not_those_of_its_examples(number)
     for cell in nbformat.read(path, as_version=4).cells:
         for output in cell.get("outputs", []):
             printed += lines_to_print(cell.source, output.get("text", ""))
-    verdicts = [line for line in printed if not line.strip().startswith(("data: ", "note: "))]
+    others = re.compile(
+        r"\s*(data|note|to sample everything|every completion at its limit): |\d+ steps: "
+    )
+    verdicts = [line for line in printed if not others.match(line)]
     assert verdicts == ["GO: no reason against training was found."]
     said = ["GO: no reason.", "  note: it gave 0 to each; leave it out."]
     assert lines_to_print("print(verdict)", "\n".join(said)) == said
@@ -367,3 +372,10 @@ def test_a_run_that_another_process_executes_is_refused_and_unchanged(cli, execu
     assert executions == [] and Run("a").manifest == before
     executions.outcomes.clear()
     assert cli(*call, "--run", "a")[0] == 0 and executions, "once that process has ended, it runs"
+
+
+def test_a_wrong_name_leaves_no_folder_and_lists_the_runs(cli):
+    Run("mine").record("data", fingerprint="f")
+    code, _, error = cli("run", "--run", "mien", "--only", "04")
+    assert code == 2 and "mine" in error
+    assert not Run("mien").folder.exists()
