@@ -137,6 +137,7 @@ def test_a_run_that_names_no_notebook_is_the_pipelines_and_a_lesson_may_replace_
 def test_without_a_name_a_lesson_takes_its_own_and_leaves_demo_alone(run, cli, executions):
     names = {"07": "your-own-task", "09": "code-that-runs", "10": "agents", "11": "vision"}
     names["06"] = "demo"
+    Run("demo").record("data", fingerprint="f")
     assert cli("run", "--only", ",".join(names))[0] == 0
     assert executions == [(only, {"run": names[only]}) for only in sorted(names)]
 

@@ -293,10 +293,9 @@ def check_names(numbers: list[str], parameters: dict) -> None:
             hint = f"It is a parameter of {', '.join(takers)}. "
         else:
             hint = did_you_mean(name, defaults(list(notebook_paths())))
-        raise ValueError(
-            f"no chosen notebook has a parameter {name!r}. {hint}They take: "
-            f"{', '.join(sorted(known.keys() - {'run'}))}."
-        )
+        # dozens of names help only somebody who is not near any of them
+        hint = hint or f"They take: {', '.join(sorted(known.keys() - {'run'}))}."
+        raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint.strip()}")
 
 
 def check_call(
