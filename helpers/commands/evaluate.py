@@ -74,7 +74,14 @@ def main(parsed: argparse.Namespace) -> int:
     if len(set(parsed.models)) < len(parsed.models) or len(parsed.models) > 2:
         raise ValueError(f"{', '.join(parsed.models)}: name one model, or two different ones.")
     folders = [_folder(name) for name in parsed.models]
-    tokenizers = [tokenizer_of(folder) for folder in folders]  # ValueError for what is no model
+    # a run's model thinks or not as in its training; ValueError for what is no model
+    tokenizers = []
+    for name, folder in zip(parsed.models, folders, strict=True):
+        trained = (
+            {} if folder == name or name in _KEYWORDS else Run(name).manifest.get("training", {})
+        )
+        thinking = trained.get("settings", {}).get("thinking")
+        tokenizers.append(tokenizer_of(folder, thinking))
     tags = TagFormat.parse(parsed.tags)
     judge = own.load_reward(parsed.judge, tags, "judge") if parsed.judge else None
 

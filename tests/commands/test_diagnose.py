@@ -139,7 +139,6 @@ def test_each_form_of_a_log_has_the_same_findings(cli, tmp_path, form):
     assert "80%" in finding["evidence"] and f"to {STEPS}" in finding["evidence"], finding
 
 
-@pytest.mark.needs("tensorboard")
 def test_in_python_a_path_and_a_list_are_histories_too(tmp_path):
     found = diagnose(CLIPPED)
     assert found and found == diagnose(CLIPPED.to_dict("records"))
@@ -147,6 +146,7 @@ def test_in_python_a_path_and_a_list_are_histories_too(tmp_path):
         assert found == diagnose(path) == diagnose(str(path))
 
 
+@pytest.mark.needs("tensorboard")
 def test_tensorboards_events_are_read(cli, tmp_path):
     from torch.utils.tensorboard import SummaryWriter
 

@@ -217,7 +217,7 @@ def test_an_output_file_with_other_content_is_refused_and_kept(answer, tmp_path,
             "x.txt: give a .csv, .json, .jsonl, .parquet file",
         ),
         ('{"question": "q"}\n', ["--output", "o.csv"], "name a .jsonl file"),
-        ('{"question": "q"}\n', ["--run", "other"], "other/merged is not there. Run notebook 05"),
+        ('{"question": "q"}\n', ["--run", "other"], "There is no run 'other'"),
     ],
 )
 def test_a_call_is_refused_before_the_model_loads(answer, tmp_path, content, more, said):

@@ -74,7 +74,7 @@ def test_an_unfinished_run_names_the_next_notebook(run, cli):
     code, _, err = cli("report", "--run", "told")
     assert code == 2 and "Run notebook 03_grpo_training first" in err
     code, _, err = cli("report", "--run", "nobody")
-    assert code == 2 and "Run notebook 01_data_preparation first" in err
+    assert code == 2 and "the runs are: told." in err
     assert not Run("nobody").folder.exists()
 
 
