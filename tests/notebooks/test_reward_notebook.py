@@ -53,9 +53,10 @@ def test_stored_completions_take_the_place_of_a_model_and_a_case_that_fails_is_a
     }
     run.path("cases.jsonl").write_text(json.dumps(case), encoding="utf-8")
     why = "correctness_reward gives 0 for 'mine', expected 1"
-    with pytest.raises(PapermillExecutionError, match=why):
+    with pytest.raises(PapermillExecutionError, match="NO GO"):
         execute("02", run, cases=str(run.path("cases.jsonl")), completions=str(stored))
-    assert "Unsloth" not in said(run.require("notebooks/02_reward_functions.ipynb"))
+    printed = said(run.require("notebooks/02_reward_functions.ipynb"))
+    assert why in printed and "Unsloth" not in printed
     report = run.read_object("reward_report.json")
     assert (report["signal"]["groups"], report["signal"]["group_size"]) == (16, 8)
     assert report["verdict"]["go"] is run.manifest["rewards"]["go"] is False

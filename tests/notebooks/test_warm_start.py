@@ -43,4 +43,4 @@ def test_a_warm_start_makes_a_go_of_a_no_go_and_grpo_goes_on_from_it(runs, execu
     first = dict(zip(steps[0].split(","), steps[1].split(","), strict=True))
     assert float(first["kl"]) == pytest.approx(0, abs=1e-4)
     assert float(first["rewards/correctness_reward/mean"]) > 0.2
-    assert "two stages: a warm start on 128 worked examples" in execute("04", run)
+    assert "Two stages: a warm start on 128 worked examples" in execute("04", run)
