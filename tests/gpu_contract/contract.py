@@ -32,7 +32,6 @@ LEFT_TO_TRL = {
     "top_entropy_quantile": 1.0,
     "use_adaptive_entropy": False,
     "entropy_target": 0.2,
-    "entropy_coef": 0.0,
     "entropy_coef_delta": 0.005,
     "entropy_coef_max": 1.0,
     "entropy_coef_min": 0.0,
