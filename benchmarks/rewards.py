@@ -96,11 +96,14 @@ HOSTILE = {
 REWARDS = [correctness_reward, exact_match_reward, numeric_reward, fuzzy_match_reward]
 
 
-def hostile_batches() -> list[str]:
-    """A row of a table for each kind of hostile answer: the seconds of each reward on 64, the
-    fastest and the slowest of three tries.
+def hostile_batches() -> tuple[list[str], list[float]]:
+    """A row of a table for each kind of hostile answer, and how slow the machine was at each try.
+
+    A cell has the seconds of a reward on 64 answers, the fastest and the slowest of three tries,
+    each divided by the slowness that the workers had measured by its end: their limits are
+    multiples of it.
     """
-    rows = []
+    rows, slow = [], []
     for name, nth in HOSTILE.items():
         texts = [f"<think>so</think><answer>{nth(n)}</answer>" for n in range(11, 75)]
         seconds = []
@@ -112,10 +115,12 @@ def hostile_batches() -> list[str]:
                 correctness_reward(ready, answer=["1+x"] * len(texts))  # the workers are up
                 began = time.perf_counter()
                 reward(texts, answer=golds)
-                tries.append(time.perf_counter() - began)
+                taken = time.perf_counter() - began
+                slow.append(statistics.mean(one.slowness for one in workers._workers["equal"]))
+                tries.append(taken / slow[-1])
             seconds.append(f"{min(tries):.2f} to {max(tries):.2f}")
         rows.append(f"| {name} | {' | '.join(seconds)} |")
-    return rows
+    return rows, sorted(slow)
 
 
 def rate(judge, completions: list, golds: list) -> tuple[float, list]:
@@ -187,8 +192,7 @@ def main() -> None:
         workers.scores_in_time("equal", [(f"y+{n}", f"{n}+y") for n in range(16 * count)])
         name = f"symbolic, {count} worker{'s' * (count > 1)}"
         table.append(compare(name, texts, symbols, workers_cache=True))
-    slow = sorted(workers.slowness() for _ in range(200))
-    low, high = slow[10], slow[-10]
+    hostile, slow = hostile_batches()
     named = Path(source).name if Path(source).exists() else source
     text = f"""# Judging answers: correctness_reward beside TRL's accuracy_reward
 
@@ -200,12 +204,13 @@ many of the pairs that both judged the verdicts differ.
 |---|---|---|---|---|---|---|
 """ + "\n".join(table)
     text += (
-        "\n\nSeconds for 64 hostile answers, the fastest and the slowest of three tries. Limits are "
-        "multiples of what a\nreference computation takes at that moment; just before, it took "
-        f"{low:.1f} to {high:.1f} times (the middle 90 %) its time on a quiet machine:\n\n"
+        "\n\nSeconds for 64 hostile answers, the fastest and the slowest of three tries, each divided by how much slower\n"
+        "than a quiet machine the workers found this one at the time (1.0 for a quiet one; here "
+        f"{slow[0]:.1f} to {slow[-1]:.1f}). The limits are\nmultiples of the same number, so that a "
+        "busy machine costs no honest answer its verdict:\n\n"
         "| | correctness | exact_match | numeric | fuzzy_match |\n|---|---|---|---|---|\n"
     )
-    text += "\n".join(hostile_batches()) + "\n"
+    text += "\n".join(hostile) + "\n"
     RESULTS.write_text(text, encoding="utf-8")
     print(text)
 

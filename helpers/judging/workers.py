@@ -43,8 +43,8 @@ from functools import cache, lru_cache
 # longer share what is left of the batch's budget.
 _SLICE_SECONDS = 0.12
 _ROW_SECONDS = 0.7  # the most that one row gets
-_BATCH_SECONDS = 5.0  # the budget of a worker, or
-_SHARE_SECONDS = 0.15  # this much per row, if it has many rows
+_BATCH_SECONDS = 4.5  # the budget of a worker, or
+_SHARE_SECONDS = 0.14  # this much per row, if it has many rows
 _GRACE = 0.02  # between the timer that stops a judgement and the one that kills the child
 _SLOWER = 1.3  # a judgement is repeated if the machine has become slower by this factor
 # Limits of clock time, in seconds, for a process that sleeps or does not start. They are long,
