@@ -262,6 +262,8 @@ def defaults(numbers: list[str]) -> dict[str, object]:
     for number in numbers:
         if number not in paths:
             raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
+        if number == "03":  # its cell shows the most important settings, and it takes all of them
+            values |= dict.fromkeys(OF_TRAINING)
         for name, parameter in _inspect(str(paths[number])).items():
             values[name] = commands.read_value(parameter["default"])
     return values

@@ -62,6 +62,18 @@ def orders(*answers: str) -> list[dict]:
     return [{"message": order.format(n), "expert_answer": one} for n, one in enumerate(answers)]
 
 
+def mostly_nightly(cases: list[tuple]) -> list:
+    """The cases, of which all but the first of each notebook are left to the nightly workflow: each
+    starts a kernel.
+    """
+    firsts = {number: at for at, (number, *_) in reversed(list(enumerate(cases)))}
+    nightly = pytest.mark.nightly
+    return [
+        case if firsts[case[0]] == at else pytest.param(*case, marks=nightly)
+        for at, case in enumerate(cases)
+    ]
+
+
 FILES = {
     "words": [{"word": number} for number in range(40)],
     "text": [{"seed": f"number {number}"} for number in range(40)],
@@ -101,7 +113,7 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("number", "given", "says"), REFUSED)
+@pytest.mark.parametrize(("number", "given", "says"), mostly_nightly(REFUSED))
 def test_what_cannot_be_trained_on_is_refused_in_a_sentence(
     machine, tmp_path, execute, number, given, says
 ):
@@ -130,7 +142,7 @@ REFUSED_ON_A_RUN = [  # what its manifest says else, the notebook's parameters, 
 ]
 
 
-@pytest.mark.parametrize(("number", "recorded", "given", "says"), REFUSED_ON_A_RUN)
+@pytest.mark.parametrize(("number", "recorded", "given", "says"), mostly_nightly(REFUSED_ON_A_RUN))
 def test_what_cannot_be_done_with_a_run_is_refused_before_anything_is_loaded(
     executed, tmp_path, monkeypatch, number, recorded, given, says
 ):

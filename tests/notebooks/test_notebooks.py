@@ -11,13 +11,12 @@ import subprocess
 
 import nbformat
 import pandas as pd
-import papermill
 import pytest
 from papermill.exceptions import PapermillExecutionError
 from reading import cells, notebook
 
 from helpers import PROJECT
-from helpers.commands.run import NOTEBOOKS
+from helpers.commands.run import NOTEBOOKS, defaults
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
 from helpers.settings import SETTINGS
@@ -67,7 +66,7 @@ def test_what_is_committed_is_one_clean_run_on_no_ones_machine(path):
 
 def test_every_setting_is_a_parameter_where_its_table_says_so():
     for number in ("01", "03"):
-        taken = papermill.inspect_notebook(str(notebook(number)))
+        taken = defaults([number])
         for name, setting in SETTINGS.items():
             assert (number in setting.metadata["of"]) == (name in taken), (number, name)
 
