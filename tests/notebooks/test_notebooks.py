@@ -199,14 +199,8 @@ def test_the_colab_cell_clones_and_installs_there_and_does_nothing_elsewhere(tmp
 
 
 @pytest.mark.needs("git")
-@pytest.mark.parametrize(
-    ("typed", "said"),
-    [
-        ("  ", "ValueError: the address is not set: run this cell again"),
-        ("my-grpo", "ValueError: is 'my-grpo' the project's address? git cannot clone it: "),
-    ],
-)
-def test_the_colab_cell_names_an_address_that_is_not_the_projects(tmp_path, colab, typed, said):
+@pytest.mark.parametrize("typed", ["", "my-grpo"])
+def test_the_colab_cell_names_an_address_that_is_not_the_projects(tmp_path, colab, typed):
     done = colab(typed=f"{typed}\n", COLAB_RELEASE_TAG="test", GRPO_REPOSITORY="")
-    assert done.stderr.splitlines()[-1].startswith(said)
+    assert f"repository '{typed}' does not exist" in done.stderr  # git's own words
     assert list(tmp_path.iterdir()) == []
