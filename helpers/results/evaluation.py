@@ -74,11 +74,29 @@ def right(
     rows: the data, one row per completion. Its other columns are passed to the judge, as in
         training: `question` lets it reject a sum copied from the question, and `kind` says how
         the answer is compared.
+
+    A judge of yours is asked once: a language model may say something else the second time, and
+    then an accuracy and a comparison of the same completions would disagree.
     """
-    judge = judge or partial(correctness_reward, tags=tags)
     columns = {"answer": answers}
     if rows is not None:
         columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
+    if judge is None:
+        return _verdicts(partial(correctness_reward, tags=tags), completions, columns)
+    asked = (id(judge), repr((completions, columns)))
+    if asked not in _asked:
+        _asked[asked] = judge, _verdicts(judge, completions, columns)
+        if len(_asked) > 32:
+            del _asked[next(iter(_asked))]
+    return list(_asked[asked][1])
+
+
+# the latest verdicts of given judges; each with its judge, so that no other one gets its id
+_asked: dict[tuple, tuple[Callable, list[bool]]] = {}
+
+
+def _verdicts(judge: Callable, completions: list[str], columns: dict) -> list[bool]:
+    """Return whether a judge scores each completion 1.0; see `right`."""
     messages = [[{"role": "assistant", "content": text}] for text in completions]
     scores, faults = checked_scores(judge, messages, columns, is_own(judge))
     if faults:

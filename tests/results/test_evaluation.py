@@ -4,6 +4,7 @@ hand, enumeration and published formulas.
 
 import itertools
 import json
+import random
 import re
 
 import numpy as np
@@ -112,6 +113,20 @@ def test_a_users_own_reward_can_be_the_judge():
     assert right(completions, answers, judge=half_for_text_reward) == [True, False, False]
     entry = score(completions, answers, judge=half_for_text_reward, difficulty=[1, 1, 2])
     assert (entry["accuracy"], entry["by_difficulty"]["1"]["accuracy"]) == (1 / 3, 0.5)
+
+
+def test_an_accuracy_and_a_comparison_are_of_the_same_verdicts_of_a_judge():
+    coin = random.Random(0)
+
+    def moody_reward(completions, **columns):
+        return [float(coin.random() < 0.5) for _ in completions]
+
+    before, after = ([f"{name} {n}" for n in range(64)] for name in ("a", "b"))
+    answers = ["1"] * 64
+    first, second = (score(texts, answers, judge=moody_reward) for texts in (before, after))
+    counts = compare(before, after, answers, answers, judge=moody_reward)
+    assert counts["both_right"] + counts["lost"] == round(64 * first["accuracy"])
+    assert counts["both_right"] + counts["won"] == round(64 * second["accuracy"])
 
 
 def test_an_error_in_the_judge_names_the_judge_and_the_completion():
