@@ -13,7 +13,7 @@ from helpers import commands
 from helpers.data.tasks import load_task
 from helpers.judging.answers import kinds
 from helpers.laboratory.cases import stored_groups
-from helpers.laboratory.measures import Lab
+from helpers.laboratory.measures import Lab, signal_lines
 from helpers.rewards.own import read_rewards
 from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 
@@ -99,14 +99,3 @@ def main(parsed: argparse.Namespace) -> int:
     if lab.results.signal is not None:
         print("\n".join(signal_lines(lab)))
     return int(not verdict.go)
-
-
-def signal_lines(lab: Lab) -> list[str]:
-    """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
-    signal = lab.results.signal
-    dead = signal["total"]["zero_spread"]
-    shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
-    return [
-        f"dead groups: {dead:.0%} of {signal['groups']}",
-        f"shares of the advantage: {', '.join(shares)}",
-    ]

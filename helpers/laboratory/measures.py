@@ -583,6 +583,17 @@ class Lab:
         return report
 
 
+def signal_lines(lab: Lab) -> list[str]:
+    """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
+    signal = lab.results.signal
+    dead = signal["total"]["zero_spread"]
+    shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
+    return [
+        f"dead groups: {dead:.0%} of {signal['groups']}",
+        f"shares of the advantage: {', '.join(shares)}",
+    ]
+
+
 def _advantage_shares(
     scores: pd.DataFrame, group_of: np.ndarray, weights: pd.Series
 ) -> dict[str, float]:
