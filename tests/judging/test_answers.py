@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.judging.answers import choices, documents, kinds, mathematics, numbers, texts
+from helpers.judging.answers import choices, documents, kinds, latex, mathematics, numbers, texts
 from helpers.judging.answers.kinds import are_right, compare_answers, kind_of, vote_of
 from helpers.judging.answers.survey import kind_of_row, looks_like, survey
 from helpers.rewards.correctness import correctness_reward
@@ -209,9 +209,10 @@ def examples_of(page: str) -> list[tuple[str, str, str]]:
     return re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", page)
 
 
-# The examples of mathematics are in the docstring of its module and of its functions.
+# The examples of mathematics are in the docstring of its module and of its functions, and in that of
+# `to_latex`.
 CHOICE, _, EXACT = choices.__doc__.partition("\nExact: ")
-MATHEMATICS = [mathematics.__doc__] + [
+MATHEMATICS = [mathematics.__doc__, latex.to_latex.__doc__] + [
     value.__doc__
     for value in vars(mathematics).values()
     if getattr(value, "__module__", None) == mathematics.__name__
@@ -249,7 +250,7 @@ def test_a_decision_of_mathematics_refuses_its_own_examples(refuses):
     examples = examples_of(refuses.__doc__)
     assert "≠" in {sign for _, sign, _ in examples}
     for given, sign, gold in examples:
-        values = mathematics.without_names(mathematics.to_latex(given), mathematics.to_latex(gold))
+        values = mathematics.without_names(latex.to_latex(given), latex.to_latex(gold))
         assert refuses(*values) is (sign == "≠"), (given, gold)
 
 

@@ -15,12 +15,14 @@ from functools import lru_cache
 
 from helpers.judging import workers
 from helpers.judging.answers import Comparison, choices, documents, mathematics, numbers, texts
-from helpers.judging.answers.handed_back import refuse_handed_back
+from helpers.judging.answers.forms import expressions_of, form_of
+from helpers.judging.answers.latex import to_latex
 from helpers.judging.answers.numbers import parse_number
 from helpers.judging.answers.texts import LONGEST_ANSWER, plain_text
 
 KINDS = ("number", "mathematics", "choice", "exact", "text")
 _LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
+_MOST_EXPRESSIONS = 4  # of one question, compared with the row's answer
 # a set is a list of expressions or words without an order
 DECLARED_KINDS = (*KINDS, "set", "json")
 
@@ -83,6 +85,49 @@ def compare_answers(
     if comparison.right is False or not question or numbers.same_form(given, gold):
         return comparison
     return refuse_handed_back(comparison, given, gold, question)
+
+
+def refuse_handed_back(comparison: Comparison, given: str, gold: str, question: str) -> Comparison:
+    """Return the comparison of an answer, or a wrong one if the answer hands the question back.
+
+    `84/12` does not answer "What is 84/12?", and `6+5x+x^2` does not answer "Factor x^2+5x+6",
+    although each is equal to the row's answer.
+
+    If the question contains an expression equal to the row's answer, the task is to change its
+    form: to write 7/20 as a decimal, or to factor x^2+5x+6. The answer must then have the row's
+    form: the same digits, or the same terms and factors in any order.
+    """
+    # 1. Keep the comparison if the answer has the form of the row's answer.
+    given_form = form_of(given)
+    gold_form = form_of(gold)
+    if given_form == gold_form:
+        return comparison
+
+    # 2. Refuse a copy from the question, and a division left undone: `84/12` for 7.
+    expressions = {form_of(text): text for text in expressions_of(question)}
+    divisions_left = mathematics.divisions_of(given) - mathematics.divisions_of(gold)
+    if given_form in expressions or divisions_left:
+        return Comparison(False)
+
+    # 3. Keep the comparison if the question has the row's answer itself, as in "Which is larger,
+    # 1/2 or 1/3?": there is no form to change.
+    if gold_form in expressions:
+        return comparison
+
+    # 4. Refuse the answer if an expression of the question is equal to the row's answer. If only
+    # math-verify can tell, `unless` hands it the pair, and the answer is wrong if the two are
+    # equal. Equations in one unknown are skipped: an equation to solve is always equal to its
+    # solution.
+    unless = []
+    for text in list(expressions.values())[:_MOST_EXPRESSIONS]:
+        if "=" in text and len(mathematics.variables(gold)) <= 1:
+            continue
+        change_of_form = mathematics.compare_expressions(text, gold)
+        if change_of_form.right:
+            return Comparison(False)
+        if change_of_form.pair:
+            unless.append(change_of_form.pair)
+    return comparison._replace(unless=tuple(unless))
 
 
 def same_members(given: str, gold: str) -> bool:
@@ -209,7 +254,7 @@ def kind_of(gold: str) -> str:
         return "text"
 
     # 3. An expression that math-verify could not read is text: `the sum of 2 + 3`.
-    spelt = mathematics.to_latex(text)
+    spelt = to_latex(text)
     if not mathematics.is_readable(spelt):
         return "text"
 
