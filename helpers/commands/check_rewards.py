@@ -11,7 +11,7 @@ import pandas as pd
 
 from helpers import commands
 from helpers.data.tasks import load_task
-from helpers.judging.answers import kinds
+from helpers.judging.answers import DECLARED_KINDS
 from helpers.laboratory.cases import stored_groups
 from helpers.laboratory.measures import Lab, signal_lines
 from helpers.rewards.own import read_rewards
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=kinds.DECLARED_KINDS,
+        choices=DECLARED_KINDS,
         help="how answers are judged (default: as each answer looks)",
     )
     parser.add_argument(

@@ -87,7 +87,7 @@ def load_task(
     count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. Without
         it, neither limit applies: longer prompts are dropped, because TRL does not truncate them,
         and so are answers that in their tags, without any reasoning, fit into no completion.
-    kind: how all answers are judged, one of `judging.answers.kinds.DECLARED_KINDS`; stored in a
+    kind: how all answers are judged, one of `judging.answers.DECLARED_KINDS`; stored in a
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
 

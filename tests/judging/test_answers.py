@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers.judging.answers import choices, documents, kinds, latex, mathematics, numbers, texts
+from helpers.judging.answers import KINDS, choices, documents, latex, mathematics, numbers, texts
 from helpers.judging.answers.kinds import are_right, compare_answers, kind_of, vote_of
 from helpers.judging.answers.survey import kind_of_row, looks_like, survey
 from helpers.rewards.correctness import correctness_reward
@@ -37,7 +37,7 @@ def verdicts(rows: list[dict], kind: str | None) -> list[bool]:
 TABLE = table("answers.jsonl")
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_of_the_table_gets_its_verdict(kind):
     rows = [row for row in TABLE if row["kind"] == kind]
     assert len(rows) >= 100 and {row["right"] for row in rows} == {True, False}
@@ -196,7 +196,7 @@ def test_what_is_no_expression_is_never_computed(text):
     assert compare_answers(text, "x+2", kind="mathematics").right is False
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_long_text_is_compared_as_it_is(kind):
     assert compare_answers(" " + "1 + a " * 300, "1 + a " * 300, kind=kind).right
     assert not compare_answers("1 + A " * 300, "1 + a " * 300, kind=kind).right
@@ -220,7 +220,7 @@ MATHEMATICS = [mathematics.__doc__, latex.to_latex.__doc__] + [
 PAGES = (numbers.__doc__, "\n".join(MATHEMATICS), CHOICE, EXACT, texts.__doc__)
 EXAMPLES = [
     (kind, *example)
-    for kind, page in zip(kinds.KINDS, PAGES, strict=True)
+    for kind, page in zip(KINDS, PAGES, strict=True)
     for example in examples_of(page)
 ]
 
@@ -232,7 +232,7 @@ def test_an_example_of_a_kind_holds(kind, given, sign, gold):
 
 def test_every_kind_has_examples_of_both():
     assert {(kind, sign) for kind, _, sign, _ in EXAMPLES} == {
-        (kind, sign) for kind in kinds.KINDS for sign in "=≠"
+        (kind, sign) for kind in KINDS for sign in "=≠"
     }
 
 
@@ -303,9 +303,9 @@ def test_documents_are_compared_by_value_and_an_answer_that_is_none_is_wrong():
         ("red, blue", "blue, red", "mathematics", 0.0),
         ("3, 2, 1", "1, 2, 3", "mathematics", 0.0),
         ("Paris", "Paris", "number", 1.0),
-        *[("London", "Paris", kind, 0.0) for kind in kinds.KINDS],
-        *[("", "Paris", kind, 0.0) for kind in kinds.KINDS],
-        *[("…", "…", kind, 1.0) for kind in kinds.KINDS],
+        *[("London", "Paris", kind, 0.0) for kind in KINDS],
+        *[("", "Paris", kind, 0.0) for kind in KINDS],
+        *[("…", "…", kind, 1.0) for kind in KINDS],
     ],
 )
 def test_a_kind_can_be_said(given, gold, kind, right):
@@ -427,7 +427,7 @@ def test_a_survey_says_how_many_answers_of_each_kind_there_are():
     ],
 )
 def test_a_hostile_gold_has_a_kind_and_is_right_under_every_one(text):
-    assert kind_of(text) in kinds.KINDS
-    for kind in kinds.KINDS:
+    assert kind_of(text) in KINDS
+    for kind in KINDS:
         assert compare_answers(text, text, kind=kind).right is True
         assert compare_answers("something else", text, kind=kind).right is False

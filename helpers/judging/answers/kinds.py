@@ -20,11 +20,8 @@ from helpers.judging.answers.latex import to_latex
 from helpers.judging.answers.numbers import parse_number
 from helpers.judging.answers.texts import LONGEST_ANSWER, plain_text
 
-KINDS = ("number", "mathematics", "choice", "exact", "text")
 _LONGEST_WORKING = 10_000  # characters of a text that may end in a conclusion
 _MOST_EXPRESSIONS = 4  # of one question, compared with the row's answer
-# a set is a list of expressions or words without an order
-DECLARED_KINDS = (*KINDS, "set", "json")
 
 
 def compare_answers(
@@ -312,13 +309,3 @@ def vote_of(given: str) -> str:
         return str(number.value)
     words = texts.words_of(given)
     return words if texts.case_counts(words) else words.casefold()
-
-
-def check_kind(kind: str) -> str:
-    """Return the kind, or raise ValueError if it is not one of `DECLARED_KINDS`."""
-    if kind not in DECLARED_KINDS:
-        raise ValueError(
-            f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
-            "one, an answer is a number, mathematics or text."
-        )
-    return kind
