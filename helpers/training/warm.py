@@ -15,7 +15,6 @@ from pathlib import Path
 from helpers import processes
 from helpers.data.tasks import chat_prompt, example_turns
 from helpers.environment import this_machine
-from helpers.rewards.controls import CONTROLS
 from helpers.runs import Run, atomic_folder, write_json
 from helpers.settings import Preset
 from helpers.templates import encode, render
@@ -173,22 +172,3 @@ def change_of(losses: list[float]) -> str:
     last = round(sum(losses[-in_epoch:]) / in_epoch, 2)
     change = "fell" if last < first else "did not fall, so the examples taught nothing new"
     return f"the loss {change}: {first:.2f} in the first epoch, {last:.2f} in the last"
-
-
-def training_in_words(training: dict) -> list[str]:
-    """Return what a reader must know of a training run before its numbers, from the manifest's
-    section: that it is a control, and that it began with a warm start. One sentence each.
-    """
-    sentences = []
-    if control := training.get("control"):
-        sentences.append(
-            f"A control, {control}: the policy was trained on {CONTROLS[control]}, so what it "
-            "gained is no effect of the rewards."
-        )
-    if first := training.get("warm_start"):
-        steps = training.get("earlier_steps", 0) + training.get("steps", 0)
-        sentences.append(
-            f"Two stages: a warm start on {first['examples']} worked examples ({first['epochs']} "
-            f"epochs of supervised training), then {steps} steps of GRPO."
-        )
-    return sentences
