@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from helpers import processes
-from helpers.data.tasks import chat_prompt, example_turns
+from helpers.data.prompts import chat_prompt, example_turns
 from helpers.environment import this_machine
 from helpers.runs import Run, atomic_folder, write_json
 from helpers.settings import Preset

@@ -16,7 +16,8 @@ from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
 from helpers.commands.run import check_parameters
-from helpers.data.tasks import chat_prompt, load_task, save
+from helpers.data.prompts import chat_prompt
+from helpers.data.tasks import load_task, save
 from helpers.presets import PRESETS, settle
 from helpers.tags import THINK_ANSWER
 from helpers.training import warm
