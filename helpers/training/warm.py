@@ -117,8 +117,7 @@ def train(
     disable_progress_bars()  # of the trainer's preprocessing
     # 1, 2, 4 or 8 at a time, so that the parts make a step
     batch = 2 ** int(math.log2(min(settings.per_device_train_batch_size, EXAMPLES_PER_STEP)))
-    machine = this_machine()
-    only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
+    only_fp16 = this_machine().only_fp16
     config = SFTConfig(
         output_dir=str(folder),
         seed=seed,
