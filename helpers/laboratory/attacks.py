@@ -33,7 +33,7 @@ from functools import partial
 from helpers.judging.answers.kinds import compare_answers
 from helpers.judging.answers.numbers import parse_number
 from helpers.judging.programs.unit_tests import Test, read_tests
-from helpers.laboratory.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.programs import program_of
 from helpers.tags import THINK_ANSWER, TagFormat

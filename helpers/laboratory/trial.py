@@ -28,14 +28,13 @@ it is the right answer, so the row counts neither for nor against the attack.
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers.judging.answers.numbers import parse_number
 from helpers.laboratory.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
-from helpers.laboratory.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
 from helpers.rewards.correctness import correctness_reward
 
@@ -94,7 +93,7 @@ class AttackTrial:
     escapes: the attacks that win only because an error scores below 0.
     """
 
-    lab: Any  # a `measures.Lab`; measures.py imports this module
+    lab: RewardsUnderTest
     rows: list[dict]
     steps: list[int]
     length: int

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import (
     code_of,
     defining_function,
@@ -31,9 +32,6 @@ _TELLS = {
     "signal": "what GRPO would learn from a policy's completions",
     "speed": "how long the rewards take on them",
 }
-# the honest answers that attacks are compared with
-HONEST_RIGHT = "honest and right"
-HONEST_WRONG = "honest and wrong"
 _LIKELIEST = "the question handed back"
 _IN_REASONING = "right in the reasoning only"
 # attacks without an answer
@@ -81,7 +79,7 @@ class Verdict:
         return "\n".join([decision, *stops, *notes])
 
 
-def verdict_on(lab) -> Verdict:
+def verdict_on(lab: RewardsUnderTest) -> Verdict:
     """Return the verdict on the steps that a `Lab` has run so far."""
     verdict = Verdict()
     results = lab.results
