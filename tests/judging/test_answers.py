@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from helpers.judging.answers import KINDS, choices, documents, latex, mathematics, numbers, texts
+from helpers.judging.answers import (
+    KINDS,
+    choices,
+    documents,
+    latex,
+    mathematics,
+    names_and_units,
+    numbers,
+    texts,
+)
 from helpers.judging.answers.kinds import are_right, compare_answers, kind_of, vote_of
 from helpers.judging.answers.survey import kind_of_row, looks_like, survey
 from helpers.rewards.correctness import correctness_reward
@@ -209,15 +218,55 @@ def examples_of(page: str) -> list[tuple[str, str, str]]:
     return re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", page)
 
 
-# The examples of mathematics are in the docstring of its module and of its functions, and in that of
-# `to_latex`.
+def docstrings_of(module) -> str:
+    """The docstring of a module and those of its functions."""
+    functions = [
+        value
+        for value in vars(module).values()
+        if getattr(value, "__module__", None) == module.__name__
+    ]
+    return "\n".join(each.__doc__ or "" for each in [module, *functions])
+
+
+# The examples of numbers that are in no docstring.
+NUMBERS = r"""
+- Digits, with or without separators, signs and exponents:
+  `1 000` = `1000`, `1'000` = `1000`, `1_000` = `1000`, `10,\!080` = `10080`, `1{,}000` = `1000`,
+  `42.` = `42`, `−5` = `-5`, `1e3` = `1000`, `1.5 \times 10^{3}` = `1500`
+- Fractions and repeating decimals:
+  `1/2` = `0.5`, `7 1/2` = `7.5`, `½` = `0.5`, `3\frac12` = `3.5`, `0.(3)` = `1/3`,
+  `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`
+- Percentages:
+  `$28$ percent` = `28\%`, `-30%` = `-30`
+- Rounded decimals need six correctly rounded digits:
+  `0.333333` = `1/3`, `0.3333` ≠ `1/3`, `0.1234564` ≠ `0.1234561`, `0.000001` ≠ `1/700000`,
+  `370367/3` ≠ `123456`
+- Units, and words that are none:
+  `$18 dollars` = `18`, `\$1,000.00` = `1000`, `2 million` = `2000000`, `5\text{ m}^2` = `5`,
+  `90 degrees` = `90^\circ`, `72 years old` = `72`, `$5 each` = `5`, `USD 18` = `$18`,
+  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `EUR 18` ≠ `$18`,
+  `72 more` ≠ `72`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `5ab` ≠ `5`,
+  `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`
+- Names, brackets, quotes and boxes around a number; digits of any script:
+  `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
+  `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
+- Names in letters and words:
+  `\frac{dy}{dx} = 3` = `3`, `|AB| = 3` = `3`, `\ln x = 3` ≠ `3`, `x^2 = 3` ≠ `3`,
+  `total = 71 = 72` ≠ `72`
+- No numbers: computations, ranges, doubts, numbers in words:
+  `>= 42` ≠ `42`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`, `42, ...` ≠ `42`,
+  `forty-two` ≠ `42`, `40_9` ≠ `40`, `(4)(200)` ≠ `4200`, `4 2` ≠ `42`, `80, 10` ≠ `10,\!080`,
+  `1,00` ≠ `100`, `72 red marbles` ≠ `72`, `Total: 72` ≠ `72`
+"""
+
 CHOICE, _, EXACT = choices.__doc__.partition("\nExact: ")
-MATHEMATICS = [mathematics.__doc__, latex.to_latex.__doc__] + [
-    value.__doc__
-    for value in vars(mathematics).values()
-    if getattr(value, "__module__", None) == mathematics.__name__
-]
-PAGES = (numbers.__doc__, "\n".join(MATHEMATICS), CHOICE, EXACT, texts.__doc__)
+PAGES = (
+    docstrings_of(numbers) + docstrings_of(names_and_units) + NUMBERS,
+    docstrings_of(mathematics) + docstrings_of(latex),
+    CHOICE,
+    EXACT,
+    texts.__doc__,
+)
 EXAMPLES = [
     (kind, *example)
     for kind, page in zip(KINDS, PAGES, strict=True)

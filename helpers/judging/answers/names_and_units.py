@@ -1,5 +1,11 @@
-"""What a number may have around it: a name before it, as in `x = 7`, and a unit behind it, as in
-`5 km`. Also the names of LaTeX's Greek letters and functions.
+r"""What a number may have around it: a name before it and a unit behind it. Also the names of
+LaTeX's Greek letters and functions.
+
+- A name may be a letter, `f(x)`, an angle, a segment, a derivative, or up to four words. An
+  expression, and a word that says something else of the value, is none:
+  `\angle A = 30^\circ` = `30`, `total = 72` = `72`, `2x = 3` ≠ `3`, `half = 36` ≠ `36`
+- Words that change the number are not units:
+  `5 km` = `5`, `72 more apples` = `72`, `72 more dozens` ≠ `72`, `42 squared` ≠ `42`
 """
 
 import re
