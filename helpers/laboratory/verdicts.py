@@ -13,17 +13,13 @@ import pandas as pd
 
 from helpers.laboratory.cases import TOLERANCE, differences
 from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
-from helpers.rewards.common import (
-    code_of,
-    defining_function,
-    is_own,
-)
+from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.faults import FROM_TRL, MESSAGES
 from helpers.rewards.own import TextReward
 from helpers.tags import on_one_line, shorten
 
-STEPS = ("cases", "attacks", "signal", "speed")  # methods of `Lab`
-_TELLS = {
+# The steps, which are methods of `Lab`, and what each tells.
+STEPS = {
     "cases": "whether completions with a known score earn it",
     "attacks": "whether cheating pays",
     "signal": "what GRPO would learn from a policy's completions",
@@ -120,7 +116,7 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
                 "`completion_text` of helpers.tags reads both."
             )
     if left_out:
-        unknown = "; ".join(f"{_TELLS[step]} ({step})" for step in left_out)
+        unknown = "; ".join(f"{STEPS[step]} ({step})" for step in left_out)
         verdict.notes.append(f"Not known, because it was not run: {unknown}.")
     return verdict
 
@@ -469,9 +465,8 @@ def _judge_spread(lab: RewardsUnderTest, passing: float | None, verdict: Verdict
 
 def _advice_on_spread(signal: dict, passing: float | None) -> str:
     """Return how groups come to differ; "" if another reason has better advice."""
-    if signal["cut_off"] > _CUT_OFF:
-        return ""
-    if passing is not None and not _NEVER < passing < _ALWAYS:
+    never_or_always_right = passing is not None and not _NEVER < passing < _ALWAYS
+    if signal["cut_off"] > _CUT_OFF or never_or_always_right:
         return ""
     if signal["one_text"] > 0.5:
         return "In most of them all completions are one text: raise the temperature."

@@ -516,7 +516,9 @@ def test_what_was_left_out_is_said():
     assert lab.report()["rewards"] == {"correctness_reward": entry}
     lab.cases()
     verdict = lab.verdict()
-    missing = [note for note in verdict.notes if all(f"({step})" in note for step in STEPS[1:])]
+    missing = [
+        note for note in verdict.notes if all(f"({step})" in note for step in list(STEPS)[1:])
+    ]
     assert verdict.go and verdict.notes == missing
 
 
