@@ -498,16 +498,15 @@ def _judge_pass_rate(lab: RewardsUnderTest, passing: float, verdict: Verdict) ->
             f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
         )
 
-    listed = _listed(signal["judges"])
     if passing <= _NEVER and not would_be_right:
         verdict.stops.append(
-            f"the policy earns {listed} on {passing:.1%} of its completions. "
+            f"the policy earns {_listed(signal['judges'])} on {passing:.1%} of its completions. "
             f"{_advice_on_never_right(signal)}".strip()
         )
     elif passing >= _ALWAYS:
         verdict.stops.append(
-            f"the policy already earns {listed} on {passing:.0%} of its completions. Take harder "
-            "questions."
+            f"the policy already earns {_listed(signal['judges'])} on {passing:.0%} of its "
+            "completions. Take harder questions."
         )
 
 
@@ -537,8 +536,7 @@ def _judge_shares(signal: dict, passing: float, verdict: Verdict) -> None:
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in signal["judges"])
     largest = max(shares, key=shares.get)
-    some_differ = signal["total"]["zero_spread"] < 1
-    if driven < _FEW_DRIVE and some_differ and _NEVER < passing < _ALWAYS:
+    if driven < _FEW_DRIVE and _NEVER < passing < _ALWAYS and signal["total"]["zero_spread"] < 1:
         verdict.stops.append(
             f"{_listed(signal['judges'])} drives {driven:.0%} of the advantage; the model will "
             f"learn what `{largest}` wants ({shares[largest]:.0%}) instead. Raise the weight of "
