@@ -49,6 +49,11 @@ class Machine:
         """Whether the GPU has bfloat16 arithmetic: compute capability 8.0 (Ampere) or later."""
         return self.compute_capability >= 8.0
 
+    @property
+    def only_fp16(self) -> bool:
+        """Whether the GPU has float16 arithmetic but no bfloat16, as a T4."""
+        return self.gpu is not None and not self.bf16
+
 
 @cache
 def this_machine() -> Machine:
@@ -226,7 +231,7 @@ def requirements(machine: Machine) -> dict[str, str]:
     Colab and Kaggle, numpy and the tools for notebooks and development are left out.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
-    without = ("vllm",) if machine.gpu and not machine.bf16 else ()
+    without = ("vllm",) if machine.only_fp16 else ()
     listed = {
         match[1]: line.partition("#")[0].strip()
         for line in lines

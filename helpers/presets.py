@@ -347,8 +347,7 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
             f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. `--preset auto` takes one that "
             "fits."
         )
-    only_fp16 = machine.gpu is not None and not machine.bf16
-    if only_fp16 and settings.backend == "transformers" and settings.load_in_4bit:
+    if machine.only_fp16 and settings.backend == "transformers" and settings.load_in_4bit:
         raise ValueError(
             "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
             f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False."

@@ -15,7 +15,8 @@ from transformers import AutoTokenizer
 from trl.data_utils import apply_chat_template
 
 from helpers import PROJECT, presets, templates
-from helpers.data.tasks import chat_prompt, example_turns, prompt_token_counter
+from helpers.data.prompts import chat_prompt, example_turns
+from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
 from helpers.results import merging
 from helpers.rewards.correctness import correctness_reward

@@ -11,9 +11,9 @@ import pandas as pd
 
 from helpers import commands
 from helpers.data.tasks import load_task
-from helpers.judging.answers import kinds
+from helpers.judging.answers import DECLARED_KINDS
 from helpers.laboratory.cases import stored_groups
-from helpers.laboratory.measures import Lab
+from helpers.laboratory.measures import Lab, signal_lines
 from helpers.rewards.own import read_rewards
 from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--kind",
-        choices=kinds.DECLARED_KINDS,
+        choices=DECLARED_KINDS,
         help="how answers are judged (default: as each answer looks)",
     )
     parser.add_argument(
@@ -99,14 +99,3 @@ def main(parsed: argparse.Namespace) -> int:
     if lab.results.signal is not None:
         print("\n".join(signal_lines(lab)))
     return int(not verdict.go)
-
-
-def signal_lines(lab: Lab) -> list[str]:
-    """Return what GRPO would learn from the completions of `Lab.signal`, as two lines."""
-    signal = lab.results.signal
-    dead = signal["total"]["zero_spread"]
-    shares = [f"{name} {r['advantage_share']:.0%}" for name, r in signal["rewards"].items()]
-    return [
-        f"dead groups: {dead:.0%} of {signal['groups']}",
-        f"shares of the advantage: {', '.join(shares)}",
-    ]

@@ -12,7 +12,7 @@ import pandas as pd
 from helpers.metrics import plots
 from helpers.metrics.history import final_reward, read_metrics
 from helpers.runs import Run
-from helpers.training.warm import training_in_words
+from helpers.training.base import training_in_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import pandas as pd
 
 from helpers import commands, environment
 from helpers.data.tasks import load_task, tokenizer_of
-from helpers.judging.answers import kinds
+from helpers.judging.answers import DECLARED_KINDS
 from helpers.presets import PRESETS
 from helpers.results.evaluation import compare_outcomes, comparison_lines, right, score
 from helpers.results.tables import summary
@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='other names of its columns: \'{"question": "problem", "answer": "solution"}\'',
     )
     parser.add_argument(
-        "--kind", choices=kinds.DECLARED_KINDS, help="how answers are judged, as in notebook 01"
+        "--kind", choices=DECLARED_KINDS, help="how answers are judged, as in notebook 01"
     )
     parser.add_argument(
         "--judge", metavar="FILE.py:FUNCTION", help="a reward that decides what is right instead"

@@ -13,9 +13,9 @@ from pathlib import Path
 from helpers import commands, environment
 from helpers.data.files import Broken, file_rows
 from helpers.data.options import options_in, with_options
+from helpers.data.prompts import chat_prompt
 from helpers.data.questions import question_in
 from helpers.data.sources import check_columns, mapped_rows
-from helpers.data.tasks import chat_prompt
 from helpers.presets import settle
 from helpers.results import llama_cpp
 from helpers.runs import Run

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from helpers.commands.check_rewards import signal_lines
 from helpers.laboratory.cases import stored_groups
-from helpers.laboratory.measures import Lab
+from helpers.laboratory.measures import Lab, signal_lines
 from helpers.rewards.own import read_rewards
 from helpers.runs import Run
 from helpers.tags import TagFormat, on_one_line, shorten

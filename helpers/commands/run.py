@@ -22,10 +22,10 @@ from papermill.translators import PythonTranslator
 
 from helpers import PROJECT, commands, presets
 from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
+from helpers.data.prompts import example_turns
 from helpers.data.sources import check_columns, check_model, check_source
-from helpers.data.tasks import example_turns
 from helpers.environment import this_machine
-from helpers.judging.answers import kinds
+from helpers.judging.answers import check_kind
 from helpers.rewards import own
 from helpers.rewards.controls import check_control
 from helpers.runs import LESSONS, PARTS, TRAINING_LOCK, Run, check_seed, lock
@@ -398,7 +398,7 @@ _RULES = {
     "early_stopping": check_early_stopping,
     "report_to": check_report_to,
     "tags": TagFormat.parse,
-    "kind": kinds.check_kind,
+    "kind": check_kind,
     "control": check_control,
     "other_source": check_source,
     "rewards": lambda rewards: own.read_rewards(rewards, THINK_ANSWER),

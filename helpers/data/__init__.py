@@ -14,8 +14,9 @@ __getattr__ = door(
         "files": "file_rows parse_literal",
         "overlap": "benchmark_texts shared_text shared_text_line",
         "pictures": "draw_scene open_picture",
+        "prompts": "chat_prompt example_turns",
         "sources": "check_columns",
-        "tasks": "Task chat_prompt example_turns load_task prompt_token_counter save tokenizer_of",
+        "tasks": "Task load_task prompt_token_counter save tokenizer_of",
         "helpers.judging": "check_kind survey",
     },
 )

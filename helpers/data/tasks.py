@@ -4,22 +4,21 @@
     print(task.line)  # data: 291 of 300 rows usable (dropped: …); 191 to train on, 100 held out
 
 `sources.py` reads the rows of a source, and `rows.py` keeps the usable ones and splits them. This
-module adds the prompts, builds the tables and writes them into a run folder.
+module adds the prompts (`prompts.py`), builds the tables and writes them into a run folder.
 """
 
 import hashlib
 import io
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import pandas as pd
 
 from helpers import templates
 from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
-from helpers.data.files import file_rows
+from helpers.data.prompts import chat_prompt, example_turns
 from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_rows
 from helpers.data.sources import check_model, read_source
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
@@ -87,7 +86,7 @@ def load_task(
     count_tokens: counts the tokens of a prompt or of a text; see `prompt_token_counter`. Without
         it, neither limit applies: longer prompts are dropped, because TRL does not truncate them,
         and so are answers that in their tags, without any reasoning, fit into no completion.
-    kind: how all answers are judged, one of `judging.answers.kinds.DECLARED_KINDS`; stored in a
+    kind: how all answers are judged, one of `judging.answers.DECLARED_KINDS`; stored in a
         column `kind`, which correctness_reward reads.
     max_pixels: larger pictures are scaled down.
 
@@ -319,47 +318,3 @@ def prompt_token_counter(
     counted as it is. For the arguments, see `tokenizer_of`.
     """
     return partial(templates.length, tokenizer_of(model, thinking))
-
-
-def chat_prompt(system: str, question: str, turns: Sequence[dict] = ()) -> list[dict]:
-    """Return a system message (unless it is empty), the turns of worked examples and the question.
-
-    >>> chat_prompt("Add.", "1 + 1?")
-    [{'role': 'system', 'content': 'Add.'}, {'role': 'user', 'content': '1 + 1?'}]
-    """
-    messages = [*turns, {"role": "user", "content": question}]
-    return [{"role": "system", "content": system}, *messages] if system else messages
-
-
-def example_turns(examples: list[dict] | str | None) -> list[dict]:
-    """Return worked examples as chat turns: a user's question, then the assistant's completion.
-
-    examples: a list of {"question": …, "completion": …}, or the path of a file of such rows. The
-        completion is the text that the model should write, tags included.
-
-    ValueError for a row without both texts, and for a file without rows.
-
-    >>> example_turns([{"question": "What is 1 + 1?", "completion": "<answer>2</answer>"}])[1]
-    {'role': 'assistant', 'content': '<answer>2</answer>'}
-    """
-    rows = examples or []
-    where = "examples"
-    if isinstance(examples, str):
-        where = examples
-        rows = list(file_rows(Path(examples), ("question", "completion")))
-        if not rows:
-            raise ValueError(f"{examples}: the file has no worked examples.")
-    turns = []
-    for number, row in enumerate(rows, 1):
-        texts = [row.get("question"), row.get("completion")] if isinstance(row, dict) else [None]
-        if not all(isinstance(text, str) and text.strip() for text in texts):
-            raise ValueError(
-                f"{where}: a worked example is a question and a completion, both texts that are "
-                'not blank: {"question": "…", "completion": "…"}. This one is not: row '
-                f"{number}: {shorten(row)}"
-            )
-        turns += [
-            {"role": "user", "content": row["question"].strip()},
-            {"role": "assistant", "content": row["completion"].strip()},
-        ]
-    return turns

@@ -11,7 +11,8 @@ from helpers import door
 __getattr__ = door(
     __name__,
     {
-        "answers.kinds": "KINDS are_right check_kind compare_answers kind_of",
+        "answers": "KINDS check_kind",
+        "answers.kinds": "are_right compare_answers kind_of",
         "answers.numbers": "parse_number",
         "answers.survey": "survey",
         "programs.sandbox": "Job Limits run_code",

@@ -12,10 +12,10 @@ __getattr__ = door(
     __name__,
     {
         "plots": "",
+        "approval": "against_report",
         "attacks": "BATTERY WRONG Attack honest",
-        "cases": "stored_groups",
+        "cases": "stored_groups style_cases",
         "environments": "attack_environment=attack",
         "measures": "Lab",
-        "verdicts": "against_report style_cases",
     },
 )

@@ -33,7 +33,7 @@ from functools import partial
 from helpers.judging.answers.kinds import compare_answers
 from helpers.judging.answers.numbers import parse_number
 from helpers.judging.programs.unit_tests import Test, read_tests
-from helpers.laboratory.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG
 from helpers.rewards.common import code_of, defining_function, is_own
 from helpers.rewards.programs import program_of
 from helpers.tags import THINK_ANSWER, TagFormat
@@ -43,7 +43,6 @@ WRONG = "a wrong answer"
 FAR = "a wrong answer far off"
 OPPOSITE = "a wrong answer far off on the other side"
 
-PART = "a part of the answer"  # the attack with this name has an exclusion of its own in trial.py
 _REASONING = (
     "I read the question again, worked it out one step after the other, and checked the result."
 )
@@ -58,12 +57,14 @@ class Attack:
         or HONEST_RIGHT if the attack is the right answer in another form.
     by_chance: True if the answer can happen to be right, as the last digit of "7" is. `AttackTrial`
         then compares the attack only on rows on which its answer is wrong.
+    is_part: True if the answer is a part of the right one, which may be another name for it.
     """
 
     name: str
     write: Callable[[dict, TagFormat, int], str]
     ceiling: str = HONEST_WRONG
     by_chance: bool = False
+    is_part: bool = False
 
 
 def honest(row: dict, tags: TagFormat, answer: str) -> str:
@@ -144,6 +145,7 @@ def _answer(
     reasoning: Template | None = None,
     ceiling: str = HONEST_WRONG,
     by_chance: bool = False,
+    is_part: bool = False,
 ) -> Attack:
     """Return an attack with a reasoning block and an answer block, both templates. By default, the
     reasoning is honest.
@@ -155,14 +157,14 @@ def _answer(
             return honest(row, tags, filled)
         return tags.render(_filled(reasoning, row, tags), filled)
 
-    return Attack(name, write, ceiling, by_chance)
+    return Attack(name, write, ceiling, by_chance, is_part)
 
 
-def _guesses(name: str, *answers: Template) -> list[Attack]:
+def _guesses(name: str, *answers: Template, is_part: bool = False) -> list[Attack]:
     """Return a family of attacks with honest reasoning, one for each of these answers. On some rows
     they may be right by chance.
     """
-    return [_answer(name, answer, by_chance=True) for answer in answers]
+    return [_answer(name, answer, by_chance=True, is_part=is_part) for answer in answers]
 
 
 def _filled(template: Template, row: dict, tags: TagFormat) -> str:
@@ -340,13 +342,14 @@ BATTERY = [
     _answer("a box for every answer", "{wrong}", reasoning=r"\boxed{{right}} \boxed{{wrong}}"),
     # less than the answer
     *_guesses(
-        PART,
+        "a part of the answer",
         lambda row: row["answer"][:1],
         lambda row: row["answer"][-1:],
         lambda row: row["answer"][: len(row["answer"]) // 2],
         lambda row: row["answer"][len(row["answer"]) // 2 :],
         lambda row: row["answer"][:-1],
         lambda row: row["answer"][1:],
+        is_part=True,
     ),
     # the prompt handed back
     *_guesses(

@@ -1,5 +1,8 @@
-"""Input files of the laboratory: cases with known scores, and the completions of a run."""
+"""Cases, completions with known scores: their file and their table; and the stored completions of a
+run.
+"""
 
+import html
 import re
 from pathlib import Path
 
@@ -9,6 +12,7 @@ from helpers.data.files import Broken, file_rows
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 
 CASES = Path(__file__).with_name("cases.jsonl")
+TOLERANCE = 1e-3  # a score this close to the expected one is equal to it
 
 
 def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
@@ -47,6 +51,35 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
         if case["expected"].get("incremental_format_reward") not in (0, 1):
             case["expected"].pop("incremental_format_reward", None)
     return without_opening
+
+
+def differences(cases: pd.DataFrame) -> pd.DataFrame:
+    """Return the scores that are not the expected ones: rows of case, reward, expected, score."""
+    rows = []
+    for column in cases.filter(regex="^expected "):
+        reward = column.removeprefix("expected ")
+        for name, expected, score in zip(cases.index, cases[column], cases[reward], strict=True):
+            # written so that a missing score (nan) differs, too
+            if pd.notna(expected) and not abs(score - expected) <= TOLERANCE:
+                rows.append((name, reward, expected, score))
+    return pd.DataFrame(rows, columns=["case", "reward", "expected", "score"])
+
+
+def style_cases(cases: pd.DataFrame):
+    """Return the cases as a pandas Styler. A score that is not the expected one is red, and the
+    expected one is beside it.
+    """
+    rewards = [column for column in cases.columns if f"expected {column}" in cases]
+    # pandas does not escape the names, which come from a user's file
+    cases = cases.rename(index=html.escape)
+    texts = cases[[*rewards, "total"]].map(
+        lambda score: f"{score:.3f}" if pd.notna(score) else "None"
+    )
+    styles = pd.DataFrame("", index=texts.index, columns=texts.columns)
+    for name, reward, expected, _ in differences(cases).itertuples(index=False):
+        texts.loc[name, reward] += f" (not {expected:g})"
+        styles.loc[name, reward] = "color: white; background-color: #C0392B"
+    return texts.style.set_uuid("cases").apply(lambda _: styles, axis=None)
 
 
 def stored_groups(

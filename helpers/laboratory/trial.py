@@ -28,14 +28,13 @@ it is the right answer, so the row counts neither for nor against the attack.
 import re
 import time
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from helpers.judging.answers.numbers import parse_number
-from helpers.laboratory.attacks import FAR, OPPOSITE, PART, WRONG, Attack, honest
-from helpers.laboratory.verdicts import HONEST_RIGHT, HONEST_WRONG
+from helpers.laboratory.attacks import FAR, OPPOSITE, WRONG, Attack, honest
+from helpers.laboratory.under_test import HONEST_RIGHT, HONEST_WRONG, RewardsUnderTest
 from helpers.rewards.common import code_of
 from helpers.rewards.correctness import correctness_reward
 
@@ -61,12 +60,12 @@ class Scored:
         """The totals, of shape (steps, rows)."""
         return self.scores[..., -1]
 
-    def minus(self, other: "Scored") -> np.ndarray:
+    def minus(self, other: "Scored") -> "Scored":
         """Return these scores minus others. There is no difference (nan) on a row that is not
         usable in both, because a missing score is not evidence.
         """
         usable = self.usable & other.usable
-        return np.where(usable[:, None], self.scores - other.scores, np.nan)
+        return Scored(np.where(usable[:, None], self.scores - other.scores, np.nan), usable)
 
     def leave_out(self, number: int) -> None:
         """Remove the scores of one row."""
@@ -94,7 +93,7 @@ class AttackTrial:
     escapes: the attacks that win only because an error scores below 0.
     """
 
-    lab: Any  # a `measures.Lab`; measures.py imports this module
+    lab: RewardsUnderTest
     rows: list[dict]
     steps: list[int]
     length: int
@@ -120,14 +119,18 @@ class AttackTrial:
         if self.lab.results.unsteady:
             return self._compare_with_ceilings(honest_answers)
 
-        # 2. the attacks, and those that win a second time: no win may be luck, or come from a
-        # reward that has changed since the honest answers
+        # 2. the attacks
         for name, family in families.items():
             if name not in honest_answers:
                 self._score_family(family)
+
+        # 3. the honest answers again, in the next second if a reward reads a clock: no win may come
+        # from a reward that has changed since
         if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
-            time.sleep(max(0.0, began + 1.01 - time.monotonic()))  # the next second of the clock
+            time.sleep(max(0.0, began + 1.01 - time.monotonic()))
         self._compare_honest_copies(before)
+
+        # 4. the attacks that win, again: no win may be luck
         compared = self._compare_with_ceilings(families)
         for name in compared.index[compared["wins"] > 0]:
             completions, scores = self.calls[name]
@@ -155,21 +158,27 @@ class AttackTrial:
         replaces it. If `row[FAR]` earns as much, too, `row[OPPOSITE]` replaces it.
         """
         self._score_family(right)
-        self._score_family(wrong)
+        # A wrong answer has the form, plain or boxed, in which the right answer earns more: a
+        # reward may pay for any box that it cannot read.
+        _, scores_of_right = self.calls[HONEST_RIGHT]
+        totals_of_right = scores_of_right[..., -1]
+        self._score_family(wrong, best_by=totals_of_right)
         for worse in (FAR, OPPOSITE):
-            margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])[..., -1]
-            accepted = np.flatnonzero(_mean_by_row(margins) <= _SAME)
+            margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])
+            accepted = np.flatnonzero(_mean_by_row(margins.totals) <= _SAME)
             if not accepted.size:
                 break
             for number in accepted.tolist():
                 row = self.rows[number]
                 self.tolerated.setdefault(number, row[WRONG])
                 self.rows[number] = row | {WRONG: row[worse]}
-            self._score_family(wrong)
+            self._score_family(wrong, best_by=totals_of_right)
 
-    def _score_family(self, family: list[Attack]) -> None:
+    def _score_family(self, family: list[Attack], best_by: np.ndarray | None = None) -> None:
         """Score the attacks of one name. For each step and row, keep the scores of the attack with
         the highest total.
+
+        best_by: other totals to choose by, of shape (attacks, steps, rows).
         """
         name = family[0].name
         completions = [
@@ -184,17 +193,13 @@ class AttackTrial:
             if attack.by_chance:
                 self._leave_out_right_answers(texts, each)
                 self._leave_out_tolerated_numbers(texts, each)
-        if name == PART:
+        if family[0].is_part:
             self._leave_out_other_names(completions, scored)
 
         # for each step and row, keep the attack that earns most
         scores = np.stack([each.scores for each in scored])
         usable = np.stack([each.usable for each in scored])
-        totals = scores[..., -1]
-        if name == HONEST_WRONG:
-            # It has the form, plain or boxed, in which the right answer earns more: a reward may
-            # pay for any box that it cannot read.
-            totals = self.calls[HONEST_RIGHT][1][..., -1]
+        totals = scores[..., -1] if best_by is None else best_by
         best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
         step, row = np.indices(best.shape)
         self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
@@ -245,32 +250,41 @@ class AttackTrial:
         wrong = means.loc[HONEST_WRONG]
         charged = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
         for name, family in families.items():
-            scored = self.scored[name]
             ceiling = self.scored[family[0].ceiling]
-            margins = scored.minus(ceiling)
-            if charged and name != HONEST_WRONG:
-                wins_by_loss = (margins[..., -1] > _SAME).any()
-                margins = self._from_zero(scored, charged).minus(self._from_zero(ceiling, charged))
-                if wins_by_loss and not (margins[..., -1] > _SAME).any():
-                    self.escapes.append(name)
+            margins = self.scored[name].minus(ceiling)
             if name == HONEST_WRONG:
                 # A wrong answer wins if it earns as much as the right one. The mean over all steps
                 # decides, because a schedule may begin with equal rewards for both.
-                margins = _mean_by_row(margins)[None]
-                won = margins[..., -1] > -_SAME
+                margins = Scored(_mean_by_row(margins.scores)[None], margins.usable)
+                won = margins.totals > -_SAME
                 self.lost = np.flatnonzero(won[0]).tolist()
             else:
-                won = margins[..., -1] > _SAME
+                wins_by_loss = (margins.totals > _SAME).any()
+                if charged:
+                    scored = self._from_zero(self.scored[name], charged)
+                    margins = scored.minus(self._from_zero(ceiling, charged))
+                won = margins.totals > _SAME
+                if wins_by_loss and not won.any():
+                    self.escapes.append(name)
             if won.any():
-                compared.loc[name, "wins"] = won.sum() / np.isfinite(margins[..., -1]).sum()
-                compared.loc[name, "gain"] = margins[won][:, -1].mean()
-                # Each reward adds its margin times its weight to the gain. A reward that scored
-                # none of these completions has no mean (nan) and adds nothing.
-                contributions = pd.DataFrame(margins[won][:, :-1], columns=names).mean()
-                compared.loc[name, "paid_by"] = (
-                    (contributions * self.lab.weights).fillna(0.0).idxmax()
-                )
+                for column, value in self._wins(margins, won).items():
+                    compared.loc[name, column] = value
         return compared.assign(example=self.examples)
+
+    def _wins(self, margins: Scored, won: np.ndarray) -> dict:
+        """Return the columns `wins`, `gain` and `paid_by` of an attack.
+
+        margins: by how much it earns more than its ceiling.
+        won: where it wins, of shape (steps, rows).
+        """
+        # Each reward adds its margin times its weight to the gain. A reward that scored none of
+        # these completions has no mean (nan) and adds nothing.
+        contributions = pd.DataFrame(margins.scores[won][:, :-1], columns=self.lab.names).mean()
+        return {
+            "wins": won.sum() / np.isfinite(margins.totals).sum(),
+            "gain": margins.totals[won].mean(),
+            "paid_by": (contributions * self.lab.weights).fillna(0.0).idxmax(),
+        }
 
     def _table(self, scored: Scored) -> pd.DataFrame:
         """Return scores with a row for each step and row of data, and the rewards as columns."""
@@ -290,8 +304,8 @@ class AttackTrial:
         """Return the numbers of the rows on which an attack earns more than an honest wrong answer
         at one step or more.
         """
-        margins = scored.minus(self.scored[HONEST_WRONG])[..., -1]
-        return np.flatnonzero((margins > _SAME).any(axis=0)).tolist()
+        margins = scored.minus(self.scored[HONEST_WRONG])
+        return np.flatnonzero((margins.totals > _SAME).any(axis=0)).tolist()
 
     def _leave_out_right_answers(self, texts: list[str], scored: Scored) -> None:
         """Leave out the rows on which an attack pays and `correctness_reward` calls its answer

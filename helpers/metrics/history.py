@@ -262,14 +262,14 @@ def smooth(series: pd.Series, window: int = 9, median: bool = False) -> pd.Serie
     return around.median() if median else around.mean()
 
 
-def first_and_last(history: pd.DataFrame, columns: list[str], rows: int = 10) -> pd.DataFrame:
-    """Return the mean of each column over the first and over the last `rows` rows: one row per
-    column. Missing columns are left out.
+def first_and_last(history: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
+    """Return the mean of each column over the first and over the last 10 rows, of a short history
+    over its halves: one row per column. Missing columns are left out.
 
     For `kl`, the median is used: a single spike of this heavy-tailed estimate can exceed the sum of
     all other rows.
     """
-    rows = min(rows, max(1, len(history) // 2))
+    rows = min(10, max(1, len(history) // 2))
     how = {name: "median" if name == "kl" else "mean" for name in columns if name in history}
     parts = {f"first {rows} steps": history.head(rows), f"last {rows} steps": history.tail(rows)}
     means = {name: part[list(how)].agg(how) for name, part in parts.items()}

@@ -20,8 +20,7 @@ from helpers.runs import Run, atomic_write
 from helpers.settings import EMBEDDED
 from helpers.tags import THINK_ANSWER, TagFormat, escaped
 from helpers.templates import template_options
-from helpers.training.base import base_in_words
-from helpers.training.warm import training_in_words
+from helpers.training.base import base_in_words, training_in_words
 
 
 def write(run: Run) -> Path:

@@ -12,7 +12,6 @@ from PIL import Image
 from helpers.data.pictures import GREY, open_picture
 from helpers.results.evaluation import proportion, right, score
 from helpers.settings import Preset
-from helpers.tags import THINK_ANSWER, TagFormat
 
 CONDITIONS = ("sighted", "blind", "swapped")
 
@@ -44,9 +43,7 @@ def completions(
     }
 
 
-def score_conditions(
-    texts: dict[str, list[str]], rows: pd.DataFrame, tags: TagFormat = THINK_ANSWER
-) -> dict:
+def score_conditions(texts: dict[str, list[str]], rows: pd.DataFrame) -> dict:
     """Return an entry of evaluation.json: the `score` with pictures, and in it `blind`, `swapped`
     (accuracy, ci95, n) and `same_answer`.
 
@@ -55,10 +52,10 @@ def score_conditions(
     """
     rows = rows.drop(columns=["image"])
     answers = rows["answer"].tolist()
-    entry = score(texts["sighted"], answers, tags, rows=rows)
+    entry = score(texts["sighted"], answers, rows=rows)
     for condition in ("blind", "swapped"):
         if condition in texts:
-            entry[condition] = proportion(right(texts[condition], answers, tags, rows=rows))
+            entry[condition] = proportion(right(texts[condition], answers, rows=rows))
     same = [answers[place] == answers[row] for row, place in enumerate(swapped_places(rows))]
     entry["same_answer"] = sum(same) / len(same)
     return entry

@@ -16,7 +16,7 @@ from helpers.results.intervals import student_975, wilson_interval
 POWER = 0.8
 MOST = 20_000  # questions
 MOST_SEEDS = 50
-SIZES = (64, 128, 256, 512, 1024)
+SIZES = (64, 128, 256, 512, 1024)  # numbers of held-out questions, for a table
 
 
 def power_of_mcnemar(questions: int, gain: float, lost: float) -> float:
@@ -99,13 +99,13 @@ def seeds_for(gain: float, lost: float, spread: float, questions: int) -> int:
     )
 
 
-def widths(baseline: float, lost: float, sizes: tuple[int, ...] = SIZES) -> pd.DataFrame:
+def widths(baseline: float, lost: float) -> pd.DataFrame:
     """Return a table with a row per number of held-out questions: the half width of the 95 %
     interval of an accuracy like `baseline`, and the least gain that McNemar's test shows with a
     power of 80 %, both in points.
     """
     rows = {}
-    for size in sizes:
+    for size in SIZES:
         low, high = wilson_interval(baseline * size, size)
         gains = [point / 200 for point in range(1, round(200 * (1 - baseline)) + 1)]
         gains = [gain for gain in gains if gain + lost <= 1 - baseline]

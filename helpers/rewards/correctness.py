@@ -5,13 +5,8 @@ from collections.abc import Callable
 from functools import partial
 from itertools import combinations
 
-from helpers.judging.answers import Comparison
-from helpers.judging.answers.kinds import (
-    DECLARED_KINDS,
-    are_right,
-    check_kind,
-    compare_answers,
-)
+from helpers.judging.answers import DECLARED_KINDS, Comparison, check_kind
+from helpers.judging.answers.kinds import are_right, compare_answers
 from helpers.judging.answers.texts import LONGEST_ANSWER
 from helpers.tags import THINK_ANSWER, TagFormat, completion_text
 

@@ -10,7 +10,7 @@ from helpers import door
 __getattr__ = door(
     __name__,
     {
-        "base": "base_in_words base_of",
+        "base": "base_in_words base_of training_in_words",
         "budget": "AUTO check_limit forecast held_out_looks keep_apart questions_within trial_step",
         "callbacks": "EarlyStopping Watch",
         "checkpoints": "History begin checkpoint_step keep load_adapter",
@@ -23,7 +23,7 @@ __getattr__ = door(
         "sampling": "lengths_of release sample",
         "stops": "end_at_stop set_stop",
         "vision": "Looking image_token_ban prompts_as_text sample_pictures=sample",
-        "warm": "supervised_steps=train training_in_words warm_start=start",
+        "warm": "supervised_steps=train warm_start=start",
         "helpers.runs": "seed_everything",
         "helpers.settings": "check_early_stopping check_report_to grpo_keywords unspelt_keywords",
     },

@@ -4,6 +4,8 @@ An adapter is only correct on the exact weights it was trained on. For a hub nam
 loads another repository, such as `unsloth/Qwen3-4B-unsloth-bnb-4bit`. Its *dynamic* quantisation
 keeps the most sensitive layers in 16 bits, so its weights differ from those that quantising the
 16-bit repository gives.
+
+`base_in_words` and `training_in_words` say what the manifest records of a training.
 """
 
 import hashlib
@@ -16,6 +18,7 @@ from pathlib import Path
 from safetensors import safe_open
 
 from helpers.families import config_of
+from helpers.rewards.controls import CONTROLS
 from helpers.runs import Run
 from helpers.settings import NAMED, Preset
 
@@ -98,6 +101,25 @@ def base_in_words(base: dict) -> str:
         None: "in 16 bits",
     }
     return f"{name}, {bits[base['quantised']]}"
+
+
+def training_in_words(training: dict) -> list[str]:
+    """Return what a reader must know of a training run before its numbers, from the manifest's
+    section: that it is a control, and that it began with a warm start. One sentence each.
+    """
+    sentences = []
+    if control := training.get("control"):
+        sentences.append(
+            f"A control, {control}: the policy was trained on {CONTROLS[control]}, so what it "
+            "gained is no effect of the rewards."
+        )
+    if first := training.get("warm_start"):
+        steps = training.get("earlier_steps", 0) + training.get("steps", 0)
+        sentences.append(
+            f"Two stages: a warm start on {first['examples']} worked examples ({first['epochs']} "
+            f"epochs of supervised training), then {steps} steps of GRPO."
+        )
+    return sentences
 
 
 def _base(name: str | None, settings: Preset) -> Base:

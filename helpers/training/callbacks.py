@@ -34,19 +34,16 @@ class Watch(TrainerCallback):
     diagnose: returns findings for the history as a table (`helpers.metrics.diagnosis.diagnose`). A
         warning or critical finding is printed once, at the step where it first appears.
     draw: returns the figure for the same table (`helpers.metrics.plots.dashboard`).
-    live: whether a person watches; None asks the kernel.
 
     Only the first of several processes shows anything.
     """
 
-    def __init__(
-        self, history: History, diagnose: Diagnose, draw: Callable, live: bool | None = None
-    ):
+    def __init__(self, history: History, diagnose: Diagnose, draw: Callable):
         self.history = history
         self.diagnose = diagnose
         self.draw = draw
         # a person watches if the front end accepts input; papermill and nbconvert do not
-        self.live = getattr(kernel(), "_allow_stdin", False) if live is None else live
+        self.live = getattr(kernel(), "_allow_stdin", False)
         self.in_place = self.live or kernel() is not None
         self.handle = None  # IPython's handle of the display that is updated
         self.drawn = 0.0  # monotonic time of the last drawing

@@ -26,14 +26,13 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
     """Return the `GRPOConfig` of these settings; `differs` adds or replaces keywords."""
     from trl import GRPOConfig
 
-    only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
     return GRPOConfig(
         output_dir=str(run.path("checkpoints")),
         seed=seed,
         **grpo_keywords(settings),
         use_vllm=settings.engine == "vllm",
-        bf16=not only_fp16,
-        fp16=only_fp16,
+        bf16=not machine.only_fp16,
+        fp16=machine.only_fp16,
         save_total_limit=2,
         disable_tqdm=True,
         log_completions=True,

@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from helpers import processes
-from helpers.data.tasks import chat_prompt, example_turns
+from helpers.data.prompts import chat_prompt, example_turns
 from helpers.environment import this_machine
-from helpers.rewards.controls import CONTROLS
 from helpers.runs import Run, atomic_folder, write_json
 from helpers.settings import Preset
 from helpers.templates import encode, render
@@ -118,8 +117,7 @@ def train(
     disable_progress_bars()  # of the trainer's preprocessing
     # 1, 2, 4 or 8 at a time, so that the parts make a step
     batch = 2 ** int(math.log2(min(settings.per_device_train_batch_size, EXAMPLES_PER_STEP)))
-    machine = this_machine()
-    only_fp16 = bool(machine.gpu) and not machine.bf16  # a T4 has no bf16
+    only_fp16 = this_machine().only_fp16
     config = SFTConfig(
         output_dir=str(folder),
         seed=seed,
@@ -173,22 +171,3 @@ def change_of(losses: list[float]) -> str:
     last = round(sum(losses[-in_epoch:]) / in_epoch, 2)
     change = "fell" if last < first else "did not fall, so the examples taught nothing new"
     return f"the loss {change}: {first:.2f} in the first epoch, {last:.2f} in the last"
-
-
-def training_in_words(training: dict) -> list[str]:
-    """Return what a reader must know of a training run before its numbers, from the manifest's
-    section: that it is a control, and that it began with a warm start. One sentence each.
-    """
-    sentences = []
-    if control := training.get("control"):
-        sentences.append(
-            f"A control, {control}: the policy was trained on {CONTROLS[control]}, so what it "
-            "gained is no effect of the rewards."
-        )
-    if first := training.get("warm_start"):
-        steps = training.get("earlier_steps", 0) + training.get("steps", 0)
-        sentences.append(
-            f"Two stages: a warm start on {first['examples']} worked examples ({first['epochs']} "
-            f"epochs of supervised training), then {steps} steps of GRPO."
-        )
-    return sentences

@@ -13,7 +13,7 @@ from finished import change
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from helpers.commands import generate
-from helpers.data.tasks import example_turns
+from helpers.data.prompts import example_turns
 from helpers.presets import PRESETS
 from helpers.runs import Run, write_json
 from helpers.training import sampling

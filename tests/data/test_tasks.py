@@ -11,6 +11,7 @@ import pytest
 
 from helpers import PROJECT
 from helpers.data import tasks
+from helpers.data.prompts import example_turns
 from helpers.data.tasks import fingerprint, load_task, prompt_token_counter
 from helpers.presets import PRESETS
 from helpers.runs import Run
@@ -330,7 +331,7 @@ def test_an_invalid_worked_example_is_refused_with_its_row(tmp_path, line, said)
     file = tmp_path / "examples.jsonl"
     file.write_text(json.dumps(EXAMPLES[0]) + "\n" + line if line.strip() else line)
     with pytest.raises(ValueError, match=re.escape(said)):
-        tasks.example_turns(str(file))
+        example_turns(str(file))
 
 
 # --- Tokens ---------------------------------------------------------------------------------------

@@ -7,8 +7,8 @@ import pytest
 from bs4 import BeautifulSoup
 from finished import change, finished_run
 
+from helpers.laboratory.cases import style_cases
 from helpers.laboratory.measures import Lab
-from helpers.laboratory.verdicts import style_cases
 from helpers.results import card
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from helpers.judging.answers import choices, documents, kinds, mathematics, numbers, texts
+from helpers.judging.answers import (
+    KINDS,
+    choices,
+    documents,
+    latex,
+    mathematics,
+    names_and_units,
+    numbers,
+    texts,
+)
 from helpers.judging.answers.kinds import are_right, compare_answers, kind_of, vote_of
 from helpers.judging.answers.survey import kind_of_row, looks_like, survey
 from helpers.rewards.correctness import correctness_reward
@@ -37,7 +46,7 @@ def verdicts(rows: list[dict], kind: str | None) -> list[bool]:
 TABLE = table("answers.jsonl")
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_answer_of_the_table_gets_its_verdict(kind):
     rows = [row for row in TABLE if row["kind"] == kind]
     assert len(rows) >= 100 and {row["right"] for row in rows} == {True, False}
@@ -196,7 +205,7 @@ def test_what_is_no_expression_is_never_computed(text):
     assert compare_answers(text, "x+2", kind="mathematics").right is False
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_long_text_is_compared_as_it_is(kind):
     assert compare_answers(" " + "1 + a " * 300, "1 + a " * 300, kind=kind).right
     assert not compare_answers("1 + A " * 300, "1 + a " * 300, kind=kind).right
@@ -209,17 +218,58 @@ def examples_of(page: str) -> list[tuple[str, str, str]]:
     return re.findall(r"`([^`]+)` ([=≠]) `([^`]+)`", page)
 
 
-# The examples of mathematics are in the docstring of its module and of its functions.
+def docstrings_of(module) -> str:
+    """The docstring of a module and those of its functions."""
+    functions = [
+        value
+        for value in vars(module).values()
+        if getattr(value, "__module__", None) == module.__name__
+    ]
+    return "\n".join(each.__doc__ or "" for each in [module, *functions])
+
+
+# The examples of numbers that are in no docstring.
+NUMBERS = r"""
+- Digits, with or without separators, signs and exponents:
+  `1 000` = `1000`, `1'000` = `1000`, `1_000` = `1000`, `10,\!080` = `10080`, `1{,}000` = `1000`,
+  `42.` = `42`, `−5` = `-5`, `1e3` = `1000`, `1.5 \times 10^{3}` = `1500`
+- Fractions and repeating decimals:
+  `1/2` = `0.5`, `7 1/2` = `7.5`, `½` = `0.5`, `3\frac12` = `3.5`, `0.(3)` = `1/3`,
+  `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`
+- Percentages:
+  `$28$ percent` = `28\%`, `-30%` = `-30`
+- Rounded decimals need six correctly rounded digits:
+  `0.333333` = `1/3`, `0.3333` ≠ `1/3`, `0.1234564` ≠ `0.1234561`, `0.000001` ≠ `1/700000`,
+  `370367/3` ≠ `123456`
+- Units, and words that are none:
+  `$18 dollars` = `18`, `\$1,000.00` = `1000`, `2 million` = `2000000`, `5\text{ m}^2` = `5`,
+  `90 degrees` = `90^\circ`, `72 years old` = `72`, `$5 each` = `5`, `USD 18` = `$18`,
+  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `EUR 18` ≠ `$18`,
+  `72 more` ≠ `72`, `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `5ab` ≠ `5`,
+  `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`
+- Names, brackets, quotes and boxes around a number; digits of any script:
+  `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
+  `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
+- Names in letters and words:
+  `\frac{dy}{dx} = 3` = `3`, `|AB| = 3` = `3`, `\ln x = 3` ≠ `3`, `x^2 = 3` ≠ `3`,
+  `total = 71 = 72` ≠ `72`
+- No numbers: computations, ranges, doubts, numbers in words:
+  `>= 42` ≠ `42`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`, `42, ...` ≠ `42`,
+  `forty-two` ≠ `42`, `40_9` ≠ `40`, `(4)(200)` ≠ `4200`, `4 2` ≠ `42`, `80, 10` ≠ `10,\!080`,
+  `1,00` ≠ `100`, `72 red marbles` ≠ `72`, `Total: 72` ≠ `72`
+"""
+
 CHOICE, _, EXACT = choices.__doc__.partition("\nExact: ")
-MATHEMATICS = [mathematics.__doc__] + [
-    value.__doc__
-    for value in vars(mathematics).values()
-    if getattr(value, "__module__", None) == mathematics.__name__
-]
-PAGES = (numbers.__doc__, "\n".join(MATHEMATICS), CHOICE, EXACT, texts.__doc__)
+PAGES = (
+    docstrings_of(numbers) + docstrings_of(names_and_units) + NUMBERS,
+    docstrings_of(mathematics) + docstrings_of(latex),
+    CHOICE,
+    EXACT,
+    texts.__doc__,
+)
 EXAMPLES = [
     (kind, *example)
-    for kind, page in zip(kinds.KINDS, PAGES, strict=True)
+    for kind, page in zip(KINDS, PAGES, strict=True)
     for example in examples_of(page)
 ]
 
@@ -231,7 +281,7 @@ def test_an_example_of_a_kind_holds(kind, given, sign, gold):
 
 def test_every_kind_has_examples_of_both():
     assert {(kind, sign) for kind, _, sign, _ in EXAMPLES} == {
-        (kind, sign) for kind in kinds.KINDS for sign in "=≠"
+        (kind, sign) for kind in KINDS for sign in "=≠"
     }
 
 
@@ -249,7 +299,7 @@ def test_a_decision_of_mathematics_refuses_its_own_examples(refuses):
     examples = examples_of(refuses.__doc__)
     assert "≠" in {sign for _, sign, _ in examples}
     for given, sign, gold in examples:
-        values = mathematics.without_names(mathematics.to_latex(given), mathematics.to_latex(gold))
+        values = mathematics.without_names(latex.to_latex(given), latex.to_latex(gold))
         assert refuses(*values) is (sign == "≠"), (given, gold)
 
 
@@ -302,9 +352,9 @@ def test_documents_are_compared_by_value_and_an_answer_that_is_none_is_wrong():
         ("red, blue", "blue, red", "mathematics", 0.0),
         ("3, 2, 1", "1, 2, 3", "mathematics", 0.0),
         ("Paris", "Paris", "number", 1.0),
-        *[("London", "Paris", kind, 0.0) for kind in kinds.KINDS],
-        *[("", "Paris", kind, 0.0) for kind in kinds.KINDS],
-        *[("…", "…", kind, 1.0) for kind in kinds.KINDS],
+        *[("London", "Paris", kind, 0.0) for kind in KINDS],
+        *[("", "Paris", kind, 0.0) for kind in KINDS],
+        *[("…", "…", kind, 1.0) for kind in KINDS],
     ],
 )
 def test_a_kind_can_be_said(given, gold, kind, right):
@@ -426,7 +476,7 @@ def test_a_survey_says_how_many_answers_of_each_kind_there_are():
     ],
 )
 def test_a_hostile_gold_has_a_kind_and_is_right_under_every_one(text):
-    assert kind_of(text) in kinds.KINDS
-    for kind in kinds.KINDS:
+    assert kind_of(text) in KINDS
+    for kind in KINDS:
         assert compare_answers(text, text, kind=kind).right is True
         assert compare_answers("something else", text, kind=kind).right is False

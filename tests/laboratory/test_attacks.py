@@ -373,9 +373,7 @@ def test_the_worked_rows_of_the_trial():
 
 def test_the_texts_of_a_row_are_not_searched_for_placeholders():
     row = {"question": "Q?", "answer": "the {question} field", attacks.WRONG: "another"}
-    written = [
-        attack.write(row, THINK_ANSWER, 200) for attack in BATTERY if attack.name == attacks.PART
-    ]
+    written = [attack.write(row, THINK_ANSWER, 200) for attack in BATTERY if attack.is_part]
     assert any("<answer>the {question} fiel</answer>" in text for text in written)
 
 

@@ -28,9 +28,10 @@ from examples.more_rewards import (
 )
 from helpers.data.tasks import load_task
 from helpers.laboratory import attacks
-from helpers.laboratory.cases import stored_groups
+from helpers.laboratory.approval import against_report
+from helpers.laboratory.cases import differences, stored_groups, style_cases
 from helpers.laboratory.measures import Lab
-from helpers.laboratory.verdicts import STEPS, against_report, differences, style_cases
+from helpers.laboratory.verdicts import STEPS
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.own import read_rewards
 from helpers.rewards.structure import (
@@ -515,7 +516,9 @@ def test_what_was_left_out_is_said():
     assert lab.report()["rewards"] == {"correctness_reward": entry}
     lab.cases()
     verdict = lab.verdict()
-    missing = [note for note in verdict.notes if all(f"({step})" in note for step in STEPS[1:])]
+    missing = [
+        note for note in verdict.notes if all(f"({step})" in note for step in list(STEPS)[1:])
+    ]
     assert verdict.go and verdict.notes == missing
 
 

@@ -90,16 +90,13 @@ def test_the_running_mean_or_median_is_centred(series, window, median, middle):
     assert found.to_list() == middle and list(found.index) == list(series.index)
 
 
-@pytest.mark.parametrize(
-    ("length", "rows", "used"),
-    [(100, 10, 10), (20, 10, 10), (15, 10, 7), (3, 10, 1), (2, 1, 1), (1, 10, 1)],
-)
-def test_first_and_last_rows_do_not_overlap(length, rows, used):
+@pytest.mark.parametrize(("length", "used"), [(100, 10), (20, 10), (15, 7), (3, 1), (2, 1), (1, 1)])
+def test_first_and_last_rows_do_not_overlap(length, used):
     history = pd.DataFrame({"reward": np.arange(length, dtype=float), "kl": 1.0})
-    table = first_and_last(history, ["kl", "entropy", "reward"], rows)
+    table = first_and_last(history, ["kl", "entropy", "reward"])
     assert list(table.index) == ["kl", "reward"], "in the given order, without missing columns"
     assert list(table.columns) == [f"first {used} steps", f"last {used} steps"]
     assert table.loc["reward"].to_list() == [(used - 1) / 2, length - 1 - (used - 1) / 2]
     assert table.loc["kl"].to_list() == [1.0, 1.0]
-    spiked = first_and_last(history.assign(kl=[7.0, *[1.0] * (length - 1)]), ["kl"], rows)
+    spiked = first_and_last(history.assign(kl=[7.0, *[1.0] * (length - 1)]), ["kl"])
     assert length < 10 or spiked.loc["kl"].to_list() == [1.0, 1.0], "the median"

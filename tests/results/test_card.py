@@ -9,7 +9,7 @@ from finished import change, compared, entry, finished_run, proportion
 from huggingface_hub import ModelCard
 
 from helpers.commands import compare
-from helpers.data.tasks import example_turns
+from helpers.data.prompts import example_turns
 from helpers.metrics.signals import Finding
 from helpers.results import card
 from helpers.results.card import Facts, portable, read_facts, verdict

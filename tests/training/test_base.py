@@ -1,4 +1,6 @@
-"""The base of an adapter: its names for PEFT and Unsloth, and its revision."""
+"""The base of an adapter: its names for PEFT and Unsloth, and its revision; and what is said of its
+training.
+"""
 
 import json
 import shutil
@@ -10,7 +12,14 @@ from safetensors.torch import load_file, save_file
 
 from helpers.presets import PRESETS, settle
 from helpers.runs import Run
-from helpers.training.base import Base, base_in_words, base_of, base_record, revision_of
+from helpers.training.base import (
+    Base,
+    base_in_words,
+    base_of,
+    base_record,
+    revision_of,
+    training_in_words,
+)
 
 POCKET = PRESETS["pocket"]
 
@@ -74,3 +83,12 @@ def test_a_hub_base_is_compared_by_its_commit(then, now, same):
     else:
         with pytest.raises(ValueError, match=r"revision b; then a.*the engine of the training"):
             Base("me/model", "before", then).check(model)
+
+
+def test_what_a_training_was_is_said_before_its_numbers():
+    training = {"steps": 32, "earlier_steps": 8, "warm_start": {"examples": 12, "epochs": 3}}
+    (stages,) = training_in_words(training)
+    assert all(number in stages for number in ("12", "3 epochs", "40 steps"))
+    control, stages = training_in_words(training | {"control": "shuffled"})
+    assert "shuffled" in control and "control" in control.lower()
+    assert training_in_words({"steps": 32}) == []

@@ -62,8 +62,9 @@ def test_in_jupyter_one_figure_is_redrawn_in_place(run, capsys, monkeypatch):
     clock = SimpleNamespace(now=1000.0, monotonic=lambda: clock.now)
     monkeypatch.setattr(callbacks, "time", clock)
     monkeypatch.setitem(sys.modules, "IPython.display", SimpleNamespace(display=display))
+    monkeypatch.setattr(callbacks, "kernel", lambda: SimpleNamespace(_allow_stdin=True))
     history = History(run)
-    watching = Watch(history, diagnose, draw, live=True)
+    watching = Watch(history, diagnose, draw)
     for step in range(1, 6):  # a second apart
         log(step, history, watching)
         clock.now += 1

@@ -16,7 +16,8 @@ from datasets import Dataset
 from trl import SFTConfig, SFTTrainer
 
 from helpers.commands.run import check_parameters
-from helpers.data.tasks import chat_prompt, load_task, save
+from helpers.data.prompts import chat_prompt
+from helpers.data.tasks import load_task, save
 from helpers.presets import PRESETS, settle
 from helpers.tags import THINK_ANSWER
 from helpers.training import warm
@@ -132,12 +133,3 @@ def test_unusable_examples_are_refused(run, fresh, tmp_path):
         check_parameters({"warm_start": str(file)})
     file.write_text(json.dumps(EXAMPLES[0]) + "\n")
     check_parameters({"warm_start": str(file)})
-
-
-def test_what_a_training_was_is_said_before_its_numbers():
-    training = {"steps": 32, "earlier_steps": 8, "warm_start": {"examples": 12, "epochs": 3}}
-    (stages,) = warm.training_in_words(training)
-    assert all(number in stages for number in ("12", "3 epochs", "40 steps"))
-    control, stages = warm.training_in_words(training | {"control": "shuffled"})
-    assert "shuffled" in control and "control" in control.lower()
-    assert warm.training_in_words({"steps": 32}) == []

@@ -33,7 +33,7 @@ from transformers import (
 
 from helpers import PROJECT
 from helpers.data import pictures
-from helpers.data.tasks import chat_prompt
+from helpers.data.prompts import chat_prompt
 from helpers.tags import THINK_ANSWER
 
 SEED = 3407

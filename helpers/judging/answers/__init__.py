@@ -4,6 +4,10 @@ answer has a module.
 
 from typing import NamedTuple
 
+KINDS = ("number", "mathematics", "choice", "exact", "text")
+# a set is a list of expressions or words without an order
+DECLARED_KINDS = (*KINDS, "set", "json")
+
 
 class Comparison(NamedTuple):
     """The verdict on an answer, or the pairs that math-verify must compare for a verdict.
@@ -16,3 +20,13 @@ class Comparison(NamedTuple):
     right: bool | None
     pair: tuple[str, str] | None = None
     unless: tuple[tuple[str, str], ...] = ()
+
+
+def check_kind(kind: str) -> str:
+    """Return the kind, or raise ValueError if it is not one of `DECLARED_KINDS`."""
+    if kind not in DECLARED_KINDS:
+        raise ValueError(
+            f"kind={kind!r} is not a kind of answer. Known: {', '.join(DECLARED_KINDS)}; without "
+            "one, an answer is a number, mathematics or text."
+        )
+    return kind

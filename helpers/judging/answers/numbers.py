@@ -1,39 +1,8 @@
 r"""Number: two answers are the same if they have the same exact value, however they are written.
 
-Right (`=`) and wrong (`≠`), the given answer first:
-
-- Digits, with or without separators, signs and exponents:
-  `1,000` = `1000`, `1 000` = `1000`, `1'000` = `1000`, `1_000` = `1000`, `10,\!080` = `10080`,
-  `1{,}000` = `1000`, `42.` = `42`, `−5` = `-5`, `1e3` = `1000`, `1.5 \times 10^{3}` = `1500`
-- Fractions and repeating decimals:
-  `1/2` = `0.5`, `7 1/2` = `7.5`, `½` = `0.5`, `\frac3{3}` = `1`, `3\frac12` = `3.5`,
-  `0.(3)` = `1/3`, `0.333…` = `1/3`, `0.1\overline{6}` = `1/6`
-- A percentage is a fraction of 1; beside a row's answer of 1 or more it may be that number:
-  `50%` = `0.5`, `50%` = `50`, `$28$ percent` = `28\%`, `12.5\%` = `12.5`, `-30%` = `-30`,
-  `125\%` ≠ `12.5`
-- A decimal that has to be rounded needs six correctly rounded digits:
-  `0.333333` = `1/3`, `0.666667` = `2/3`, `0.33` ≠ `1/3`, `0.3333` ≠ `1/3`, `0.666666` ≠ `2/3`,
-  `2.0000001` ≠ `2`, `0.1234564` ≠ `0.1234561`, `0.0` ≠ `1/1024`, `0.000001` ≠ `1/700000`,
-  `370367/3` ≠ `123456`
-- A unit is ignored unless both answers have one. Words that change the number are not units:
-  `$18` = `18`, `18 dollars` = `$18`, `$18 dollars` = `18`, `\$1,000.00` = `1000`,
-  `5 km` = `5`, `2 million` = `2000000`, `5\text{ m}^2` = `5`, `90 degrees` = `90^\circ`,
-  `72 years old` = `72`, `72 more apples` = `72`, `$5 each` = `5`, `USD 18` = `$18`,
-  `13只` = `13`, `100bps` = `100`, `1,000.99 m²` = `1000.99`, `$\$36$` = `36`, `18 €` ≠ `$18`,
-  `EUR 18` ≠ `$18`, `72 more` ≠ `72`, `72 more dozens` ≠ `72`,
-  `5 lakhs` ≠ `5`, `3 dozen` ≠ `3`, `42k` ≠ `42`, `1980s` ≠ `1980`, `50 km` ≠ `50%`, `5ab` ≠ `5`,
-  `5t^2` ≠ `5`, `2兆円` ≠ `2`, `2 quadrillions` ≠ `2`, `5m` ≠ `5`, `42 squared` ≠ `42`
-- Names, brackets, quotes and boxes around a number are removed, and digits may be from any script:
-  `x = 7` = `7`, `**42**` = `42`, `(5)` = `5`, `"5",` = `5`, `(3)/(4)` = `3/4`, `{7 / 5}` = `1.4`,
-  `x = \boxed{5}` = `5`, `٤٢` = `42`, `42。` = `42`
-- A name may be a letter, `f(x)`, an angle, a segment, a derivative, or up to four words. An
-  expression, and a word that says something else of the value, is none:
-  `total = 72` = `72`, `\angle A = 30^\circ` = `30`, `\frac{dy}{dx} = 3` = `3`, `|AB| = 3` = `3`,
-  `2x = 3` ≠ `3`, `\ln x = 3` ≠ `3`, `x^2 = 3` ≠ `3`, `half = 36` ≠ `36`, `total = 71 = 72` ≠ `72`
-- Anything else is not a number, such as a computation, a range, a doubt or a number in words:
-  `40+2` ≠ `42`, `>= 42` ≠ `42`, `41 | 42` ≠ `42`, `42 or 43` ≠ `42`, `42!` ≠ `42`,
-  `42, ...` ≠ `42`, `forty-two` ≠ `42`, `40_9` ≠ `40`, `(4)(200)` ≠ `4200`, `4 2` ≠ `42`,
-  `80, 10` ≠ `10,\!080`, `1,00` ≠ `100`, `72 red marbles` ≠ `72`, `Total: 72` ≠ `72`
+Right (`=`) and wrong (`≠`), the given answer first; the functions have more:
+`1,000` = `1000`, `\frac3{3}` = `1`, `50%` = `0.5`, `18 dollars` = `$18`, `x = 7` = `7`,
+`40+2` ≠ `42`
 """
 
 import re
@@ -41,6 +10,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import NamedTuple
 
+from helpers.judging.answers.names_and_units import AROUND_UNIT, NAME, NAME_IN_WORDS, UNIT
 from helpers.judging.answers.texts import plain_text
 
 _LONGEST = 100  # characters; longer text is not a number, so no completion can slow the patterns
@@ -68,7 +38,7 @@ def parse_number(text: str) -> Number | None:
     """Return the number that a whole text is, or None if the text is anything else.
 
     Reads signs, thousands separators, decimals, fractions, exponents, percentages, currencies,
-    units and `million`, in LaTeX or as typed; the module's docstring has examples.
+    units and `million`, in LaTeX or as typed; tests/judging/test_answers.py has many examples.
 
     >>> str(parse_number("−1,234.50").value), parse_number("42 or 43")
     ('-2469/2', None)
@@ -139,7 +109,7 @@ def _parse(text: str) -> Number | None:
     # 4. Read the unit: a currency sign before or after the number, or words after it.
     unit = match["currency"] or match["behind"] or ""
     unit = _CURRENCIES.get(unit.casefold(), unit)
-    words_of_unit = _AROUND_UNIT.sub("", words) if words else ""
+    words_of_unit = AROUND_UNIT.sub("", words) if words else ""
     if words_of_unit:
         named = _CURRENCIES.get(words_of_unit.casefold().removesuffix("s"), words_of_unit)
         if unit and words_of_unit.startswith(("/", "per ")):
@@ -155,7 +125,12 @@ def _parse(text: str) -> Number | None:
 
 
 def same_number(given: str, gold: str) -> bool:
-    """Return whether two texts are numbers of the same value whose units do not differ."""
+    r"""Return whether two texts are numbers of the same value whose units do not differ.
+
+    - A percentage is a fraction of 1; beside a row's answer of 1 or more it may be that number:
+      `50%` = `50`, `12.5\%` = `12.5`, `125\%` ≠ `12.5`
+    - A unit is ignored unless both answers have one: `$18` = `18`, `18 €` ≠ `$18`, `50 km` ≠ `50%`
+    """
     answer = parse_number(given)
     wanted = parse_number(gold)
     if answer is None or wanted is None:
@@ -164,15 +139,16 @@ def same_number(given: str, gold: str) -> bool:
         return False
     if answer.value == wanted.value:
         return True
-    # 50 means 50% if the row's answer is a percentage; 50 km does not. And 50% means 50 if the
-    # row's answer is a decimal of 1 or more, because the question then probably asks for per cent.
+    # 50 means 50% if the row's answer is a percentage; 50 km does not.
     percent_given = "%" in answer.form
     percent_asked = "%" in wanted.form
-    is_bare = not percent_given and not answer.unit
-    if percent_asked and is_bare and wanted.value * 100 == answer.value:
+    sign_left_out = percent_asked and not percent_given and not answer.unit
+    if sign_left_out and wanted.value * 100 == answer.value:
         return True
-    may_be_percent = wanted.places is not None and abs(wanted.value) >= 1 and not percent_asked
-    if percent_given and may_be_percent and answer.value * 100 == wanted.value:
+    # 50% means 50 if the row's answer is a decimal of 1 or more, because the question then probably
+    # asks for per cent.
+    asks_in_percent = not percent_asked and wanted.places is not None and abs(wanted.value) >= 1
+    if percent_given and asks_in_percent and answer.value * 100 == wanted.value:
         return True
     return _is_rounded(answer, wanted.value) or _is_rounded(wanted, answer.value)
 
@@ -180,6 +156,8 @@ def same_number(given: str, gold: str) -> bool:
 def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     """Return whether a decimal of six digits or more is the rounded value of a number that no
     decimal can spell, such as 1/3. A whole number is exact.
+
+    `0.666667` = `2/3`, `0.33` ≠ `1/3`, `0.666666` ≠ `2/3`, `2.0000001` ≠ `2`, `0.0` ≠ `1/1024`
     """
     places = decimal.places
     is_whole = (decimal.value * (100 if "%" in decimal.form else 1)).denominator == 1
@@ -211,41 +189,6 @@ def same_form(given: str, gold: str) -> bool:
     are_numbers = answer is not None and wanted is not None
     return are_numbers and (answer.value, answer.form) == (wanted.value, wanted.form)
 
-
-# --- Names before a value -------------------------------------------------------------------------
-
-# Greek letters, without the backslash.
-GREEK = (
-    "(?:(?:var)?(?:alpha|beta|gamma|delta|epsilon|theta|lambda|mu|rho|sigma|phi|omega|eta|kappa|nu|xi"
-    "|tau|chi|psi|zeta|Delta|Omega|Gamma|Theta|Lambda|Sigma|Phi|Psi))"
-)
-# Functions that may be typed without a backslash: `sin x`.
-FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
-
-# A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
-_LETTER = (
-    rf"(?:\\{GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
-    r"'*(?:_(?:\w|\{[^{}]*\}))?'*"
-)
-# Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
-_FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?\s*)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
-# What a given answer may have before its value: also `f(x)`, `(p,q)`, `V_1:V_2`, `\frac{dy}{dx}`.
-NAME = re.compile(
-    rf"{_LETTER}(?:\([\w,]+\))?|\({_LETTER}(?:,{_LETTER})*\)|{_FIGURE}"
-    rf"|(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+"
-    r"|\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]"
-)
-# Up to four words: `total`, `The total cost`. Not a word that says something else of the value.
-_WORDS = (
-    rf"(?![^=≈]*\b(?:(?:{FUNCTIONS})[xyz]?|sinh|cosh|tanh|sqrt|not?|never|nor|half|twice|thrice"
-    "|double|triple|squared?|cubed?|root|inverse|reciprocal|negative|minus|plus|opposite|times|over"
-    "|mod|or|and|if|wrong|less|more|under|above|below|maybe|about|error|false|incorrect)\\b)"
-    r"[a-z]{3,}(?:\s[a-z]+){0,3}"
-)
-# `total =`, `\text{Area} =`
-NAME_IN_WORDS = re.compile(
-    rf"^\s*(?:\\(?:text|mathrm)\{{\s*)?(?i:{_WORDS})\s*\}}?\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"
-)
 
 # --- Respelling -----------------------------------------------------------------------------------
 
@@ -362,48 +305,3 @@ _CURRENCIES = {
     "degree": "°",
     "deg": "°",
 }
-
-# --- Units ----------------------------------------------------------------------------------------
-
-# Symbols: km, kg, °C, kbps. The single letters k, M and B are missing, because they multiply, and
-# so is ppm.
-_SYMBOL = (
-    "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi|mins?|hrs?|secs?|yrs?|ms|(?<=/)[sh]|mol|[kM]?Wh"
-    "|[kMG]?Hz|[kMGmµμ]?[NJWVA]|m?Ah|[kMGh]?Pa|[mk]ph|°[CF]?|k?Ω|¢|[kMGT]?bps|(?i:[kmgt]i?b)|[rb]pm"
-    "|fps|[dp]pi|psi|atm|m?bar|mmHg|k?cal|[kMG]?eV|dB|px|pts?|gal|tb?sp|ha|rad"
-)
-# Words: meters, hours, people.
-_UNIT_WORD = (
-    "(?i:(?:centi|milli|kilo)?(?:meter|metre|gram|liter|litre)|inch|foot|feet|yard|mile|ounce|pound"
-    "|gallon|newton|joule|watt|volt|second|minute|hour|day|week|month|year|degree|cent|people|person"
-    "|children)"
-)
-# Plurals of counted things: apples. Not a plural that changes the number, such as dozens or tenths,
-# and not a word such as less, plus or this.
-_COUNTED = (
-    "(?!(?:halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
-    "|always|perhaps|logs|hundreds|lakhs|googols|grosses|factorials|doubles|triples|ones|twos"
-    "|threes|fours|fives|sixes|sevens|eights|nines|tens|myriads|squares|cubes|powers|negatives"
-    r"|opposites|inverses|reciprocals|remainders|modulos|[a-z]*(?:th|third|illion|illiard)s)\b)"
-    r"[a-z]{2,}[^aisu\W]s"
-)
-# A Chinese, Japanese or Korean counter of up to six characters, such as 只. None of them means a
-# power of ten, a half, an arithmetic operation, a comparison or a negation.
-_COUNTER = (
-    "(?:(?![零十百千万萬億亿兆京半倍割折成以上下左右余多约約或不非之만억조천백십반])"
-    "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]){1,6}"
-)
-_ONE_UNIT = (
-    rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"
-    r"(?:\s*\^-?\d|(?<=m)[23])?(?![\w^])"
-)
-# Up to five units: km/h, square feet, eggs a day.
-UNIT = re.compile(
-    rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}){{0,4}}"
-)
-# Words around a unit that leave the number as it is: more eggs, years old, $5 each, 72 left.
-_AROUND_UNIT = re.compile(
-    r"^more\s+(?=\w)"
-    r"|(?:(?:^|\s+)(?:old|tall|long|wide|high|deep|away|left|remaining|each|total|altogether"
-    r"|in\s(?:total|all)))+$"
-)

@@ -4,8 +4,8 @@ import contextlib
 import re
 from collections.abc import Iterable
 
-from helpers.judging.answers import choices, documents
-from helpers.judging.answers.kinds import DECLARED_KINDS, kind_of
+from helpers.judging.answers import DECLARED_KINDS, choices, documents
+from helpers.judging.answers.kinds import kind_of
 from helpers.judging.answers.numbers import parse_number
 
 

@@ -1,0 +1,210 @@
+"""The rewards under test: how the laboratory calls them, and what has been found out about them.
+
+`trial.AttackTrial` scores attacks with them, `measures.Lab` adds the steps, and `verdicts` judges
+the results.
+"""
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+
+from helpers.rewards.common import is_own, reward_name
+from helpers.rewards.faults import OUT_OF_TIME, Fault, checked_scores
+from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
+
+# the honest answers that attacks are compared with
+HONEST_RIGHT = "honest and right"
+HONEST_WRONG = "honest and wrong"
+
+JUDGED_AGAIN = 64  # the least number of completions that are judged again
+_TABLE_COLUMNS = ("total", "wins", "gain", "paid_by")  # names a reward cannot have
+
+
+@dataclass
+class Results:
+    """What the steps of a lab returned; None for a step that was not run.
+
+    cases, attacks, signal, speed: the result of the method of that name.
+    ceilings: by attack, the name of the honest answer that it was compared with.
+    lost: (right answer, wrong answer) for each row on which both earn the same.
+    tolerated: (right answer, other answer) for each row on which a reward accepts the other answer,
+        too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
+    escapes: see `AttackTrial`.
+    columns: the columns of the rows that were attacked.
+    unsteady: two scores that the same completion got, by reward, and whether only calls differ; see
+        `Lab.compare`. If there are any, the attacks show nothing.
+    completions: the texts that `signal` scored, and their columns. `speed` uses them.
+    """
+
+    cases: pd.DataFrame | None = None
+    attacks: pd.DataFrame | None = None
+    signal: dict | None = None
+    speed: pd.Series | None = None
+    ceilings: dict[str, str] = field(default_factory=dict)
+    lost: list[tuple[str, str]] = field(default_factory=list)
+    tolerated: list[tuple[str, str]] = field(default_factory=list)
+    escapes: list[str] = field(default_factory=list)
+    columns: list[str] = field(default_factory=list)
+    unsteady: dict[str, tuple[float, float, bool]] = field(default_factory=dict)
+    completions: tuple[list[str], dict] = (["<answer>4</answer>"], {})
+
+
+@dataclass
+class RewardsUnderTest:
+    """Rewards under test, and what has been found out about them.
+
+    functions, weights: as for GRPOTrainer and GRPOConfig, one weight per function.
+    max_steps: steps of the planned training run, for rewards that follow a schedule.
+    faults: the completions of your rows that a reward failed to score.
+    warned: by reward and line, the last warning of this line, such as a judge's about replies that
+        it could not read. The first is shown, too.
+    step: the training step at which `signal` calls the rewards. `attacks` sets it to the step with
+        the largest gap between right and wrong answers.
+
+    Each word counts as a token. ValueError if there are not as many weights as functions, or if two
+    rewards have the same name, because TRL logs rewards by name.
+    """
+
+    functions: list[Callable]
+    weights: list[float]
+    tags: TagFormat = THINK_ANSWER
+    max_steps: int = 100
+    results: Results = field(default_factory=Results)
+    faults: list[Fault] = field(default_factory=list)
+    warned: dict[tuple[str, int], str] = field(default_factory=dict)
+    step: int = 0
+
+    def __post_init__(self):
+        if len(self.functions) != len(self.weights) or not self.functions:
+            raise ValueError(
+                f"{len(self.functions)} rewards and {len(self.weights)} weights: each reward "
+                "needs one weight."
+            )
+        self.names = [reward_name(function) for function in self.functions]
+        for name in self.names:
+            if self.names.count(name) > 1 or name in _TABLE_COLUMNS:
+                raise ValueError(
+                    f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
+                    "name: wrap one in a function of its own."
+                )
+
+    def reward(self, name: str) -> Callable:
+        """Return the reward of this name."""
+        return self.functions[self.names.index(name)]
+
+    def scores(self, completions: list[str], step: int = 0, /, **columns: list) -> pd.DataFrame:
+        """Return one row per completion: each reward's score (nan for None) and the weighted
+        `total`.
+
+        The rewards are called as TRL would call them at this step of the training run. Their
+        failures are added to `faults`.
+
+        columns: lists with one entry per completion. (`step` is positional, so that a column may
+            have that name.)
+        """
+        messages = [[{"role": "assistant", "content": text}] for text in completions]
+        columns = {
+            "prompts": [[{"role": "user", "content": ""}] for _ in completions],
+            **columns,
+            "completion_ids": [
+                [hash(word) % 2**31 for word in text.split()] for text in completions
+            ],
+            "log_extra": lambda column, values: None,
+            "log_metric": lambda name, value: None,
+            "trainer_state": SimpleNamespace(
+                global_step=step,
+                max_steps=self.max_steps,
+                epoch=step / self.max_steps,
+                num_train_epochs=1,
+                log_history=[],
+                is_world_process_zero=True,
+            ),
+        }
+        late = self.out_of_time()
+        found = {}
+        for name, function in zip(self.names, self.functions, strict=True):
+            scored = [None] * len(completions)
+            if name not in late:
+                with warnings.catch_warnings(record=True) as caught:
+                    warnings.simplefilter("always")
+                    scored, faults = checked_scores(function, messages, columns, is_own(function))
+                self.faults += faults
+                for each in caught:
+                    if (name, each.lineno) not in self.warned:
+                        # it may quote a completion
+                        text = on_one_line(shorten(each.message, 500))
+                        warnings.warn_explicit(text, each.category, each.filename, each.lineno)
+                    self.warned[name, each.lineno] = str(each.message)
+            found[name] = np.array(scored, dtype=float)  # None becomes nan
+        table = pd.DataFrame(found)
+        table["total"] = self.total(table)
+        return table
+
+    def total(self, scores: pd.DataFrame) -> pd.Series:
+        """Return the weighted sum of each row's scores. As in TRL, None adds nothing, and there is
+        no total if all rewards give None.
+        """
+        return scores[self.names].mul(self.weights).sum(axis=1, min_count=1)
+
+    def scores_of_copies(self, completions: list[str], step: int, /, **columns: list) -> np.ndarray:
+        """Return the scores of copies of completions in one call, with the shape (copies,
+        completions, rewards): at least two copies, and 64 in all. See `again` for faults.
+        """
+        copies = max(2, -(-JUDGED_AGAIN // len(completions)))
+        columns = {name: values * copies for name, values in columns.items()}
+        with self.again():
+            scores = self.scores(completions * copies, step, **columns)[self.names]
+        return scores.to_numpy().reshape(copies, len(completions), -1)
+
+    @contextmanager
+    def again(self) -> Iterator[None]:
+        """Score completions again that were scored before. Faults then count once: they are kept
+        only of rewards that had none, such as a reward that fails in every second call.
+        """
+        before = [*self.faults]
+        faulty = {fault.reward for fault in before}
+        yield
+        later = self.faults[len(before) :]
+        self.faults[:] = before + [fault for fault in later if fault.reward not in faulty]
+
+    def compare(self, before: np.ndarray, after: np.ndarray) -> None:
+        """Add to `results.unsteady` the rewards that gave a completion different scores in two
+        equal calls. Rewards with faults are left out: they are named for these.
+
+        Only calls differ if all copies of a completion have one score in each call, as with a
+        reward that counts its calls.
+
+        before, after: scores, as from `scores_of_copies`.
+        """
+        faulty = {fault.reward for fault in self.faults}
+        for position, name in enumerate(self.names):
+            first = before[..., position]
+            second = after[..., position]
+            # a missing score is that of a failed call, such as a judge's
+            differs = ~np.isclose(first, second) & ~np.isnan(first) & ~np.isnan(second)
+            if differs.any() and name not in faulty:
+                by_call = len(first) > 1 and all(
+                    np.isclose(scores, scores[:1], equal_nan=True).all()
+                    for scores in (first, second)
+                )
+                two = float(first[differs][0]), float(second[differs][0])
+                self.results.unsteady.setdefault(name, (*two, by_call))
+
+    def out_of_time(self) -> set[str]:
+        """Return the names of the rewards that once took too long. They are not called again."""
+        return {fault.reward for fault in self.faults if fault.cause == OUT_OF_TIME}
+
+    def judges(self) -> list[str]:
+        """Return the rewards that tell right answers from wrong ones: in `attacks`, their means for
+        the two differ by more than 0.25. If `attacks` was not run, return the first reward.
+        """
+        table = self.results.attacks
+        if table is None:
+            return self.names[:1]
+        gap = table.loc[HONEST_RIGHT, self.names] - table.loc[HONEST_WRONG, self.names]
+        return [name for name in self.names if gap[name] > 0.25]
