@@ -1,6 +1,6 @@
 """The notebooks from the first cell to the last, through Unsloth's GPU code, sampling through
 Transformers. Where a run says `backend="transformers"`, Unsloth stays out, and TRL's own trainer
-trains. 06, 08, 09, 11 and 03 without Unsloth are left to the nightly workflow.
+trains. `.ci/run` executes 00, 03 and 05; the others are left to the nightly workflow.
 """
 
 import json
@@ -58,6 +58,7 @@ def test_06_takes_the_first_steps_by_hand_and_the_others_with_trl(execute, train
     assert TRLS in execute("06", "suite", **few), "06 needs Unsloth on a CPU only"
 
 
+@pytest.mark.nightly
 def test_07_trains_on_a_file(execute):
     said = execute("07", "orders", holdout_size=16, **FEW)
     assert UNSLOTHS in said and "trained against baseline" in said
@@ -83,6 +84,7 @@ def test_09_trains_one_policy_twice(execute):
     assert UNSLOTHS in said and "{'loaded': 1}" in said
 
 
+@pytest.mark.nightly
 def test_10_plays_episodes_and_trains_on_them(execute):
     said = execute("10", "agents", train_size=16, holdout_size=16, **FEW)
     assert UNSLOTHS in said and "faults of the environment: 0" in said
