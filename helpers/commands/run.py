@@ -206,6 +206,8 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         began = time.monotonic()
         for number in numbers:
             values = parameters_of([number], parameters)
+            call["given"][number] = values
+            run.record("call", **call)
             try:
                 succeeded = run_notebook(notebook_paths()[number], run, {"run": name} | values)
             except KeyboardInterrupt:
@@ -217,7 +219,6 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 print(f"Once the cause is gone, go on with {again}.", file=sys.stderr)
                 return 1
             call["done"].append(number)
-            call["given"][number] = values
             run.record("call", **call)
         plural = "s" if len(numbers) > 1 else ""
         print(f"\n{len(numbers)} notebook{plural} in {time.monotonic() - began:.0f} s")

@@ -101,7 +101,8 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert executions[-1][0] == at, "no later notebook is run"
     asked = dict(executions)[at]
     call = Run("a").section("call")
-    assert list(call["given"]) == call["done"] and call["notebooks"] == [*call["done"], *left]
+    assert list(call["given"]) == [*call["done"], at]
+    assert call["notebooks"] == [*call["done"], *left]
     executions.clear()
     executions.outcomes.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
