@@ -6,6 +6,7 @@ settings.py declares each setting. The command `run` settles before it starts a 
 notebook settles again: nothing has been loaded by then.
 """
 
+import contextlib
 import math
 from dataclasses import asdict, fields, replace
 
@@ -270,6 +271,10 @@ def settle(
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
         changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
+    for name, value in changes.items():
+        if isinstance(value, str) and SETTINGS[name].type is float:
+            with contextlib.suppress(ValueError):
+                changes[name] = float(value)  # in YAML, and so for papermill, 3e-4 is a text
     if isinstance(changes.get("stop"), str):
         changes["stop"] = [changes["stop"]]
     settings = Preset(**recorded | changes)
