@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, fields, replace
 
 import pytest
+import torch
+from transformers import get_scheduler
 
 from helpers import PROJECT, presets
 from helpers.environment import Machine
@@ -379,6 +381,14 @@ TAKEN = [
 def test_possible_settings_are_accepted(given, found):
     preset = settle(replace(POCKET, engine="auto"), **given)
     assert {name: getattr(preset, name) for name in found} == found
+
+
+def test_every_schedule_that_is_offered_needs_no_further_argument():
+    model = torch.nn.Linear(2, 1)
+    for name in SETTINGS["lr_scheduler_type"].metadata["may_be"]:
+        optimiser = torch.optim.SGD(model.parameters(), 1.0)
+        schedule = get_scheduler(name, optimiser, num_warmup_steps=2, num_training_steps=9)
+        assert schedule.get_last_lr() == [0.0] or name == "constant"
 
 
 # --- Recorded runs --------------------------------------------------------------------------------

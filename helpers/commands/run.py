@@ -80,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="if the same command ran before, execute only the notebooks it did not finish",
     )
+    choices = [
+        f"{name}: {', '.join(setting.metadata['may_be'])}"
+        for name, setting in SETTINGS.items()
+        if isinstance(setting.metadata["may_be"], list)
+    ]
+    parser.epilog = f"Values for -p: {'; '.join(choices)}. docs/settings.md has every setting."
 
 
 def main(parsed: argparse.Namespace) -> int:
