@@ -6,8 +6,8 @@ settings.py declares each setting. The command `run` settles before it starts a 
 notebook settles again: nothing has been loaded by then.
 """
 
-import contextlib
 import math
+import re
 from dataclasses import asdict, fields, replace
 
 from helpers import PROJECT, families, processes, smollm2
@@ -271,10 +271,12 @@ def settle(
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
         changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
-    for name, value in changes.items():
-        if isinstance(value, str) and SETTINGS[name].type is float:
-            with contextlib.suppress(ValueError):
-                changes[name] = float(value)  # in YAML, and so for papermill, 3e-4 is a text
+    # in YAML, and so for papermill, 3e-4 is a text
+    changes |= {
+        name: float(value)
+        for name, value in changes.items()
+        if SETTINGS[name].type is float and re.fullmatch(r"-?[\d.]*\de[-+]?\d+", str(value))
+    }
     if isinstance(changes.get("stop"), str):
         changes["stop"] = [changes["stop"]]
     settings = Preset(**recorded | changes)

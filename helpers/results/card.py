@@ -22,7 +22,7 @@ from helpers.metrics.signals import Finding
 from helpers.presets import PRESETS, settle
 from helpers.rewards.own import copies_of
 from helpers.runs import Run, atomic_write
-from helpers.settings import EMBEDDED, OF_TRAINING, SETTINGS
+from helpers.settings import EMBEDDED, SETTINGS, Preset
 from helpers.tags import THINK_ANSWER, TagFormat, escaped
 from helpers.templates import template_options
 from helpers.training.base import base_in_words
@@ -295,30 +295,27 @@ def commands_of(facts: Facts) -> list[str]:
         number: {name: each for name, each in given.get(number, {}).items() if name not in SETTINGS}
         for number in numbers
     }
-    # 03: how its settings differ from those of 01. None is never given: it keeps a setting.
+    # how the settings of 03 differ from those of 01; None is never given: it keeps a setting
     prepared, trained = (settle(section["settings"]) for section in (data, training))
-    changed = {
-        name: getattr(trained, name)
-        for name in OF_TRAINING
-        if getattr(trained, name) not in (None, getattr(prepared, name))
+    parameters["03"] |= _differing(trained, prepared, "03")
+    # how those of 01 differ from the preset; and its own value of what 03 has changed
+    preset = PRESETS.get(prepared.name, PRESETS["pocket"])
+    usual = replace(settle(preset, source=prepared.source), source=preset.source)
+    parameters["01"] |= _differing(prepared, usual, "01") | {
+        name: getattr(prepared, name)
+        for name in parameters["03"]
+        if name in SETTINGS and "01" in SETTINGS[name].metadata["of"]
     }
-    parameters["03"] |= changed | {"seed": training["seed"]}
+    # what else is recorded
+    parameters["01"] |= {"preset": preset.name, "seed": data["seed"]}
+    parameters["03"]["seed"] = training["seed"]
+    recorded = {"columns": facts.data.get("columns"), "tags": data["tags"]}
+    parameters["01"] |= {
+        name: value for name, value in recorded.items() if value not in (None, THINK_ANSWER.spec)
+    }
     if "own_rewards" in training and not given:
         copies = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
         parameters["03"]["rewards"] = copies
-    # 01: how its settings differ from the preset; and its own value of what 03 has changed
-    preset = PRESETS.get(prepared.name, PRESETS["pocket"])
-    usual = replace(settle(preset, source=prepared.source), source=preset.source)
-    parameters["01"] |= {"preset": preset.name, "seed": data["seed"]}
-    for name, setting in SETTINGS.items():
-        value = getattr(prepared, name)
-        differs = value not in (None, portable(getattr(usual, name), name)) or name in changed
-        if differs and "01" in setting.metadata["of"]:
-            parameters["01"][name] = value
-    recorded = {"columns": facts.data.get("columns"), "tags": data["tags"]}
-    for name, value in recorded.items():
-        if value not in (None, THINK_ANSWER.spec):
-            parameters["01"][name] = value
 
     together = {name: value for each in parameters.values() for name, value in each.items()}
     if all(each.items() <= together.items() for each in parameters.values()):
@@ -327,6 +324,16 @@ def commands_of(facts: Facts) -> list[str]:
 
 
 _PIPELINE = ["01", "02", "03", "04", "05"]
+
+
+def _differing(settings: Preset, start: Preset, number: str) -> dict:
+    """Return the settings that differ from those at the start and are parameters of a notebook."""
+    return {
+        name: getattr(settings, name)
+        for name, setting in SETTINGS.items()
+        if number in setting.metadata["of"]
+        and getattr(settings, name) not in (None, portable(getattr(start, name), name))
+    }
 
 
 def _command(run: str, numbers: list[str], parameters: dict) -> str:

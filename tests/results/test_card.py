@@ -236,7 +236,7 @@ def test_notebooks_with_different_values_get_a_command_each(machine):
     change(run, "manifest.json", lambda m: m["training"]["settings"].update(longer))
     run.record("call", given={"01": {}, "02": {"groups": 8}, "03": longer | {"seed": 7}})
     assert [" ".join(words) for words in printed(run)] == [
-        "run --run told --only 01 --preset pocket -p seed=3407 -p max_completion_length=72",
+        "run --run told --only 01 -p max_completion_length=72 --preset pocket -p seed=3407",
         "run --run told --only 02 -p groups=8",
         "run --run told --only 03 -p seed=7 -p max_completion_length=99",
     ]
