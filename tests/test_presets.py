@@ -256,7 +256,7 @@ REFUSED = [
             ("max_steps", 1.5),
             ("max_steps", True),
             ("train_size", 10.0),
-            ("learning_rate", "1e-5"),
+            ("learning_rate", "fast"),
             ("learning_rate", True),
             ("load_in_4bit", 1),
             ("thinking", 0),
@@ -376,6 +376,7 @@ TAKEN = [
             for rank, served in [(4, 8), (16, 16), (17, 32), (500, 512)]
         ),
         ({"engine": None, "backend": "transformers"}, {"engine": "transformers"}),
+        ({"learning_rate": "3e-4"}, {"learning_rate": 3e-4}),  # as YAML reads it
     ],
 )
 def test_possible_settings_are_accepted(given, found):
