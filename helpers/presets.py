@@ -7,6 +7,7 @@ notebook settles again: nothing has been loaded by then.
 """
 
 import math
+import re
 from dataclasses import asdict, fields, replace
 
 from helpers import PROJECT, families, processes, smollm2
@@ -270,6 +271,12 @@ def settle(
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
         changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
+    # in YAML, and so for papermill, 3e-4 is a text
+    changes |= {
+        name: float(value)
+        for name, value in changes.items()
+        if SETTINGS[name].type is float and re.fullmatch(r"-?[\d.]*\de[-+]?\d+", str(value))
+    }
     if isinstance(changes.get("stop"), str):
         changes["stop"] = [changes["stop"]]
     settings = Preset(**recorded | changes)

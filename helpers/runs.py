@@ -288,7 +288,7 @@ class Run:
         is empty if there was none.
 
         parameters, notebooks: what the command asked for. done: the notebooks it has finished.
-        given: the parameters each notebook had when it last finished, in this or an earlier call.
+        given: the parameters each notebook was last started with, in this or an earlier call.
         """
         nothing = {"parameters": {}, "notebooks": [], "done": [], "given": {}}
         return nothing | self.manifest.get("call", {})

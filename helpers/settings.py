@@ -63,6 +63,9 @@ _unpassed = partial(_setting, to="", of=("01",))  # no call receives the plain v
 _both = ("01", "03")
 _MODEL = "unsloth/Qwen3-4B-Instruct-2507"
 _LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
+# Transformers' schedules that need no further argument
+_SCHEDULES = ["linear", "cosine", "cosine_with_restarts", "polynomial", "inverse_sqrt"]
+_SCHEDULES += ["constant", "constant_with_warmup"]
 _ORDERS = ["sum_then_normalize", "normalize_then_sum"]
 _RATIOS = ["token_truncate", "token_mask", "sequence_truncate", "sequence_mask"]
 
@@ -129,12 +132,12 @@ class Preset:
     steps_per_generation: int | None = _setting(None, _COUNT,
         "forward passes per round of sampling; None: as many as an update has")
 
-    # the optimiser; Transformers names the schedules and optimisers it knows
+    # the optimiser; Transformers names those it knows
     max_steps: int = _setting(300, _COUNT, spelt=True, does=
         "updates in the whole training run")
     learning_rate: float = _setting(1e-5, (1e-12, 1.0), spelt=True, does=
         "size of an update; if it is too large, the policy forgets")
-    lr_scheduler_type: str = _setting("cosine", _ANY, spelt=True, does=
+    lr_scheduler_type: str = _setting("cosine", _SCHEDULES, spelt=True, does=
         "course of the learning rate after warmup; cosine falls to 0")
     warmup_steps: float = _setting(0.1, (0.0, 1e9), spelt=True, does=
         "updates in which the learning rate rises from 0; below 1: a fraction of max_steps")

@@ -4,6 +4,8 @@ import json
 from dataclasses import asdict, fields, replace
 
 import pytest
+import torch
+from transformers import get_scheduler
 
 from helpers import PROJECT, presets
 from helpers.environment import Machine
@@ -254,7 +256,7 @@ REFUSED = [
             ("max_steps", 1.5),
             ("max_steps", True),
             ("train_size", 10.0),
-            ("learning_rate", "1e-5"),
+            ("learning_rate", "fast"),
             ("learning_rate", True),
             ("load_in_4bit", 1),
             ("thinking", 0),
@@ -374,11 +376,20 @@ TAKEN = [
             for rank, served in [(4, 8), (16, 16), (17, 32), (500, 512)]
         ),
         ({"engine": None, "backend": "transformers"}, {"engine": "transformers"}),
+        ({"learning_rate": "3e-4"}, {"learning_rate": 3e-4}),  # as YAML reads it
     ],
 )
 def test_possible_settings_are_accepted(given, found):
     preset = settle(replace(POCKET, engine="auto"), **given)
     assert {name: getattr(preset, name) for name in found} == found
+
+
+def test_every_schedule_that_is_offered_needs_no_further_argument():
+    model = torch.nn.Linear(2, 1)
+    for name in SETTINGS["lr_scheduler_type"].metadata["may_be"]:
+        optimiser = torch.optim.SGD(model.parameters(), 1.0)
+        schedule = get_scheduler(name, optimiser, num_warmup_steps=2, num_training_steps=9)
+        assert schedule.get_last_lr() == [0.0] or name == "constant"
 
 
 # --- Recorded runs --------------------------------------------------------------------------------

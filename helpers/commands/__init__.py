@@ -2,8 +2,8 @@
 
 In: a command line. Out: executed notebooks and files under `runs/`, printed tables, pages.
 
-This file reads the two options that several commands share: `-p KEY=VALUE` and `--only`. It imports
-no installed package, so `doctor` can read parameters before the installation.
+This file has the options that several commands share, such as `-p KEY=VALUE` and `--only`. It
+imports no installed package, so `doctor` can read parameters before the installation.
 """
 
 import argparse
@@ -16,6 +16,29 @@ def add_parameters(parser: argparse.ArgumentParser, about: str) -> None:
     """Add the option `-p KEY=VALUE`, whose values `parameters` reads; `about` is its help text."""
     parser.add_argument(
         "-p", dest="parameters", action="append", default=[], metavar="KEY=VALUE", help=about
+    )
+
+
+def add_format(parser: argparse.ArgumentParser) -> None:
+    """Add `--columns`, `--kind` and `--tags`: how a file of questions is read and judged."""
+    from helpers.judging.answers import DECLARED_KINDS  # not needed by `doctor`
+
+    parser.add_argument(
+        "--columns",
+        type=read_value,
+        metavar="JSON",
+        help='other names of its columns: \'{"question": "problem", "answer": "solution"}\'',
+    )
+    parser.add_argument(
+        "--kind",
+        choices=DECLARED_KINDS,
+        help="how answers are judged, as in notebook 01 (default: as each answer looks)",
+    )
+    parser.add_argument(
+        "--tags",
+        default="think/answer",
+        metavar="NAME/NAME",
+        help="the tags around reasoning and answer (default: think/answer)",
     )
 
 

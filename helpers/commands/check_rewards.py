@@ -11,11 +11,10 @@ import pandas as pd
 
 from helpers import commands
 from helpers.data.tasks import load_task
-from helpers.judging.answers import DECLARED_KINDS
 from helpers.laboratory.cases import stored_groups
 from helpers.laboratory.measures import Lab, signal_lines
 from helpers.rewards.own import read_rewards
-from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
+from helpers.tags import TagFormat, on_one_line, shorten
 
 _SHOWN = 3  # attacks whose text is printed
 
@@ -29,23 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--source", required=True, help="the data, as in notebook 01: a file, a folder or a name"
     )
-    parser.add_argument(
-        "--columns",
-        type=commands.read_value,
-        metavar="JSON",
-        help='other names of its columns: \'{"question": "problem", "answer": "solution"}\'',
-    )
-    parser.add_argument(
-        "--kind",
-        choices=DECLARED_KINDS,
-        help="how answers are judged (default: as each answer looks)",
-    )
-    parser.add_argument(
-        "--tags",
-        default=THINK_ANSWER.spec,
-        metavar="NAME/NAME",
-        help="the tags around reasoning and answer (default: think/answer)",
-    )
+    commands.add_format(parser)
     parser.add_argument(
         "--completions",
         metavar="FILE",

@@ -11,13 +11,12 @@ import pandas as pd
 
 from helpers import commands, environment
 from helpers.data.tasks import load_task, tokenizer_of
-from helpers.judging.answers import DECLARED_KINDS
 from helpers.presets import PRESETS
 from helpers.results.evaluation import compare_outcomes, comparison_lines, right, score
 from helpers.results.tables import summary
 from helpers.rewards import own
 from helpers.runs import Run
-from helpers.tags import THINK_ANSWER, TagFormat
+from helpers.tags import TagFormat
 from helpers.templates import as_prompted
 
 _KEYWORDS = {"pocket": PRESETS["pocket"], "smollm2": PRESETS["smollm2"]}  # models without a folder
@@ -34,20 +33,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--questions", required=True, metavar="FILE", help="a file with question and answer"
     )
-    parser.add_argument(
-        "--columns",
-        type=commands.read_value,
-        metavar="JSON",
-        help='other names of its columns: \'{"question": "problem", "answer": "solution"}\'',
-    )
-    parser.add_argument(
-        "--kind", choices=DECLARED_KINDS, help="how answers are judged, as in notebook 01"
-    )
+    commands.add_format(parser)
     parser.add_argument(
         "--judge", metavar="FILE.py:FUNCTION", help="a reward that decides what is right instead"
-    )
-    parser.add_argument(
-        "--tags", default=THINK_ANSWER.spec, metavar="NAME/NAME", help="default: think/answer"
     )
     parser.add_argument(
         "--system-prompt", metavar="TEXT", help="default: one that asks for the tags"
@@ -77,10 +65,10 @@ def main(parsed: argparse.Namespace) -> int:
     # a run's model thinks or not as in its training; ValueError for what is no model
     tokenizers = []
     for name, folder in zip(parsed.models, folders, strict=True):
-        trained = (
-            {} if folder == name or name in _KEYWORDS else Run(name).manifest.get("training", {})
-        )
-        thinking = trained.get("settings", {}).get("thinking")
+        thinking = None
+        if folder != name and name not in _KEYWORDS:
+            trained = Run(name).manifest.get("training", {})
+            thinking = trained.get("settings", {}).get("thinking")
         tokenizers.append(tokenizer_of(folder, thinking))
     tags = TagFormat.parse(parsed.tags)
     judge = own.load_reward(parsed.judge, tags, "judge") if parsed.judge else None

@@ -80,6 +80,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="if the same command ran before, execute only the notebooks it did not finish",
     )
+    choices = [
+        f"{name}: {', '.join(setting.metadata['may_be'])}"
+        for name, setting in SETTINGS.items()
+        if isinstance(setting.metadata["may_be"], list)
+    ]
+    parser.epilog = f"Values for -p: {'; '.join(choices)}. docs/settings.md has every setting."
 
 
 def main(parsed: argparse.Namespace) -> int:
@@ -206,6 +212,8 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         began = time.monotonic()
         for number in numbers:
             values = parameters_of([number], parameters)
+            call["given"][number] = values
+            run.record("call", **call)
             try:
                 succeeded = run_notebook(notebook_paths()[number], run, {"run": name} | values)
             except KeyboardInterrupt:
@@ -217,7 +225,6 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 print(f"Once the cause is gone, go on with {again}.", file=sys.stderr)
                 return 1
             call["done"].append(number)
-            call["given"][number] = values
             run.record("call", **call)
         plural = "s" if len(numbers) > 1 else ""
         print(f"\n{len(numbers)} notebook{plural} in {time.monotonic() - began:.0f} s")

@@ -4,20 +4,25 @@
 template `card.md.j2`. The command `report` uses the same functions.
 """
 
+import json
 import re
+import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PureWindowsPath
 
 import jinja2
 from huggingface_hub import ModelCardData
 
+from helpers import PROJECT
 from helpers.data.files import FILE_TYPES
 from helpers.metrics.diagnosis import diagnose
 from helpers.metrics.history import read_metrics
 from helpers.metrics.signals import Finding
+from helpers.presets import PRESETS, settle
+from helpers.rewards.own import copies_of
 from helpers.runs import Run, atomic_write
-from helpers.settings import EMBEDDED
+from helpers.settings import EMBEDDED, SETTINGS, Preset
 from helpers.tags import THINK_ANSWER, TagFormat, escaped
 from helpers.templates import template_options
 from helpers.training.base import base_in_words, training_in_words
@@ -109,22 +114,26 @@ def read_facts(run: Run) -> Facts:
 
 
 def portable(value, key: str = ""):
-    """Return a value from a run's files with each absolute path in it reduced to the file name, so
-    that nothing about the author's machine is published.
+    """Return a value from a run's files with each absolute path in it made relative to the project,
+    or reduced to the file name outside it, so that nothing about the author's machine is published.
 
     key: the name under which the value is stored. Texts such as a system prompt are kept.
 
-    >>> portable({"source": "/data/sums.csv", "model": "unsloth/Qwen3-4B"})
-    {'source': 'sums.csv', 'model': 'unsloth/Qwen3-4B'}
+    >>> portable({"source": "/data/sums.csv", "rewards": "correctness,/data/mine.py:brevity"})
+    {'source': 'sums.csv', 'rewards': 'correctness,mine.py:brevity'}
     """
     if isinstance(value, dict):
         return {name: portable(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
         return [portable(entry, key) for entry in value]
     if isinstance(value, str) and key not in _TEXTS:
-        absolute = value.startswith("/") or PureWindowsPath(value).is_absolute()
-        # PureWindowsPath splits at both kinds of slash
-        return PureWindowsPath(value).name if absolute else value
+        # a list of rewards may name several files
+        paths = value.split(",") if ".py:" in value else [value]
+        paths = [path.removeprefix(f"{PROJECT}/") for path in paths]
+        # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths
+        return ",".join(
+            PureWindowsPath(path).name if PureWindowsPath(path).root else path for path in paths
+        )
     return value
 
 
@@ -250,8 +259,9 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
         ],
         figures=figures,
         models=MODELS,
+        commands=commands_of(facts),
+        typed=training.get("notebook", "03") in facts.manifest.get("call", {}).get("given", {}),
         is_file=_is_file(data["source"]),
-        usual_tags=data["tags"] == THINK_ANSWER.spec,
         own_rewards=training.get("own_rewards"),
         options=template_options(settings.get("thinking")),
         text=_escaped,
@@ -261,6 +271,85 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
         quoted=repr,
         base_in_words=base_in_words,
     )
+
+
+def commands_of(facts: Facts) -> list[str]:
+    """Return the command that prepares and trains a run like this one, for a shell; one command per
+    notebook if two of them had different values of a parameter.
+
+    Settings and seeds are those that notebooks 01 and 03 recorded, whatever started them. The other
+    parameters are those of the command that did; without it, those that the run records.
+    """
+    data, training = facts.manifest["data"], facts.manifest["training"]
+    given = facts.manifest.get("call", {}).get("given", {})
+    lesson = training.get("notebook", "03")
+    if lesson != "03":
+        # some of the recorded settings may be the lesson's own, and none of its parameters
+        first = {"preset": training["settings"]["name"], "seed": training["seed"]}
+        return [_command(facts.name, [lesson], first | given.get(lesson, {}))]
+
+    # what each notebook was given beside settings
+    numbers = [number for number in _PIPELINE if not given or number in {"01", "03", *given}]
+    parameters = {
+        number: {name: each for name, each in given.get(number, {}).items() if name not in SETTINGS}
+        for number in numbers
+    }
+    # how the settings of 03 differ from those of 01; None is never given: it keeps a setting
+    prepared, trained = (settle(section["settings"]) for section in (data, training))
+    parameters["03"] |= _differing(trained, prepared, "03")
+    # how those of 01 differ from the preset; and its own value of what 03 has changed
+    preset = PRESETS.get(prepared.name, PRESETS["pocket"])
+    usual = replace(settle(preset, source=prepared.source), source=preset.source)
+    parameters["01"] |= _differing(prepared, usual, "01") | {
+        name: getattr(prepared, name)
+        for name in parameters["03"]
+        if name in SETTINGS and "01" in SETTINGS[name].metadata["of"]
+    }
+    # what else is recorded
+    parameters["01"] |= {"preset": preset.name, "seed": data["seed"]}
+    parameters["03"]["seed"] = training["seed"]
+    recorded = {"columns": facts.data.get("columns"), "tags": data["tags"]}
+    parameters["01"] |= {
+        name: value for name, value in recorded.items() if value not in (None, THINK_ANSWER.spec)
+    }
+    if "own_rewards" in training and not given:
+        copies = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
+        parameters["03"]["rewards"] = copies
+
+    together = {name: value for each in parameters.values() for name, value in each.items()}
+    if all(each.items() <= together.items() for each in parameters.values()):
+        return [_command(facts.name, list(parameters), together)]
+    return [_command(facts.name, [number], each) for number, each in parameters.items()]
+
+
+_PIPELINE = ["01", "02", "03", "04", "05"]
+
+
+def _differing(settings: Preset, start: Preset, number: str) -> dict:
+    """Return the settings that differ from those at the start and are parameters of a notebook."""
+    return {
+        name: getattr(settings, name)
+        for name, setting in SETTINGS.items()
+        if number in setting.metadata["of"]
+        and getattr(settings, name) not in (None, portable(getattr(start, name), name))
+    }
+
+
+def _command(run: str, numbers: list[str], parameters: dict) -> str:
+    """Return the line that executes these notebooks with these parameters.
+
+    >>> print(_command("demo", ["01"], {"source": "my sums.csv", "columns": {"answer": "a"}}))
+    python -m helpers run --run demo --only 01 -p 'source=my sums.csv' -p 'columns={"answer": "a"}'
+    """
+    words = ["python", "-m", "helpers", "run", "--run", run]
+    if numbers != _PIPELINE:
+        words += ["--only", ",".join(numbers)]
+    for name, value in parameters.items():
+        # `-p` looks for a file only if its name is no JSON; such texts begin with these characters
+        plain = isinstance(value, str) and re.fullmatch(r"[^\W\d_/.~].*\S|[/.~].*", value)
+        text = value if plain else json.dumps(value, ensure_ascii=False)
+        words += ["--preset", text] if name == "preset" else ["-p", f"{name}={text}"]
+    return shlex.join(words)
 
 
 # What the names in evaluation.json stand for.

@@ -1,5 +1,8 @@
 """The checks of the exercises of notebook 02."""
 
+import pandas as pd
+
+from helpers.data import arithmetic
 from helpers.laboratory.measures import Lab
 from helpers.tags import completion_text
 
@@ -25,13 +28,18 @@ def check_best_attack(name, correctness, tag_count, train, fmt, settings) -> str
     def steps_reward(completions, **columns):
         return [min(1.0, completion_text(completion).count("=") / 8) for completion in completions]
 
+    # of other questions, an honest working has no `=`, and nothing could be told apart
+    on_sums = ""
+    if not train["question"].str.contains("+", regex=False).all():
+        on_sums = " (On sums such as What is 11 + 30 + 41?, for the questions of this run have no `+`.)"
+        train = pd.DataFrame([arithmetic.problem("sums", [n, n + 19, n + 30], ["+", "+"]) for n in range(11, 27)])
     tried = Lab([correctness, tag_count, steps_reward], [1.0, 0.25, 0.5], fmt)
     totals = tried.attacks(train, length=settings.max_completion_length)["total"]
     if name == "the whole shape three times":
         honest = totals["honest and wrong"]
         return (
             f"Right: {totals[name]:.2f} against {honest:.2f} for an honest wrong answer. Three "
-            "workings hold three times the `=`, and counting tags is not asking for the format."
+            f"workings hold three times the `=`, and counting tags is not asking for the format.{on_sums}"
         )
     ways = {
         "every number from 1 to 100": "It holds the `=` of one working only, and correctness gives nothing for a list.",
@@ -40,7 +48,7 @@ def check_best_attack(name, correctness, tag_count, train, fmt, settings) -> str
         "the tags many times": "The four tags earn 0.25 once, however often they are repeated, and there is no `=`.",
     }
     best = totals[names].max()
-    return f"{ways[name]} It earns {totals[name]:.2f}; another of the five earns {best:.2f}."
+    return f"{ways[name]} It earns {totals[name]:.2f}; another of the five earns {best:.2f}.{on_sums}"
     ### END HIDDEN TESTS
     return "Noted. This edition does not say whether it is right."
 

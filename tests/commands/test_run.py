@@ -16,7 +16,7 @@ from helpers.commands import run
 from helpers.commands.engine import lines_to_print
 from helpers.presets import PRESETS
 from helpers.runs import Run
-from helpers.settings import check_report_to
+from helpers.settings import SETTINGS, check_report_to
 from helpers.tags import quoted
 from helpers.training import budget
 
@@ -101,7 +101,8 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     assert executions[-1][0] == at, "no later notebook is run"
     asked = dict(executions)[at]
     call = Run("a").section("call")
-    assert list(call["given"]) == call["done"] and call["notebooks"] == [*call["done"], *left]
+    assert list(call["given"]) == [*call["done"], at]
+    assert call["notebooks"] == [*call["done"], *left]
     executions.clear()
     executions.outcomes.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
@@ -110,6 +111,21 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     executions.clear()
     code, out, _ = cli("run", "--run", "a", "--resume")
     assert code == 0 and executions == [] and "run 'a' is finished" in out
+
+
+def test_help_lists_presets_and_the_values_of_settings_and_an_unknown_value_is_refused(
+    cli, runs, capsys
+):
+    with pytest.raises(SystemExit):
+        cli("run", "--help")
+    shown = " ".join(capsys.readouterr().out.split())
+    assert all(name in shown for name in PRESETS)
+    for name in ("loss_type", "engine", "lr_scheduler_type"):
+        values = ", ".join(SETTINGS[name].metadata["may_be"])
+        assert f"{name}: {values}" in shown
+        code, _, err = cli("run", "--preset", "pocket", "-p", f"{name}=cosinus")
+        assert code == 2 and f"must be one of: {values}" in err
+    assert not runs.exists()
 
 
 def test_resuming_says_if_the_training_begins_anew(cli, executions):

@@ -11,12 +11,17 @@ import contextlib
 import io
 import re
 import runpy
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import nbformat
+import pandas as pd
 import pytest
 
+from helpers.presets import PRESETS
+from helpers.rewards.correctness import correctness_reward
+from helpers.tags import THINK_ANSWER
+from notebooks.checks.nb02 import check_best_attack
 from notebooks.checks.nb05 import check_pass_at_8
 from tools import teach
 
@@ -107,6 +112,15 @@ def test_wrong_answers_are_refused_with_the_likely_mistake_and_right_ones_pass(n
     for answer in NONSENSE:  # a message, and no traceback
         message = told(f"{name} = {answer}")
         assert message.strip() and not message.startswith("Right"), answer
+
+
+def test_the_best_attack_is_judged_on_sums_if_the_questions_are_others():
+    rows = [{"question": f"Ticket {n}: why?", "answer": "billing"} for n in range(9)]
+    rewards = correctness_reward, lambda completions, **columns: [1.0] * len(completions)
+    judged = partial(check_best_attack, train=pd.DataFrame(rows), fmt=THINK_ANSWER)
+    message = judged("the whole shape three times", *rewards, settings=PRESETS["pocket"])
+    earned, honest = map(float, re.findall(r"\d\.\d\d", message))
+    assert earned > honest and "(On sums such as" in message
 
 
 def test_pass_at_8_is_judged_without_a_measured_one():

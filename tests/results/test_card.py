@@ -2,19 +2,26 @@
 
 import ast
 import re
+import shlex
 import shutil
+from dataclasses import asdict
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from finished import change, compared, entry, finished_run, proportion
 from huggingface_hub import ModelCard
 
-from helpers.commands import compare
+from helpers.commands import compare, parameters
+from helpers.commands.run import PIPELINE, check_call
 from helpers.data.prompts import example_turns
 from helpers.metrics.signals import Finding
+from helpers.presets import settle
 from helpers.results import card
 from helpers.results.card import Facts, portable, read_facts, verdict
 from helpers.results.tables import summary
 from helpers.runs import Run
+from helpers.settings import settings_in
 
 
 def written(run: Run) -> ModelCard:
@@ -132,7 +139,7 @@ def test_unknown_metadata_is_left_out(machine, recorded, known):
 def test_the_card_has_all_sections_in_order(run):
     git = {"revision": "a" * 40, "dirty": True}
     own = "rewards/mine.py:brevity*0.5"
-    change(run, "manifest.json", lambda m: m["training"].update(seed=7, git=git, own_rewards=own))
+    change(run, "manifest.json", lambda m: m["training"].update(git=git, own_rewards=own))
     text = written(run).text
     for part in (
         "LoRA adapter of rank 16 on 4-bit weights, trained for 32 steps and merged.",
@@ -151,15 +158,94 @@ def test_the_card_has_all_sections_in_order(run):
         "The merged model (float32), read from disk, does 100.0 % of what the adapter does to the "
         "logits of its base.",
         f"git checkout {'a' * 40}\n",
-        "python -m helpers run --run told --preset pocket -p seed=7\n",
-        f'each as `-p NAME=VALUE`, and `-p "rewards={own}"`, whose files',
+        "python -m helpers run --run told --preset pocket -p seed=3407 "
+        "-p 'rewards=runs/told/rewards/mine.py:brevity*0.5'\n",
+        "Notebook 03 was not started by `python -m helpers run`",
+        "The files of the rewards are kept in the run's folder.",
         "`39d12b00ee4c3ef5`",
         "changes that were not committed",
-        "prepared with seed 3407",
         "| trl | 1.15.0 |",
     ):
         assert part in text, part
         text = text[text.index(part) :]  # so the parts must be in this order
+
+
+def printed(run: Run) -> list[list[str]]:
+    """The words behind `python -m helpers` of each command under "How to reproduce"."""
+    (block,) = re.findall(r"helpers install\n(.*?)````", written(run).text, re.DOTALL)
+    commands = block.split("python -m helpers ")[1:]
+    return [shlex.split(command) for command in commands]
+
+
+OWN = {
+    "source": "my tickets.csv",
+    "columns": '{"question": "message", "answer": "what\'s right"}',
+    "system_prompt": "It's $HOME:\nanswer in `tags`.",
+    "tags": "reasoning/answer",
+    "rewards": "mine.py:brevity*0.5,correctness",
+    "learning_rate": "3e-4",
+    "stop": '["</answer>", "8"]',
+    "sampling_seconds": "null",
+    "merge": "dequantised",
+}
+
+
+def test_the_printed_command_gives_every_notebook_what_it_had(
+    cli, executions, machine, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("my tickets.csv").write_text("message,what's right\n1 + 1,2\n2 + 2,4\n")
+    Path("mine.py").write_text("def brevity(completions, **columns):\n    return [1.0]\n")
+    typed = [word for name, text in OWN.items() for word in ("-p", f"{name}={text}")]
+    executions.outcomes["05"] = False  # it writes the card, before the command has recorded its end
+    assert cli("run", "--run", "told", "--preset", "pocket", *typed)[0] == 1
+    first = dict(executions)
+    prepared = settle("pocket", **settings_in(first["01"]))
+    trained = asdict(settle(prepared, **settings_in(first["03"])))
+    run = finished_run(**asdict(prepared))
+    change(run, "manifest.json", lambda m: m["training"].update(settings=trained))
+    change(run, "manifest.json", lambda m: m["data"].update(tags="reasoning/answer"))
+
+    executions.clear()
+    executions.outcomes.clear()
+    (words,) = printed(run)
+    assert str(tmp_path) not in " ".join(words)
+    assert cli(*words)[0] == 0, "nothing of it is refused"
+    for number, values in executions:
+        with_seed = first[number] | {name: 3407 for name in ("seed",) if name in values}
+        assert values == with_seed
+
+
+def test_without_a_command_the_recorded_settings_become_one(machine):
+    run = finished_run(train_size=64, stop=["</answer>"])
+    changes = {"beta": 0.0, "learning_rate": 5e-4}
+    change(run, "manifest.json", lambda m: m["training"]["settings"].update(changes))
+    change(run, "manifest.json", lambda m: m["data"].update(tags="reasoning/answer"))
+    (words,) = printed(run)
+    given = parameters([value for word, value in pairwise(words) if word == "-p"])
+    check_call("another", [*PIPELINE], given)
+    assert given.pop("tags") == "reasoning/answer" and given.pop("seed") == 3407
+    assert asdict(settle("pocket", **given)) == run.section("training")["settings"]
+
+
+def test_notebooks_with_different_values_get_a_command_each(machine):
+    """03 was trained again with another seed and limit, and with its own list of rewards."""
+    run = finished_run()
+    longer = {"max_completion_length": 99}
+    change(run, "manifest.json", lambda m: m["training"].update(seed=7))
+    change(run, "manifest.json", lambda m: m["training"]["settings"].update(longer))
+    run.record("call", given={"01": {}, "02": {"groups": 8}, "03": longer | {"seed": 7}})
+    assert [" ".join(words) for words in printed(run)] == [
+        "run --run told --only 01 -p max_completion_length=72 --preset pocket -p seed=3407",
+        "run --run told --only 02 -p groups=8",
+        "run --run told --only 03 -p seed=7 -p max_completion_length=99",
+    ]
+    # a lesson takes what its own command gave it
+    change(run, "manifest.json", lambda m: m["training"].update(notebook="00"))
+    run.record("call", given={"00": {"question": "What is 1 + 2?", "max_steps": 3}})
+    ((*words, question, _, steps),) = printed(run)
+    assert " ".join(words) == "run --run told --only 00 --preset pocket -p seed=7 -p"
+    assert (question, steps) == ("question=What is 1 + 2?", "max_steps=3")
 
 
 def test_statements_that_do_not_apply_are_left_out(machine):

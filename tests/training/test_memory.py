@@ -177,6 +177,31 @@ def test_the_estimate_of_a_step_that_an_h200_took(part):
     assert (step.peak - 0.8e9) / 1e9 == pytest.approx(found["peak, GB"], rel=0.1)
 
 
+SMOLLM2 = dense("llama", 576, 1_536, 30, 9, 3, 64, 49_152, True, 8_192)
+
+
+@pytest.mark.parametrize(("length", "took"), [(32, 5.3e9), (184, 8.1e9)])
+def test_the_estimate_of_trainings_that_two_cores_took(length, took):
+    step = estimate(replace(PRESETS["smollm2"], max_completion_length=length), SMOLLM2, None)
+    assert step.peak == pytest.approx(took, rel=0.1)
+
+
+def test_the_process_and_the_activations_without_a_gpu_by_hand():
+    # inputs and norms; the four maps of attention; gate, activation, up and product; and 12 bytes
+    # of each input for norms in 32 bits and the adapter's copies
+    inside = 4 * 576 + (576 + 2 * 192 + 576) + 4 * 1_536
+    tokens, bytes_inside = 16 * 256, 2 * inside + 12 * 576
+    # what the tensors that autograd saved in one such step of SmolLM2 took
+    assert 30 * tokens * bytes_inside == pytest.approx(3.35e9, rel=0.02)
+    step = estimate(replace(PRESETS["smollm2"], max_completion_length=96), SMOLLM2, None)
+    assert step.training["activations"] == pytest.approx(1.45 * (30 + 2) * tokens * bytes_inside)
+    assert step.held["Python and its libraries"] == 1e9
+    on_a_card = estimate(PRESETS["smollm2"], SMOLLM2, 8e9)
+    assert "Python and its libraries" not in on_a_card.held
+    # on a card, the gradients of Unsloth's layers take the place of the activations
+    assert on_a_card.training["activations"] == 2 * 16 * 192 * (30 + 1) * inside
+
+
 # --- Pictures -------------------------------------------------------------------------------------
 
 
