@@ -117,7 +117,7 @@ def passed(where: str, settings: Preset) -> dict:
         "chosen": settings,
         "steps": settings.max_steps,
         "fast": settings.engine == "vllm",
-        "machine": SimpleNamespace(gpu="a GPU"),
+        "machine": SimpleNamespace(gpu="a GPU", only_fp16=False),
         "run": run,
         "folder": run,
         "seed": 1,
