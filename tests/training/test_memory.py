@@ -1,5 +1,6 @@
 """The memory estimate against arithmetic by hand and against the pocket model, and its refusals."""
 
+import functools
 import json
 from dataclasses import replace
 
@@ -25,7 +26,12 @@ TINY |= {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16}
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """Count in this process, which has imported Transformers. One test counts in another."""
-    monkeypatch.setattr(memory, "_counted", lambda text: memory.count(*json.loads(text)))
+    monkeypatch.setattr(memory, "_counted", counted)
+
+
+@functools.cache  # as the function that it stands for
+def counted(text: str) -> dict:
+    return memory.count(*json.loads(text))
 
 
 def on_l4(**changes) -> memory.Estimate:
