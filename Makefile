@@ -44,11 +44,10 @@ lab: $(READY)
 	@$(BIN)/jupyter lab --LabApp.default_url=/lab/tree/notebooks $(ARGS)
 
 # The committed outputs are those of the pocket model, so the GPU is hidden; completions kept of before would be reused.
-# In ONLY: 04, or 0[1-3], to execute some of them; completions are then kept.
+# In ONLY: 04, or 0[1-3], to execute some of them; completions are then kept. Each gets a stamp, and the README its date.
 notebooks: $(READY)
 	@test -n "$(ONLY)" || rm -rf runs/demo/evaluation
-	@CUDA_VISIBLE_DEVICES= $(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False \
-	  --ExecutePreprocessor.store_widget_state=False --ExecutePreprocessor.kernel_name=python3 notebooks/$(ONLY)*.ipynb
+	@CUDA_VISIBLE_DEVICES= $(BIN)/python -m tools.notebooks "$(ONLY)"
 
 # The finished run that comes with the project, notebooks/data/demo.tar.xz, made of the notebooks as they are.
 demo: $(READY)

@@ -14,7 +14,7 @@ from helpers import PROJECT
 from helpers.data.tasks import load_task
 from helpers.presets import PRESETS, settle
 from helpers.results.evaluation import comparison_lines
-from helpers.results.intervals import wilson_interval
+from helpers.results.intervals import paired_interval, student_interval, wilson_interval
 from helpers.tags import THINK_ANSWER
 from helpers.training.sampling import sample
 from tools.pocket import build, extraction
@@ -119,15 +119,31 @@ def measure_model() -> None:
     )
 
 
+def over_seeds(found: list[dict]) -> str:
+    """One sentence on all seeds: the messages pooled, and the mean over the seeds."""
+    gains = [100 * entry["difference"] for entry in found]
+    counts = [
+        sum(entry[kind] for entry in found) for kind in ("both_right", "won", "lost", "both_wrong")
+    ]
+    pooled = [100 * bound for bound in paired_interval(*counts)]
+    low, high = student_interval(gains)
+    return (
+        f"Gain in points: {100 * (counts[1] - counts[2]) / sum(counts):+.1f} ({pooled[0]:.1f} to {pooled[1]:.1f}) "
+        f"over the {sum(counts)} messages pooled, {sum(gains) / len(gains):+.1f} ({low:.1f} to {high:.1f}) over the "
+        f"{len(gains)} seeds (Student's t)."
+    )
+
+
 def write_seeds(seeds: list[int]) -> None:
     """Run notebook 07 with every seed and write the table."""
-    table = []
+    table, found = [], []
     for seed in seeds:
         run = run_anew(f"extraction-seed-{seed}", "07", [f"seed={seed}"])
         before = run.evaluation["baseline"]
         after = run.evaluation["trained"]
         comparisons = json.loads(run.require("comparison.json").read_text(encoding="utf-8"))
         sampled = comparisons["sampled"]
+        found.append(sampled)
         counts, difference = comparison_lines(sampled)
         cells = [
             str(seed),
@@ -146,7 +162,7 @@ intervals; the difference with Newcombe's paired interval; messages won and lost
 
 | seed | before | after | difference | won / lost | p |
 |---|---|---|---|---|---|
-""" + "\n".join(table)
+""" + "\n".join([*table, "", over_seeds(found)])
     RESULTS.write_text(text + "\n", encoding="utf-8")
     print(text)
 

@@ -1,5 +1,6 @@
 """A real language model on two cores: `python -m benchmarks.smollm2 --seed 1`, for each seed, and
 with `--control random`, `shuffled` or `format` what it gains without the signal of the rewards.
+`--stop` trains nothing and measures what a stop text does to it as a base model.
 
 Notebooks 01 and 03 with the preset `smollm2`, as a user would run them. Before and after, the policy
 answers held-out questions, once sampled at temperature 1 and once greedily. The same command goes on
@@ -36,6 +37,21 @@ Seed 1 on the format was paused and shared its machine, so its minutes say nothi
 |---|---|---|---|---|---|---|---|---|---|
 """
 TRUE = "true rewards"
+# The examples and the question as plain text, as a base model without a chat template gets them.
+PLAIN_TEXT = (
+    "{% for message in messages %}{% if message['role'] == 'user' %}Question: {% endif %}"
+    "{{ message['content'] }}\n{% if message['role'] != 'user' %}\n{% endif %}{% endfor %}"
+)
+STOPS = """## A stop text, on the model as a base model
+
+`python -m benchmarks.smollm2 --stop`: no training and no chat template. The prompt is plain text: the instructions, two worked examples,
+each after `Question:`, and one of {questions} held-out questions. Completions of at most {limit} tokens, sampled at temperature 1; 95 % Wilson
+intervals. *More than one block*: the completion continues after its answer and answers a question of its own, so it earns nothing.
+
+| `stop` | correct | in format | more than one block | tokens |
+|---|---|---|---|---|
+{rows}
+"""
 
 
 def measured(run: Run, questions: int) -> dict:
@@ -57,6 +73,37 @@ def measured(run: Run, questions: int) -> dict:
         texts = [one for (one,) in sampling.sample(model, tokenizer, prompts, **limits)]
         found[name] = evaluation.score(texts, list(rows["answer"]), rows=rows)
     return found | {"seconds": time.monotonic() - began}
+
+
+def stop_texts(questions: int, limit: int = 96) -> str:
+    """The section of the page on stop texts: the base model's answers without one, and with one."""
+    from helpers.training import policy, sampling, stops
+
+    settings = PRESETS["smollm2"]
+    model, tokenizer = policy.load(settings)
+    from helpers.data.tasks import load_task
+    from helpers.results import evaluation
+    from helpers.tags import THINK_ANSWER
+
+    tokenizer.chat_template = PLAIN_TEXT
+    held_out = load_task(
+        settings.source, holdout_size=questions, examples=settings.examples
+    ).holdout
+    prompts, answers = [list(prompt) for prompt in held_out["prompt"]], list(held_out["answer"])
+    lines = []
+    for name, stop in (("none", None), ("`</answer>`", ["</answer>"])):
+        stops.set_stop(tokenizer, stop)
+        groups = sampling.sample(model, tokenizer, prompts, max_new_tokens=limit, as_tokens=True)
+        tokens = [len(ids) for (ids,) in groups]
+        texts = [tokenizer.decode(ids, skip_special_tokens=True) for (ids,) in groups]
+        several = sum(len(THINK_ANSWER.answer_blocks(text)) > 1 for text in texts)
+        scored = evaluation.score(texts, answers, rows=held_out)
+        low, high = scored["ci95"]
+        lines.append(
+            f"| {name} | {scored['accuracy']:.1%} ({low:.1%} to {high:.1%}) | {scored['in_format']:.0%} "
+            f"| {several / len(texts):.0%} | {sum(tokens) / len(tokens):.0f} |"
+        )
+    return STOPS.format(questions=questions, limit=limit, rows="\n".join(lines))
 
 
 def row(path: Path) -> str:
@@ -81,9 +128,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--control", choices=CONTROLS, help="what to train on instead")
+    parser.add_argument(
+        "--stop", action="store_true", help="measure a stop text, and train nothing"
+    )
     parser.add_argument("--questions", type=int, default=128, help="held out (default: 128)")
     parser.add_argument("--steps", type=int, default=PRESETS["smollm2"].max_steps)
     args = parser.parse_args()
+    # What other calls have measured stays on the page.
+    table, _, section = RESULTS.read_text(encoding="utf-8").partition("\n## ")
+    section = section and f"## {section}"
+    if args.stop:
+        RESULTS.write_text(f"{table}\n{stop_texts(args.questions)}", encoding="utf-8")
+        return
     run = Run(f"smollm2-{args.seed}" + (f"-{args.control}" if args.control else ""))
     found = run.read_object("smollm2.json")
 
@@ -111,7 +167,7 @@ def main() -> None:
         keep(after=measured(run, args.questions), machine=machine)
     # The page keeps the rows of trainings whose folders are not here any more.
     rows = {}
-    for line in RESULTS.read_text(encoding="utf-8").splitlines():
+    for line in table.splitlines():
         if re.match(r"\| [a-z ]+ \| \d", line):
             rows[tuple(line.split(" | ")[:2])] = line
     for path in sorted(runs_folder().glob("smollm2-*/smollm2.json")):
@@ -119,7 +175,8 @@ def main() -> None:
             line = row(path)
             rows[tuple(line.split(" | ")[:2])] = line
     lines = sorted(rows.values(), key=lambda line: (TRUE not in line, line))
-    RESULTS.write_text(HEAD + "\n".join([*lines, "", *over_seeds(lines), ""]), encoding="utf-8")
+    lines = [*lines, "", *over_seeds(lines), "", section]
+    RESULTS.write_text(HEAD + "\n".join(lines).rstrip() + "\n", encoding="utf-8")
 
 
 def over_seeds(lines: list[str]) -> list[str]:

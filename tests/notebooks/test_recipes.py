@@ -22,6 +22,7 @@ RECIPES = [
     "easy to hard",
     "hard to easy",
     "carries only",
+    "filtered",
     "dynamic sampling",
     "teacher",
 ]
@@ -66,7 +67,9 @@ def test_each_recipe_and_seed_has_a_row_whose_cost_is_counted_from_its_history(r
         rounds = 1 / history["dynamic_sampling/kept"].fillna(1)
         assert which[0] == "dynamic sampling" or (rounds == 1).all()
         assert list(history["step"]) == [1, 2, 3]
-        assert history["completions"].tolist() == (32 * rounds).round().cumsum().tolist()
+        rating = TINY["rated_questions"] * 8 if which[0] == "filtered" else 0
+        sampled = (32 * rounds).round().cumsum() + rating
+        assert history["completions"].tolist() == sampled.tolist()
         careful = history["rewards/careful_share/mean"].rolling(3).mean()
         first = history.loc[careful >= TARGET, "completions"].head(1).tolist() or [np.nan]
         assert row["completions_to_target"] == pytest.approx(first[0], nan_ok=True)
