@@ -54,6 +54,7 @@ def prepared(executed: Run, folder: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.nightly
 def test_one_process_trains_to_the_numbers_of_the_notebook(executed, runs, python):
     """All columns except the times agree to the last digit."""
     run = Run("a")

@@ -27,7 +27,7 @@ RECIPES = [
     "teacher",
 ]
 TINY = {
-    "seeds": [1, 2],
+    "seeds": [1],  # each seed is another minute; the committed outputs are of three
     "max_steps": 3,
     "holdout_questions": 16,
     "warm_start_examples": 8,
@@ -60,7 +60,7 @@ def histories(run):
 
 def test_each_recipe_and_seed_has_a_row_whose_cost_is_counted_from_its_history(run, histories):
     results = pd.read_csv(run.require("recipes/results.csv")).set_index(["recipe", "seed"])
-    assert sorted(results.index) == sorted((name, seed) for name in RECIPES for seed in (1, 2))
+    assert sorted(results.index) == sorted((name, 1) for name in RECIPES)
     of_run = histories.groupby(["recipe", "seed"])
     for which, row in results.iterrows():
         history = of_run.get_group(which)

