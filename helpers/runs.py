@@ -27,6 +27,7 @@ from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # the folder of the sweeps' tables, beside the runs
 TRAINING_LOCK = ".training.lock"
+GIVEN = "GRPO_GIVEN"  # the environment variable by which a command tells a notebook its `-p`, in JSON
 
 
 class Part(NamedTuple):
@@ -235,8 +236,9 @@ class Run:
     def record(self, section: str, **values) -> None:
         """Replace one section of the manifest.
 
-        The time, the notebook (see `made_by`), the package versions, the git revision and Unsloth's
-        environment variables (see docs/switches.md) are added to the values.
+        The time, the package versions, the git revision and Unsloth's environment variables (see
+        docs/switches.md) are added to the values; in a notebook (see `made_by`) also its number and
+        the parameters that a command gave it, None if it was opened in Jupyter.
         """
         values |= {
             "written": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -245,6 +247,7 @@ class Run:
         }
         if self.notebook:
             values["notebook"] = self.notebook
+            values["given"] = json.loads(os.environ.get(GIVEN, "null"))
         if switches := unsloth_switches():
             values["switches"] = switches
         manifest = {"name": self.name} | self.manifest | {section: values}

@@ -5,6 +5,7 @@ While a notebook runs, its progress is printed (see `engine`).
 """
 
 import argparse
+import json
 import logging
 import os
 import signal
@@ -28,7 +29,7 @@ from helpers.environment import this_machine
 from helpers.judging.answers import check_kind
 from helpers.rewards import own
 from helpers.rewards.controls import check_control
-from helpers.runs import LESSONS, PARTS, TRAINING_LOCK, Run, check_seed, lock
+from helpers.runs import GIVEN, LESSONS, PARTS, TRAINING_LOCK, Run, check_seed, lock
 from helpers.settings import (
     OF_TRAINING,
     SETTINGS,
@@ -214,6 +215,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             values = parameters_of([number], parameters)
             call["given"][number] = values
             run.record("call", **call)
+            os.environ[GIVEN] = json.dumps(values)
             try:
                 succeeded = run_notebook(notebook_paths()[number], run, {"run": name} | values)
             except KeyboardInterrupt:

@@ -7,6 +7,7 @@ exists only once.
 
 import argparse
 import contextlib
+import json
 import os
 import sys
 
@@ -16,7 +17,7 @@ from papermill.parameterize import parameterize_notebook
 
 from helpers import commands, processes
 from helpers.commands.run import KERNEL, check_call, notebook_paths
-from helpers.runs import Run
+from helpers.runs import GIVEN, Run
 
 _NOT_TRAINING = {"check", "exercise", "solution"}
 
@@ -69,6 +70,7 @@ def main(parsed: argparse.Namespace) -> int:
         run.path(f"notebooks/{notebook.name}").unlink(missing_ok=True)
         script.write_text(source, encoding="utf-8")
 
+    os.environ[GIVEN] = json.dumps(parameters)
     # execute the script in the folder where papermill starts a kernel; print tables at full width
     pd.set_option("display.max_columns", None, "display.width", 1_000)
     with contextlib.chdir(notebook.parent):

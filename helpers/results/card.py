@@ -260,7 +260,7 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
         figures=figures,
         models=MODELS,
         commands=commands_of(facts),
-        typed=training.get("notebook", "03") in facts.manifest.get("call", {}).get("given", {}),
+        typed=training.get("notebook", "03") in given_of(facts),
         is_file=_is_file(data["source"]),
         own_rewards=training.get("own_rewards"),
         options=template_options(settings.get("thinking")),
@@ -273,6 +273,17 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
     )
 
 
+def given_of(facts: Facts) -> dict[str, dict]:
+    """Return what the commands gave the notebooks of this run, by number. Data and training have
+    it in their own sections, because a later call of a notebook may have failed.
+    """
+    given = facts.manifest.get("call", {}).get("given", {})
+    for section in (facts.manifest["data"], facts.manifest["training"]):
+        if "given" in section:
+            given = given | {section["notebook"]: section["given"]}
+    return {number: values for number, values in given.items() if values is not None}
+
+
 def commands_of(facts: Facts) -> list[str]:
     """Return the command that prepares and trains a run like this one, for a shell; one command per
     notebook if two of them had different values of a parameter.
@@ -281,7 +292,7 @@ def commands_of(facts: Facts) -> list[str]:
     parameters are those of the command that did; without it, those that the run records.
     """
     data, training = facts.manifest["data"], facts.manifest["training"]
-    given = facts.manifest.get("call", {}).get("given", {})
+    given = given_of(facts)
     lesson = training.get("notebook", "03")
     if lesson != "03":
         # some of the recorded settings may be the lesson's own, and none of its parameters
