@@ -27,7 +27,7 @@ from helpers.environment import package_versions, unsloth_switches
 
 SWEEPS = "sweeps"  # the folder of the sweeps' tables, beside the runs
 TRAINING_LOCK = ".training.lock"
-GIVEN = "GRPO_GIVEN"  # the environment variable by which a command tells a notebook its `-p`, in JSON
+GIVEN = "GRPO_GIVEN"  # environment variable: what a command gives the notebook it runs, in JSON
 
 
 class Part(NamedTuple):

@@ -252,7 +252,11 @@ def test_a_call_that_failed_leaves_the_command_of_the_training_as_it_was(machine
     run = finished_run()
     run.record("call", given={"01": {"tags": "a/b"}, "03": {"rewards": "of_a_failed_call"}})
     change(run, "manifest.json", lambda m: m["data"].update(notebook="01", given=None))
-    change(run, "manifest.json", lambda m: m["training"].update(notebook="03", given={"control": "random"}))
+    change(
+        run,
+        "manifest.json",
+        lambda m: m["training"].update(notebook="03", given={"control": "random"}),
+    )
     ((*words,),) = printed(run)
     command = " ".join(words)
     assert command.endswith("-p seed=3407 -p control=random") and "tags" not in command
