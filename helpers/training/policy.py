@@ -81,12 +81,18 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             **(vllm_options if settings.engine == "vllm" else {}),
         )
 
-    # or load through Transformers, in the card's 16-bit type
+    # or load through Transformers, in the machine's 16-bit type
     else:
         from transformers import AutoProcessor, AutoTokenizer
 
-        bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
+        if on_gpu:
+            bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+            dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
+        else:
+            from unsloth import is_bfloat16_supported
+
+            # elsewhere torch emulates it: on AVX2, a matrix product took 31 times as long
+            dtype = torch.bfloat16 if is_bfloat16_supported() else torch.float32
         load_model = load_whole if sees else load_text
         model = load_model(
             name,
