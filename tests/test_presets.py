@@ -184,7 +184,7 @@ def test_the_engine_of_each_machine_or_a_refusal(
 
 
 def test_01_only_warns_about_a_preset_this_machine_cannot_train():
-    said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
+    said = "preset 'l4' needs an NVIDIA GPU with 22 GB, but none is visible"
     with pytest.raises(ValueError, match=f"^{said}.*--preset smollm2"):
         settle("l4", machine())
     assert settle("l4") == PRESETS["l4"]
@@ -297,7 +297,7 @@ REFUSED = [
     # all at once
     ({"max_steps": 0, "beta": -1.0}, r"max_steps=0 .* beta=-1\.0"),
     ({"max_steps": "10", "model": ""}, r"model='' is empty\. max_steps='10' is not of type"),
-    ({"max_seq_length": 135}, "max_seq_length=135 does not hold .* = 136"),
+    ({"max_seq_length": 135}, "max_seq_length=135 is less than .* = 136"),
     # a round of sampling is a whole number of groups
     (
         sizes(6, 1, None),
@@ -309,7 +309,7 @@ REFUSED = [
     ({"engine": "vllm", "temperature": 2.5}, "temperature=2.5: vLLM samples at 0.01 to 2"),
     (
         {"engine": "vllm", "backend": "transformers"},
-        "engine='vllm' goes with backend='unsloth'",
+        "engine='vllm' needs backend='unsloth'",
     ),
     # settings that the chosen loss ignores or changes
     ({"loss_type": "cispo", "epsilon_high": 5.0, "epsilon": 0.1}, "epsilon=0.1 would be ignored"),
@@ -321,14 +321,14 @@ REFUSED = [
         {"loss_type": "vespo", "importance_sampling_level": "sequence"},
         "has one weight per completion already",
     ),
-    ({"loss_type": "cispo", "epsilon_high": 0.99}, "cuts the ratio off at epsilon_high itself"),
-    ({"importance_sampling_level": "sequence"}, "with loss_type='dapo' .* count by its length"),
+    ({"loss_type": "cispo", "epsilon_high": 0.99}, "clips the ratio at epsilon_high itself"),
+    ({"importance_sampling_level": "sequence"}, "with loss_type='dapo' .* weighted by its length"),
     (GDPO | {"scale_rewards": "batch"}, "scale_rewards='batch' would be ignored"),
     (
         CORRECTING
         | {"engine": "vllm", "loss_type": "vespo"}
         | {"vllm_importance_sampling_mode": "sequence_mask"},
-        "loss_type='vespo' takes a ratio of each token",
+        "loss_type='vespo' uses a ratio per token",
     ),
     ({"vllm_importance_sampling_mode": "cut"}, "must be one of: token_truncate, token_mask"),
     *(
@@ -417,7 +417,7 @@ def test_what_an_older_version_recorded_gets_todays_defaults():
 def test_what_a_run_recorded_is_sampled_from_though_it_is_no_longer_allowed():
     recorded = asdict(POCKET) | {"loss_type": "dr_grpo"}
     assert settle(recorded, temperature=0.5).loss_type == "dr_grpo"
-    with pytest.raises(ValueError, match="'cispo' cuts the ratio off"):
+    with pytest.raises(ValueError, match="'cispo' clips the ratio"):
         settle(recorded, loss_type="cispo")
 
 

@@ -189,14 +189,14 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float
             raise ValueError(
                 f"{cut} of {len(lengths)} ordinary completions did not end before "
                 f"max_completion_length={limit}: the chat template ends a turn with "
-                f"{repr(end) if end else 'no token'}, and what ends a completion is "
+                f"{repr(end) if end else 'no token'}, but a completion ends only at "
                 f"{' or '.join(map(repr, known)) or 'no token'}. Set the model's end token to the "
                 "template's: eos_token in tokenizer_config.json and eos_token_id in "
                 "generation_config.json."
             )
         shorter = (
-            ", or take thinking=False: if the model's template has the choice, completions become "
-            "several times as short, and hard questions are answered worse"
+            ", or use thinking=False: if the model's template has the choice, completions become "
+            "several times shorter, and hard questions are answered worse"
         )
         raise ValueError(
             f"{cut} of {len(lengths)} ordinary completions were cut off at max_completion_length="

@@ -52,7 +52,7 @@ def sentences(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list
         ),
         (100, compared(3, 70, p=0.004), "Training lowered sampled accuracy"),
         (180, compared(1, 0, p=1.0), ": 1 question won, 0 lost (exact McNemar p = 1)"),
-        (180, compared(20, 7, p=0.05), "cannot be told from chance. It went from 32.6 %"),
+        (180, compared(20, 7, p=0.05), "cannot be distinguished from chance. It went from 32.6 %"),
         (180, compared(20, 7, p=0.049), "Training raised"),
         (None, compared(), "Whether training helped is not known"),
         (490, None, "Whether training helped is not known"),
@@ -73,7 +73,7 @@ def finding(severity: str, what: str = "The KL is high.") -> Finding:
     [
         ({"findings": [finding("info")]}, []),
         ({"findings": [finding("critical"), finding("warning", "Else.")]}, ["The KL is high"]),
-        ({"outdated": {"merged": "why"}}, ["is of an earlier training"]),
+        ({"outdated": {"merged": "why"}}, ["is from an earlier training"]),
         ({"evaluation": PAIR | {"merged": entry(480)}}, []),
         ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1 %"]),
     ],
@@ -252,7 +252,11 @@ def test_a_call_that_failed_leaves_the_command_of_the_training_as_it_was(machine
     run = finished_run()
     run.record("call", given={"01": {"tags": "a/b"}, "03": {"rewards": "of_a_failed_call"}})
     change(run, "manifest.json", lambda m: m["data"].update(notebook="01", given=None))
-    change(run, "manifest.json", lambda m: m["training"].update(notebook="03", given={"control": "random"}))
+    change(
+        run,
+        "manifest.json",
+        lambda m: m["training"].update(notebook="03", given={"control": "random"}),
+    )
     ((*words,),) = printed(run)
     command = " ".join(words)
     assert command.endswith("-p seed=3407 -p control=random") and "tags" not in command
