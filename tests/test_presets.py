@@ -92,7 +92,7 @@ def test_model_path_is_a_folder_or_the_hub_name():
 
 
 T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
-TOO_OLD = r"Tesla V100 has .* 7\.0.*serves 7\.5.*--preset pocket.*CUDA_VISIBLE_DEVICES= "
+TOO_OLD = r"Tesla V100 has .* 7\.0.*supports 7\.5.*--preset pocket.*CUDA_VISIBLE_DEVICES= "
 OLD_DRIVER = replace(machine(24.2), driver="570.124.06")
 
 
@@ -152,7 +152,7 @@ PLAIN = {"backend": "transformers"}
         ("pocket", {"engine": "vllm"}, machine(), True, "needs an NVIDIA GPU.* engine='transf"),
         ("pocket", CORRECTING, machine(24.2), True, "needs vLLM on a GPU"),
         ("t4", {}, T4, True, "transformers"),
-        ("t4", PLAIN, T4, True, "casts the adapters to bfloat16, which Tesla T4 has not"),
+        ("t4", PLAIN, T4, True, "casts the adapters to bfloat16, which Tesla T4 does not support"),
         ("t4", PLAIN | {"load_in_4bit": False}, T4, True, "transformers"),
         ("t4", PLAIN, machine(16.1), True, "transformers"),
         ("t4", {}, V100, True, TOO_OLD),
@@ -438,7 +438,7 @@ def test_parameters_override_a_lessons_small_model(given):
 
 
 def test_another_model_needs_its_own_learning_rate():
-    with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
+    with pytest.raises(ValueError, match="would ruin 'org/other': use preset='auto'"):
         settle("pocket", small=SMALL, model="org/other")
     found = settle("pocket", small=SMALL, model="org/other", learning_rate=1e-6)
     assert (found.model, found.learning_rate) == ("org/other", 1e-6) and found.beta != 0.02

@@ -72,7 +72,7 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
             value = results.pop()
             found_in = mark.name
     if "####" in value and not is_text:
-        raise Dropped("there is not exactly one answer: the #### are headings", _ONE_RESULT)
+        raise Dropped("there is not exactly one answer in ####, which are headings", _ONE_RESULT)
 
     # 4. Thousands separators: GSM8K has 1,234.
     if found_in and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):

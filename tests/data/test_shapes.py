@@ -116,7 +116,7 @@ def test_any_other_value_is_the_question_itself(value):
         ("USER: 1 + 5? ASSISTANT:", "question has ASSISTANT:, a marker of a chat template"),
         ("Add.\n<|unknown|>1 + 5?\n<|model|> ", r"question has <\|unknown\|>, a marker of a chat"),
         ("[|human|]1 + 5?", r"question has \[\|human\|\], a marker of a chat"),
-        ([{"role": "assistant", "content": "6"}], "question is a list of messages, none of"),
+        ([{"role": "assistant", "content": "6"}], "question is a list of messages, none from"),
         (
             [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}],
             "question contains more than text: image",

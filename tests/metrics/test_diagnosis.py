@@ -346,7 +346,7 @@ def test_a_rule_reports_its_fault_but_not_a_near_miss(rule, severity, shows, nea
     assert re.search(r"\bsteps? \d+", finding.evidence)
     line = str(finding)  # all of it
     assert line.startswith(f"{severity} ({rule}): {finding.sentence[:-1]}: {finding.evidence}. ")
-    assert line.endswith(finding.advice) and "\n" not in line and "nan" not in line  # Python writes a missing number so
+    assert line.endswith(finding.advice) and "\n" not in line and "nan" not in line
     assert finding.sentence.endswith(".") and not re.search(r"[\d:]", finding.sentence)
 
 
