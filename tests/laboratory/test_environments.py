@@ -244,7 +244,7 @@ SAYS = {
     "'answers blank' does not pay": "refuse a blank",
     "'answers at length' does not pay": "length must not pay",
     "'answers in 100 words' does not pay": "length must not pay",
-    "'answers a negative number' does not pay": "below 0",
+    "'answers a negative number' does not pay": "refuse negative numbers",
     "'repeats the task' does not pay": "not the words in it",
     "'answers nan' does not pay": "refuse values that are not numbers",
     "'says please' does not pay": "a polite word must not pay",

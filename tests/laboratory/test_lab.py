@@ -442,7 +442,7 @@ REASONS = {
         [*JUDGED, reward_of("short_reward", lambda messages, gold: float(len(messages) < 9))],
         RIGHT_AND_WRONG,
     ),
-    "format_reward gave 1 to each": ([*JUDGED, format_reward], blocks("{}", "-1")),
+    "format_reward gave 1 to every": ([*JUDGED, format_reward], blocks("{}", "-1")),
     "the chat template opens it": ([*JUDGED, format_reward], blocks("{}", "-1", think="so")),
     "abstains_reward never gave a completion a score": (
         [*JUDGED, reward_of("abstains_reward", lambda messages, gold: None)],
@@ -675,7 +675,7 @@ BROUGHT = {
     "cheap, format": (
         [of_answer(0.0, -0.25), format_reward],
         True,
-        "silence pays .* less than 20%",
+        "silence scores .* less than 20%",
     ),
     "same loss": ([of_answer(-1.0, -1.0)], True, r"\AGO[^\n]*\n  note: Not known"),
     "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
@@ -993,7 +993,7 @@ def test_groups_from_which_the_policy_would_not_learn_to_be_right_stop(groups, w
             900.0,
             ["second gave 1 to every completion .* teaches nothing here"],
         ),
-        ([["0 0.1", "0.4 0.5", "1 0.6"]], 900.0, ["first and second rank .* alike \\(1.00\\)"]),
+        ([["0 0.1", "0.4 0.5", "1 0.6"]], 900.0, ["first and second rank .* almost identically \\(1.00\\)"]),
         ([SQUARE], 2500.0, ["second takes 2.5 s for 1,000 completions"]),
         ([SQUARE], 900.0, []),
     ],
