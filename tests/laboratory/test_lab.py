@@ -993,7 +993,11 @@ def test_groups_from_which_the_policy_would_not_learn_to_be_right_stop(groups, w
             900.0,
             ["second gave 1 to every completion .* teaches nothing here"],
         ),
-        ([["0 0.1", "0.4 0.5", "1 0.6"]], 900.0, ["first and second rank .* almost identically \\(1.00\\)"]),
+        (
+            [["0 0.1", "0.4 0.5", "1 0.6"]],
+            900.0,
+            ["first and second rank .* almost identically \\(1.00\\)"],
+        ),
         ([SQUARE], 2500.0, ["second takes 2.5 s for 1,000 completions"]),
         ([SQUARE], 900.0, []),
     ],
