@@ -28,14 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="+",
         metavar="MODEL",
-        help="a model's folder, a run whose merged model is meant, smollm2 or pocket; one or two",
+        help="a model's folder, a run (its merged model), smollm2 or pocket; one or two",
     )
     parser.add_argument(
         "--questions", required=True, metavar="FILE", help="a file with question and answer"
     )
     commands.add_format(parser)
     parser.add_argument(
-        "--judge", metavar="FILE.py:FUNCTION", help="a reward that decides what is right instead"
+        "--judge",
+        metavar="FILE.py:FUNCTION",
+        help="a reward that decides instead which answers are correct",
     )
     parser.add_argument(
         "--system-prompt", metavar="TEXT", help="default: one that asks for the tags"

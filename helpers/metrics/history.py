@@ -94,7 +94,7 @@ def _read_folder(path: Path) -> pd.DataFrame:
         return _read_events(events)
     raise ValueError(
         f"{path}: no training history in this folder. A metrics.csv, a trainer_state.json or "
-        "TensorBoard's events are read; of wandb and trackio, export the run as CSV."
+        "TensorBoard's events are read; from wandb or trackio, export the run as CSV."
     )
 
 
@@ -127,8 +127,8 @@ def _read_text(path: Path) -> pd.DataFrame:
         rows = [row | row["data"] if isinstance(row["data"], dict) else row for row in rows]
     if not rows:
         raise ValueError(
-            f"{path}: no training history is found in it. Known are CSV, TSV, Parquet, JSON, JSON "
-            "lines, TensorBoard's events, and the printed lines of Transformers and verl."
+            f"{path}: no training history was found in it. Known formats: CSV, TSV, Parquet, JSON, "
+            "JSON lines, TensorBoard's events, and the printed lines of Transformers and verl."
         )
     return pd.DataFrame(rows)
 
@@ -139,8 +139,8 @@ def _read_events(paths: list[Path]) -> pd.DataFrame:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ModuleNotFoundError:
         raise ValueError(
-            f"{paths[0]}: TensorBoard is not installed, which reads this file: python -m helpers "
-            "install --optional tensorboard"
+            f"{paths[0]}: reading this file needs TensorBoard, which is not installed: python -m "
+            "helpers install --optional tensorboard"
         ) from None
     rows = {}
     holders = []  # folders with a reward: those of hyperparameters have none
@@ -162,8 +162,8 @@ def _refuse_several(path: Path, runs: Iterable) -> None:
     names = list(dict.fromkeys(map(str, runs)))
     if len(names) > 1:
         raise ValueError(
-            f"{path} holds {len(names)} runs: {', '.join(names[:8])}. Give one of them, in a "
-            "folder or file of its own."
+            f"{path} holds {len(names)} runs: {', '.join(names[:8])}. Give only one of them, in "
+            "its own folder or file."
         )
 
 

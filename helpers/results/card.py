@@ -60,7 +60,7 @@ FIGURES = {
     "spread": "The share of dead groups, whose completions all score the same.",
     "kl": "The divergence from the model that training began with.",
     "completion_length": "The length of the completions, and the share cut off.",
-    "loss": "The loss, which is no measure of progress.",
+    "loss": "The loss, which is not a measure of progress.",
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
 
@@ -160,7 +160,7 @@ def verdict(facts: Facts) -> list[str]:
         p_text = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
         measure = f"{how} accuracy on {after['n']:,} held-out questions"
         if p >= 0.05:
-            change = f"Whether training changed {measure} cannot be told from chance. It went"
+            change = f"The change in {measure} cannot be distinguished from chance. It went"
         elif after["accuracy"] > before["accuracy"]:
             change = f"Training raised {measure}"
         else:
@@ -182,7 +182,7 @@ def verdict(facts: Facts) -> list[str]:
     merged = facts.evaluation.get("merged")
     if "merged" in facts.outdated:
         sentences.append(
-            "The merged model is of an earlier training: run notebook 05 before using it."
+            "The merged model is from an earlier training: run notebook 05 before using it."
         )
     elif after and merged and merged["ci95"][1] < after["ci95"][0]:
         sentences.append(

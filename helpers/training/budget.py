@@ -195,8 +195,8 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float
         ending = " or ".join(map(repr, ends)) or "no token"
         raise ValueError(
             f"{cut} of {len(lengths)} ordinary completions did not end before "
-            f"max_completion_length={limit}: the chat template ends a turn with {written}, and "
-            f"what ends a completion is {ending}. Set the model's end token to the template's: "
+            f"max_completion_length={limit}: the chat template ends a turn with {written}, but "
+            f"a completion ends only at {ending}. Set the model's end token to the template's: "
             "eos_token in tokenizer_config.json and eos_token_id in generation_config.json."
         )
 
@@ -204,8 +204,8 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float
     advice = "Raise it, which costs time and memory in proportion (max_seq_length must hold it)"
     if settings.thinking is not False:
         advice += (
-            ", or take thinking=False: if the model's template has the choice, completions become "
-            "several times as short, and hard questions are answered worse"
+            ", or use thinking=False: if the model's template has the choice, completions become "
+            "several times shorter, and hard questions are answered worse"
         )
     raise ValueError(
         f"{cut} of {len(lengths)} ordinary completions were cut off at max_completion_length="

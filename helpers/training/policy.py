@@ -65,7 +65,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
-                "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
+                "backend='unsloth' has no vision models on a CPU: use backend='transformers'."
             )
         loader = FastVisionModel if sees else FastLanguageModel
         vllm_options = {
@@ -144,7 +144,7 @@ def check_engine(model, settings: Preset) -> None:
     """
     if settings.engine == "vllm" and engine_of(model) != "vllm":
         raise ValueError(
-            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
+            "Unsloth has started no vLLM engine on this card (it says why above). Use `-p "
             "engine=transformers`."
         )
 
@@ -311,8 +311,8 @@ def claim_for_training(model):
     if model in _claimed:
         raise RuntimeError(
             "This cell has been run before, and the model that it trains is no longer untrained: "
-            "choose Kernel > Restart Kernel and Run All Cells. A training that was interrupted "
-            "goes on from its last checkpoint."
+            "choose Kernel > Restart Kernel and Run All Cells. An interrupted training continues "
+            "from its last checkpoint."
         )
     _claimed.add(model)
     return model

@@ -63,7 +63,7 @@ class GuardedRewards(TrainerCallback):
             if names.count(name) > 1:
                 raise ValueError(
                     f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a "
-                    "function of its own."
+                    "function with another name."
                 )
         self.run = run
         self.functions = [guard_reward(function, self.record) for function in functions]
@@ -168,8 +168,8 @@ class GuardedRewards(TrainerCallback):
             raise RewardError(
                 f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than "
                 f"{_MOST_FAULTS:.0%}. First: {self.first[name]}. {self.first[name].advice} The "
-                f"training stopped at step {state.global_step} and saved {saved}. When that is "
-                "corrected, run this notebook again: it goes on from there. All such completions: "
+                f"training stopped at step {state.global_step} and saved {saved}. Correct this, "
+                "and run this notebook again: it continues from there. All such completions: "
                 f"{self.run.show(f'checkpoints/{_FAULTS}')}."
             )
 

@@ -300,7 +300,7 @@ def test_a_model_without_the_requested_engine_is_refused(model):
 
 @pytest.mark.parametrize(
     ("driver", "said"),
-    [("570.124.06", "driver of NVIDIA L4 is 570"), ("580.95.05", "torch .*sees no NVIDIA L4")],
+    [("570.124.06", "driver of NVIDIA L4 is 570"), ("580.95.05", "torch .*does not see NVIDIA L4")],
 )
 def test_a_gpu_that_torch_does_not_see_is_refused_unless_it_is_hidden(
     smi, monkeypatch, driver, said
