@@ -230,8 +230,8 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
             verdict.add(
                 f"{name} gives full marks ({scores.max():g}) to correct answers, wrong answers and "
                 "nonsense. If it cuts a larger scale, such as 0 to 100, to 1 with min(1, …), "
-                "divide by the maximum instead. If it searches for a word that its opposite contains, "
-                "as INCORRECT contains CORRECT, compare the whole reply instead.",
+                "divide by the maximum instead. If it searches for a word that its opposite "
+                "contains, as INCORRECT contains CORRECT, compare the whole reply instead.",
                 stops="answer" in shown or "answer" in _body(lab, name),
             )
 
