@@ -157,8 +157,9 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 07 with {len(seeds)} seeds
 
 `python -m benchmarks.extraction --seeds {" ".join(map(str, seeds))}` on {machine()}.
-A record is right where it equals the expert's; {before["n"]} messages held out, sampled at temperature 1, 4-bit, with 95 % Wilson
-intervals; the difference with Newcombe's paired interval; messages won and lost with the p of the exact McNemar test.
+A record is correct if it equals the expert's. {before["n"]} held-out messages are answered at temperature 1, with 4-bit weights.
+Accuracies have 95 % Wilson intervals, and the difference has Newcombe's paired interval. The p-value for messages won and lost is that of the exact
+McNemar test.
 
 | seed | before | after | difference | won / lost | p |
 |---|---|---|---|---|---|

@@ -155,9 +155,8 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 09 with {len(seeds)} seeds
 
 `python -m benchmarks.functions --seeds {" ".join(map(str, seeds))}` on {machine()}.
-pass@1 by either kind of tests on 150 held-out tasks, eight programs each, sampled at temperature 1, 4-bit, with 95 % Wilson
-intervals that count the tasks; the difference on hidden tests of one program a task, against the untrained policy, with
-Newcombe's paired interval.
+The table shows pass@1 on both kinds of tests for 150 held-out tasks, with eight programs each, sampled at temperature 1 with 4-bit weights. The 95 %
+Wilson intervals count tasks. The last column compares one program per task with the untrained policy, on hidden tests, with Newcombe's paired interval.
 
 | seed | trained with | visible tests | hidden tests | hidden, greedy | hard-coded | difference on hidden tests |
 |---|---|---|---|---|---|---|

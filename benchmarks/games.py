@@ -150,8 +150,8 @@ def write_seeds(seeds: list[int]) -> None:
     text = f"""# Notebook 10 with {len(seeds)} seeds
 
 `python -m benchmarks.games --seeds {" ".join(map(str, seeds))}` on {machine()}.
-256 held-out games of number guessing, each played once at temperature 1, in bfloat16; success is a number found, with its 95 %
-Wilson interval; the difference has Newcombe's paired interval; "guesses wasted" are those per game beyond the best play.
+Each of 256 held-out number-guessing games is played once at temperature 1, in bfloat16. A game succeeds if the number is found. Success has a 95 % Wilson
+interval, and the difference in success has Newcombe's paired interval. "Guesses wasted" counts the guesses per game beyond the best strategy.
 
 {header}
 |{"---|" * (header.count("|") - 1)}

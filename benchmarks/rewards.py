@@ -197,17 +197,16 @@ def main() -> None:
     text = f"""# Judging answers: correctness_reward beside TRL's accuracy_reward
 
 `python -m benchmarks.rewards --rows {named}` on {os.cpu_count()} cores, {platform.machine()}, {len(rows)} questions, groups of
-{GROUP}, batches of {BATCH:,}. Verdicts a second, the median of {TURNS} turns; their ratio within a turn, the median and the range; and on how
-many of the pairs that both judged the verdicts differ.
+{GROUP}, batches of {BATCH:,}. The table shows verdicts per second (the median of {TURNS} turns), the median and the range of
+their ratio within a turn, the number of answers that both judged, and the number of these on which they differ.
 
 | | correctness_reward | accuracy_reward | ratio | from, to | compared | differ |
 |---|---|---|---|---|---|---|
 """ + "\n".join(table)
     text += (
-        "\n\nSeconds for 64 hostile answers, the fastest and the slowest of three tries, each divided by how much slower\n"
-        "than a quiet machine the workers found this one at the time (1.0 for a quiet one; here "
-        f"{slow[0]:.1f} to {slow[-1]:.1f}). The limits are\nmultiples of the same number, so that a "
-        "busy machine costs no honest answer its verdict:\n\n"
+        "\n\nThe next table shows the seconds for 64 hostile answers: the fastest and the slowest of three tries. Each is divided by the slowdown that the\n"
+        f"workers measured at the time (1.0 on a quiet machine; here {slow[0]:.1f} to {slow[-1]:.1f}). "
+        "The time limits are multiples of the same number, so an honest\nanswer is judged on a busy machine, too:\n\n"
         "| | correctness | exact_match | numeric | fuzzy_match |\n|---|---|---|---|---|\n"
     )
     text += "\n".join(hostile) + "\n"

@@ -170,8 +170,8 @@ def main() -> None:
     text = f"""# Programs in a sandbox
 
 `python -m benchmarks.sandbox` on {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split("-")[0]}, Python {platform.python_version()}; load at first: {load:.1f}.
-Small functions, each another, each called with one or three lists of numbers; {ROUNDS} rounds. A program has a session
-(monty) or a process (sandlock) of its own; its values are checked and counted here.
+The programs are small functions, all different, each called with one or three lists of numbers, in {ROUNDS} rounds. Each program has its own session
+(monty) or process (sandlock). Its values are checked.
 
 | where | workers | inputs | programs a second, median | best | beside the bare subprocess |
 |---|---|---|---|---|---|
@@ -179,7 +179,7 @@ Small functions, each another, each called with one or three lists of numbers; {
 
 ## A batch of 64 hostile completions
 
-Limits are multiples of what a reference computation takes at that moment: before this run {low:.1f} to {high:.1f} times
+Time limits are multiples of the time that a reference computation needs at that moment. Before this run, it needed {low:.1f} to {high:.1f} times
 (the middle 90 %) its time on a quiet machine.
 
 | reward and attack | seconds | the best score |

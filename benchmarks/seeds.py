@@ -107,9 +107,9 @@ def main() -> None:
     text = f"""# The pocket preset with {len(seeds)} seeds
 
 `python -m benchmarks.seeds --seeds {" ".join(map(str, seeds))}` on {machine()}.
-Sampled at temperature 1, {n} questions held out; accuracies with 95 % Wilson intervals. Before training: the share in the
-format, the share with the right number wherever it stands ("found"), and pass@16 (64 questions). Then the share of careful
-workings and the mean length in tokens, before → after, and the seconds of all steps.
+Answers to {n} held-out questions are sampled at temperature 1; accuracies have 95 % Wilson intervals. Three columns describe the model before training: the
+share of completions in the format, the share whose last number is correct ("found"), and pass@16 (64 questions). Then come the share of
+careful workings and the mean length in tokens, before → after, and the seconds of all steps.
 
 | seed | baseline (4-bit) | trained (4-bit) | merged (fp32) | in format | found | pass@16 | careful | tokens | training, s |
 |---|---|---|---|---|---|---|---|---|---|

@@ -28,10 +28,11 @@ from helpers.settings import Preset
 RESULTS = PROJECT / "benchmarks" / "results" / "smollm2.md"
 HEAD = """# SmolLM2-135M-Instruct on two cores
 
-`python -m benchmarks.smollm2 --seed N` for each seed, with `--control NAME` for a control (notebook 08 explains them). The preset `smollm2`: sums of two numbers of two digits, with
-two worked examples in the prompt, and questions that are never trained on. Sampled at temperature 1, or greedy; 95 % Wilson
-intervals; before → after, the format of what is sampled. Minutes are those of the steps and of the four measurements, without loading.
-Seed 1 on the format was paused and shared its machine, so its minutes say nothing.
+`python -m benchmarks.smollm2 --seed N` measures one seed; `--control NAME` trains on a control reward (notebook 08 explains them). The preset `smollm2` asks
+for sums of two two-digit numbers, with two worked examples in the prompt. The questions measured are never trained on.
+
+Accuracy is sampled at temperature 1, or greedy, with 95 % Wilson intervals, before → after training. *In format* is of the sampled completions. Minutes are
+those of the steps and of the four measurements, without loading. Seed 1 on the format was paused and shared its machine, so ignore its minutes.
 
 | trained on | seed | steps | questions | sampled | greedy | in format | minutes: training + measuring | peak memory | machine |
 |---|---|---|---|---|---|---|---|---|---|

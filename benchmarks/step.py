@@ -105,14 +105,14 @@ def main() -> None:
     text = f"""# A step of training: notebook 03 against a bare script
 
 `python -m benchmarks.step --steps {args.steps} --pairs {args.pairs} --preset {args.preset}`: its model on {os.cpu_count()} cores, no GPU, TRL {installed_version("trl")}, Unsloth {installed_version("unsloth")}.
-Notebook 03 up to `trainer.train()`, and TRL's trainer on Unsloth with the same settings, rows and rewards.
+The table compares notebook 03 up to `trainer.train()` with a bare script: TRL's trainer on Unsloth with the same settings, rows and rewards.
 
 | | median seconds a step | tokens a completion |
 |---|---|---|
 | bare script | {script[0]:.3f} | {script[1]:.1f} |
 | notebook 03 | {notebook[0]:.3f} | {notebook[1]:.1f} |
 
-Ratio of a pair: median {np.median(ratios):.3f}, 95 % bootstrap interval {low:.3f} to {high:.3f} (wanted: at most 1.05).
+Ratio of notebook to script in a pair: median {np.median(ratios):.3f}, 95 % bootstrap interval {low:.3f} to {high:.3f} (wanted: at most 1.05).
 All pairs: {", ".join(f"{ratio:.3f}" for ratio in ratios)}.
 """
     name = "step.md" if args.preset == "pocket" else f"step-{args.preset}.md"

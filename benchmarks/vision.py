@@ -57,12 +57,12 @@ def main() -> None:
     text = f"""# Notebook 11 with {len(seeds)} seeds
 
 `python -m benchmarks.vision --seeds {" ".join(map(str, seeds))}` on {machine()}.
-256 held-out pictures, each asked about once at temperature 1, with 95 % Wilson intervals. Blind: a grey picture in place of each.
-Swapped: the picture of another row that asks the same.
+One question about each of 256 held-out images is answered at temperature 1; accuracies have 95 % Wilson intervals. *Blind* replaces each image with a grey
+one. *Swapped* uses the image of another row with the same question.
 
 | seed | model | sighted | blind | swapped | blind floor | swapped picture has the same answer |
 |---|---|---|---|---|---|---|
-""" + "\n".join([*lines, "", *(failed or ["Every seed holds what is asked of it."])])
+""" + "\n".join([*lines, "", *(failed or ["Every seed passes the script's checks."])])
     RESULTS.write_text(text + "\n", encoding="utf-8")
     print(text)
     raise SystemExit(1 if failed else 0)

@@ -33,8 +33,8 @@ def main(arguments: list[str] | None = None) -> int:
     """
     if sys.version_info < (3, 11):  # before a module that needs 3.11 is imported
         print(
-            f"error: Python {platform.python_version()} is too old: 3.11 or newer is needed. Take "
-            "another, such as `python3.12`, in a virtual environment of its own; "
+            f"error: Python {platform.python_version()} is too old: 3.11 or newer is needed. Use "
+            "another Python, such as `python3.12`, in its own virtual environment; "
             "`PYTHON=python3.12 ./install.sh` makes one.",
             file=sys.stderr,
         )
@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     except ModuleNotFoundError as error:
         print(
             f"error: {error.name} is not installed. `python -m helpers install` installs the "
-            "suite, and `python -m tools.optional` what no notebook needs.",
+            "suite, and `python -m tools.optional` the packages that no notebook needs.",
             file=sys.stderr,
         )
         return 2

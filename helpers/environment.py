@@ -94,14 +94,14 @@ def this_machine() -> Machine:
             if gpu["gpu"] and len(listed) > 1 and "GRPO_ALL_GPUS" in os.environ:
                 print(
                     f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
-                    f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to take another; "
+                    f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to use another; "
                     "docs/multi-gpu.md trains on all.",
                     file=sys.stderr,
                 )
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             print(
-                f"nvidia-smi is there but could not be read ({error}); going on without a GPU. To "
-                f"use one, its driver must be {OLDEST_DRIVER} or newer.",
+                f"nvidia-smi is there but could not be read ({error}); continuing without a GPU. "
+                f"To use one, its driver must be {OLDEST_DRIVER} or newer.",
                 file=sys.stderr,
             )
     return Machine(
@@ -127,29 +127,29 @@ def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
     if old and not (seen and os.environ.get("GRPO_ANY_VERSIONS")):
         why = (
             f"the driver of {machine.gpu} is {machine.driver}, and the pinned torch needs "
-            f"{OLDEST_DRIVER} or newer. Update the driver; where you cannot, as in Colab, take "
+            f"{OLDEST_DRIVER} or newer. Update the driver; where you cannot, as in Colab, use "
             "another machine."
         )
     elif 0 < machine.compute_capability < OLDEST_CAPABILITY:
         why = (
-            f"{machine.gpu} has compute capability {machine.compute_capability}, and the pinned "
-            f"torch serves {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Take a newer card, "
-            "in Kaggle the accelerator GPU T4 x2."
+            f"{machine.gpu} has compute capability {machine.compute_capability}, but the pinned "
+            f"torch supports {OLDEST_CAPABILITY} (Turing: T4, RTX 20) and later. Use a newer card; "
+            "in Kaggle, choose the accelerator GPU T4 x2."
         )
     elif seen:
         return None
     elif not torch_has_cuda():
         why = (
-            f"torch {installed_version('torch')} is a build for the CPU, and sees no "
+            f"torch {installed_version('torch')} is a build for the CPU, so it does not see "
             f"{machine.gpu}. Replace it: python -m helpers install."
         )
     else:
         why = (
-            f"torch sees no {machine.gpu}, though nvidia-smi does. The reason is what "
-            '`python -c "import torch; torch.zeros(1).cuda()"` prints.'
+            f"torch does not see {machine.gpu}, although nvidia-smi does. To see the reason, run "
+            '`python -c "import torch; torch.zeros(1).cuda()"`.'
         )
     return (
-        f"{why} To train on the CPU on purpose, take `--preset pocket` and hide the GPU: "
+        f"{why} To train on the CPU on purpose, use `--preset pocket` and hide the GPU: "
         "CUDA_VISIBLE_DEVICES= before the command, or `%env CUDA_VISIBLE_DEVICES=` as the first "
         "cell of a restarted notebook."
     )
@@ -164,7 +164,7 @@ def vllm_obstacle(machine: Machine, load_in_4bit: bool = True) -> str | None:
         return "vLLM needs an NVIDIA GPU, and none is visible"
     # `from_pretrained` asks for this name, too, and goes on without vLLM (unsloth/models/loader.py)
     if "NVIDIA GB10" in machine.gpu.upper():
-        return f"Unsloth starts no vLLM on {machine.gpu} (DGX Spark)"
+        return f"Unsloth does not start vLLM on {machine.gpu} (DGX Spark)"
     have = installed_version("vllm")
     pin = pins().get("vllm")
     if not have:
@@ -177,7 +177,7 @@ def vllm_obstacle(machine: Machine, load_in_4bit: bool = True) -> str | None:
                 "install)"
             )
         if load_in_4bit and installed_version("vllm-bnb-plugin") is None:
-            return "vllm-bnb-plugin is not installed, without which vLLM reads no 4-bit weights"
+            return "vllm-bnb-plugin, which vLLM needs to read 4-bit weights, is not installed"
     return None
 
 
@@ -336,7 +336,9 @@ def install_optional(name: str) -> None:
     """
     listed = optional_packages()
     if name not in listed:
-        raise ValueError(f"{name!r} is not optional here. There are: {', '.join(listed)}.")
+        raise ValueError(
+            f"{name!r} is not an optional package here. There are: {', '.join(listed)}."
+        )
     print(f"installing {listed[name]}", flush=True)
     command = [sys.executable, "-m", "pip", "install", *_QUIETLY, "--no-warn-conflicts"]
     command += ["--constraint", str(PROJECT / "requirements.txt")]

@@ -261,8 +261,8 @@ def settle(
             changes = {name: value for name, value in small.items() if value is not None} | changes
         elif "learning_rate" not in changes:
             raise ValueError(
-                f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: "
-                "take preset='auto' on a GPU, or name a rate"
+                f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: use "
+                "preset='auto' on a GPU, or give a rate"
             )
     # a preset's number of rows and its examples belong to its generated source; drop them for a
     # file or a data set
@@ -342,8 +342,8 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
     # the machine can train the preset
     if machine.gpu is None and settings.needs_gb > 0:
         raise ValueError(
-            f"preset {settings.name!r} needs an NVIDIA GPU with {settings.needs_gb:.0f} GB and "
-            "none is visible. Without one, take `--preset pocket`, or `--preset smollm2` for a "
+            f"preset {settings.name!r} needs an NVIDIA GPU with {settings.needs_gb:.0f} GB, but "
+            "none is visible. Without a GPU, use `--preset pocket`, or `--preset smollm2` for a "
             "real language model: both run on a CPU."
         )
     if obstacle := gpu_obstacle(machine):
@@ -351,13 +351,13 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
     if settings.needs_gb > machine.gpu_memory_gb:
         raise ValueError(
             f"preset {settings.name!r} is meant for a card of {settings.needs_gb:.0f} GB; "
-            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. `--preset auto` takes one that "
+            f"{machine.gpu} has {machine.gpu_memory_gb:.0f} GB. `--preset auto` picks one that "
             "fits."
         )
     if machine.only_fp16 and settings.backend == "transformers" and settings.load_in_4bit:
         raise ValueError(
             "backend='transformers' with load_in_4bit=True casts the adapters to bfloat16, which "
-            f"{machine.gpu} has not: take backend='unsloth', or load_in_4bit=False."
+            f"{machine.gpu} does not support: use backend='unsloth', or load_in_4bit=False."
         )
 
     # which library samples: vLLM, if it is there and Unsloth starts it for this model
@@ -369,7 +369,7 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
             install = ""
             if obstacle == "vLLM is not installed":
                 install = ", or install it: python -m helpers install"
-            raise ValueError(f"engine='vllm': {obstacle}. Take engine='transformers'{install}.")
+            raise ValueError(f"engine='vllm': {obstacle}. Use engine='transformers'{install}.")
         print(
             f"{obstacle}: sampling goes through Transformers, which is slower "
             "(engine='transformers')."
@@ -382,7 +382,7 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
         starts = family.vllm_from is not None and machine.compute_capability >= family.vllm_from
         if not starts or ("vision_config" in config and sees and not family.sees_through_vllm):
             print(
-                f"Unsloth starts no vLLM for {kind}{' and pictures' if sees else ''} on "
+                f"Unsloth does not start vLLM for {kind}{' and pictures' if sees else ''} on "
                 f"{machine.gpu} (compute capability {machine.compute_capability}): sampling goes "
                 "through Transformers, which is slower (engine='transformers')."
             )

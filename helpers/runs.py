@@ -181,7 +181,7 @@ class Run:
         try:
             return dict(json.loads(path.read_bytes()))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{self.show(relative)} is no JSON object: {error}.") from None
+            raise ValueError(f"{self.show(relative)} is not a JSON object: {error}.") from None
 
     def write_object(self, relative: str, value: dict) -> None:
         """Write a file of the run that `read_object` reads."""
@@ -195,9 +195,9 @@ class Run:
         """
         if "data" in self.manifest and self._maker() != notebook.replace("03", "01"):
             raise ValueError(
-                f"{self.show()} holds data and a training that notebook {self._maker()} made, and "
-                f"notebook {notebook} would replace them. Take another run name, or rename or "
-                "delete that folder."
+                f"{self.show()} already holds the data and training run of notebook "
+                f"{self._maker()}, and notebook {notebook} would overwrite them. Choose another "
+                "run name, or rename or delete that folder."
             )
         self.notebook = notebook
         return self
@@ -229,7 +229,7 @@ class Run:
             return None
         earlier = "earlier data" if source == "data" else "an earlier training"
         return (
-            f"{self.show(relative)} is of {earlier} than the run now holds. "
+            f"{self.show(relative)} is from {earlier} than the run now holds. "
             f"{self._remedy(relative, 'again')}"
         )
 
@@ -350,7 +350,7 @@ def lock(folder: Path, what: str, name: str = ".lock") -> Iterator[None]:
     except Timeout:
         raise ValueError(
             f"{what} is being executed by {(folder / name).read_text() or 'another process'}. Wait "
-            "for its end, shut the kernel down if it is a notebook's, or take another name."
+            "until it ends, shut down its kernel if it is a notebook, or use another name."
         ) from None
     try:
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")

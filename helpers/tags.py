@@ -68,7 +68,7 @@ class TagFormat:
         names = spelt.split("/")
         if len(names) != 2:
             raise ValueError(
-                f"tags={spec!r} is not a format. Give two tag names with a slash between, such as "
+                f"tags={spec!r} is not a format. Give two tag names separated by a slash, such as "
                 "'think/answer'."
             )
         return cls(*names, opened=spelt != str(spec))

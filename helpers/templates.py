@@ -106,12 +106,13 @@ def as_prompted(tags, tokenizer):
     if opened:
         print(
             f"note: the chat template opens <{tags.reasoning}> in the prompt: a completion begins "
-            "with its reasoning, and to open it again is no longer the format"
+            "with its reasoning, and a completion that opens it again is not in the format"
         )
     elif opening:
         print(
             f"note: the chat template opens <{opening[1]}> in the prompt, and the format has "
-            f"<{tags.reasoning}>: take tags={opening[1]}/{tags.answer}, or no completion is in it"
+            f"<{tags.reasoning}>: use tags={opening[1]}/{tags.answer}, or no completion is in the "
+            "format"
         )
     return replace(tags, opened=opened)
 

@@ -102,11 +102,11 @@ def test_no_kernel_takes_its_place(run, training):
 @pytest.mark.parametrize(
     ("maker", "command", "said"),
     [
-        *(("01", f"run --run told --only {only}", "notebook 01 made") for only in LESSONS),
-        ("07", "run --run told --only 01", "notebook 07 made"),
-        ("07", "train told", "notebook 07 made"),
-        ("01", "run --run told --only 01,07", "over one another"),
-        ("01", "run --run told --only 07,10", "over one another"),
+        *(("01", f"run --run told --only {only}", "of notebook 01, and") for only in LESSONS),
+        ("07", "run --run told --only 01", "of notebook 07, and"),
+        ("07", "train told", "of notebook 07, and"),
+        ("01", "run --run told --only 01,07", "would overwrite one another"),
+        ("01", "run --run told --only 07,10", "would overwrite one another"),
     ],
 )
 def test_a_lesson_and_the_pipeline_leave_each_others_run_alone(run, cli, maker, command, said):
@@ -151,9 +151,9 @@ NEWER = {"training": {"written": LATER}, "data": {"fingerprint": "another"}}
 @pytest.mark.parametrize(
     ("part", "replaced", "said"),
     [
-        ("evaluation.json", "training", "is of an earlier training .*--run told --only 05"),
-        ("comparison.json", "training", "is of an earlier training .*--run told --only 05"),
-        ("merged", "training", "is of an earlier training .*--run told --only 05"),
+        ("evaluation.json", "training", "is from an earlier training .*--run told --only 05"),
+        ("comparison.json", "training", "is from an earlier training .*--run told --only 05"),
+        ("merged", "training", "is from an earlier training .*--run told --only 05"),
         ("metrics.csv", "data", "is of earlier data than the run now holds.*--only 03"),
         ("reward_report.json", "data", "is of earlier data than the run now holds.*--only 02"),
         ("data_report.json", "data", None),
@@ -177,16 +177,16 @@ def test_compare_gives_no_accuracy_of_an_earlier_training(run, cli):
     other.path("manifest.json").write_text(json.dumps(run.manifest | {"name": "other"}))
     code, out, _ = cli("compare", "told", "other")
     assert code == 0 and "95.7%" not in out and out.count("note: ") == 1
-    assert "told/evaluation.json is of an earlier" in out
+    assert "told/evaluation.json is from an earlier" in out
 
 
 def test_card_run_and_generate_say_it(run, cli, executions, tmp_path):
     record(run, "training", written=LATER)
     text = card.markdown(card.read_facts(run), {})
     assert "Whether training helped is not known" in text and "95.7 %" not in text
-    assert "The merged model is of an earlier training" in text
+    assert "The merged model is from an earlier training" in text
     code, out, _ = cli("run", "--run", "told", "--only", "03")
-    assert code == 0 and "note: " in out and "told/merged is of an earlier training" in out
+    assert code == 0 and "note: " in out and "told/merged is from an earlier training" in out
     # `merged` holds no model here, so nothing is answered; the note comes before it is loaded
     questions = tmp_path / "q.jsonl"
     questions.write_text('{"question": "1 + 1?"}\n')

@@ -92,7 +92,7 @@ def test_model_path_is_a_folder_or_the_hub_name():
 
 
 T4, V100 = machine(16.1, "Tesla T4", 7.5), machine(17.2, "Tesla V100", 7.0)
-TOO_OLD = r"Tesla V100 has .* 7\.0.*serves 7\.5.*--preset pocket.*CUDA_VISIBLE_DEVICES= "
+TOO_OLD = r"Tesla V100 has .* 7\.0.*supports 7\.5.*--preset pocket.*CUDA_VISIBLE_DEVICES= "
 OLD_DRIVER = replace(machine(24.2), driver="570.124.06")
 
 
@@ -152,7 +152,7 @@ PLAIN = {"backend": "transformers"}
         ("pocket", {"engine": "vllm"}, machine(), True, "needs an NVIDIA GPU.* engine='transf"),
         ("pocket", CORRECTING, machine(24.2), True, "needs vLLM on a GPU"),
         ("t4", {}, T4, True, "transformers"),
-        ("t4", PLAIN, T4, True, "casts the adapters to bfloat16, which Tesla T4 has not"),
+        ("t4", PLAIN, T4, True, "casts the adapters to bfloat16, which Tesla T4 does not support"),
         ("t4", PLAIN | {"load_in_4bit": False}, T4, True, "transformers"),
         ("t4", PLAIN, machine(16.1), True, "transformers"),
         ("t4", {}, V100, True, TOO_OLD),
@@ -184,7 +184,7 @@ def test_the_engine_of_each_machine_or_a_refusal(
 
 
 def test_01_only_warns_about_a_preset_this_machine_cannot_train():
-    said = "preset 'l4' needs an NVIDIA GPU with 22 GB and none is visible"
+    said = "preset 'l4' needs an NVIDIA GPU with 22 GB, but none is visible"
     with pytest.raises(ValueError, match=f"^{said}.*--preset smollm2"):
         settle("l4", machine())
     assert settle("l4") == PRESETS["l4"]
@@ -297,7 +297,7 @@ REFUSED = [
     # all at once
     ({"max_steps": 0, "beta": -1.0}, r"max_steps=0 .* beta=-1\.0"),
     ({"max_steps": "10", "model": ""}, r"model='' is empty\. max_steps='10' is not of type"),
-    ({"max_seq_length": 135}, "max_seq_length=135 does not hold .* = 136"),
+    ({"max_seq_length": 135}, "max_seq_length=135 is less than .* = 136"),
     # a round of sampling is a whole number of groups
     (
         sizes(6, 1, None),
@@ -309,7 +309,7 @@ REFUSED = [
     ({"engine": "vllm", "temperature": 2.5}, "temperature=2.5: vLLM samples at 0.01 to 2"),
     (
         {"engine": "vllm", "backend": "transformers"},
-        "engine='vllm' goes with backend='unsloth'",
+        "engine='vllm' needs backend='unsloth'",
     ),
     # settings that the chosen loss ignores or changes
     ({"loss_type": "cispo", "epsilon_high": 5.0, "epsilon": 0.1}, "epsilon=0.1 would be ignored"),
@@ -321,14 +321,14 @@ REFUSED = [
         {"loss_type": "vespo", "importance_sampling_level": "sequence"},
         "has one weight per completion already",
     ),
-    ({"loss_type": "cispo", "epsilon_high": 0.99}, "cuts the ratio off at epsilon_high itself"),
-    ({"importance_sampling_level": "sequence"}, "with loss_type='dapo' .* count by its length"),
+    ({"loss_type": "cispo", "epsilon_high": 0.99}, "clips the ratio at epsilon_high itself"),
+    ({"importance_sampling_level": "sequence"}, "with loss_type='dapo' .* weighted by its length"),
     (GDPO | {"scale_rewards": "batch"}, "scale_rewards='batch' would be ignored"),
     (
         CORRECTING
         | {"engine": "vllm", "loss_type": "vespo"}
         | {"vllm_importance_sampling_mode": "sequence_mask"},
-        "loss_type='vespo' takes a ratio of each token",
+        "loss_type='vespo' uses a ratio per token",
     ),
     ({"vllm_importance_sampling_mode": "cut"}, "must be one of: token_truncate, token_mask"),
     *(
@@ -417,7 +417,7 @@ def test_what_an_older_version_recorded_gets_todays_defaults():
 def test_what_a_run_recorded_is_sampled_from_though_it_is_no_longer_allowed():
     recorded = asdict(POCKET) | {"loss_type": "dr_grpo"}
     assert settle(recorded, temperature=0.5).loss_type == "dr_grpo"
-    with pytest.raises(ValueError, match="'cispo' cuts the ratio off"):
+    with pytest.raises(ValueError, match="'cispo' clips the ratio"):
         settle(recorded, loss_type="cispo")
 
 
@@ -438,7 +438,7 @@ def test_parameters_override_a_lessons_small_model(given):
 
 
 def test_another_model_needs_its_own_learning_rate():
-    with pytest.raises(ValueError, match="would ruin 'org/other': take preset='auto'"):
+    with pytest.raises(ValueError, match="would ruin 'org/other': use preset='auto'"):
         settle("pocket", small=SMALL, model="org/other")
     found = settle("pocket", small=SMALL, model="org/other", learning_rate=1e-6)
     assert (found.model, found.learning_rate) == ("org/other", 1e-6) and found.beta != 0.02

@@ -221,7 +221,7 @@ def test_a_section_is_replaced_whole_and_records_time_versions_and_commit(monkey
 def test_a_damaged_manifest_is_named_and_nothing_is_lost():
     run = Run("a")
     run.path("manifest.json").write_text('{"name": "a"')
-    with pytest.raises(ValueError, match=r"runs/a/manifest.json is no JSON object: "):
+    with pytest.raises(ValueError, match=r"runs/a/manifest.json is not a JSON object: "):
         run.record("data", rows=1)
     assert run.path("manifest.json").read_text() == '{"name": "a"'
     assert names(run.folder) == ["manifest.json"]

@@ -76,15 +76,17 @@ data_file = {data}
 context = ${{MUTATIONS_TEST-}}
 patch = _exit
 """
-HEAD = """# What the net of tests notices
+HEAD = """# Which code changes the tests notice
 
 `python -m tools.mutations{given}` on {machine}, at commit
-{commit}. Each change is a small one in `helpers/`, an operator, a constant, a branch or a return:
-{count} drawn from {places} places. It is noticed where a test fails that passes without it, or
-where the tests last longer than {timeout:g} s ("timed out"). "Cut off": all tests would have taken
-more than {most:g} s; those nearest to the file and the fast ones noticed nothing. "Not covered": no
-test is known to run the line. The share has its 95 % Wilson interval. A change that nothing could
-show counts as not noticed, so the net is rather better than the share.
+{commit}. Each change in `helpers/` is small: to an operator, a constant, a branch or a return.
+{count} were drawn from {places} places.
+
+A change is *noticed* if a test fails that passes without it, or if the tests take longer than
+{timeout:g} s (*timed out*). It is *cut off* if all its tests would have taken more than {most:g} s,
+and the fast ones and those nearest to the file noticed nothing. It is *not covered* if no test is
+known to run the line. The share has a 95 % Wilson interval. Changes that no test could notice count
+as not noticed, so the tests are somewhat better than the share.
 
 | folder | changes | noticed | timed out | not noticed | cut off | not covered | share noticed |
 |---|---|---|---|---|---|---|---|

@@ -70,6 +70,8 @@ def readme_with_stamps(text: str) -> str:
 
     def row(found: re.Match) -> str:
         notebook = json.loads((NOTEBOOKS / found["name"]).read_text(encoding="utf-8"))
+        if "stamp" not in notebook["metadata"]:
+            return found[0]
         headings = [
             line for cell in notebook["cells"] for line in "".join(cell["source"]).splitlines()
         ]

@@ -133,8 +133,8 @@ def page(folder: Path, rehearse: bool) -> str:
     lines = [
         f"# {'A rehearsal on a CPU of what' if rehearse else 'What'} is measured on a GPU",
         "",
-        "`make gpu-check` runs the parts and writes this page; `python -m benchmarks.gpu.nf4` runs",
-        "one alone. Each is a file in `benchmarks/gpu/`.",
+        "`make gpu-check` runs all parts and writes this page. `python -m benchmarks.gpu.nf4` runs one",
+        "part alone. Each part is a file in `benchmarks/gpu/`.",
         "",
         "| part | what it shows | outcome | found | on |",
         "|---|---|---|---|---|",

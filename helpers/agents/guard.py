@@ -166,7 +166,7 @@ class Guarded:
         return (
             f"{self.__name__}: {dead} of {episodes} episodes died. Last: {self.fatal} Correct "
             f"that call, or give it more than {self.seconds:g} seconds; then run the training "
-            "again: it goes on from its last checkpoint."
+            "again: it continues from its last checkpoint."
         )
 
 
@@ -272,7 +272,7 @@ class _Session:
         def finite_reward() -> float:
             reward = float(self.instance.get_reward())
             if not math.isfinite(reward):
-                raise ValueError(f"{reward} is no finite number")
+                raise ValueError(f"{reward} is not a finite number")
             return reward
 
         if self.why_over is None:

@@ -82,7 +82,7 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
     try:
         instance = factory()
     except Exception as error:  # most often, a class that takes arguments
-        return [f"an environment is made without arguments, and this one raises {error!r}."]
+        return [f"TRL creates an environment without arguments, and this one raises {error!r}."]
     kind = type(instance)
     problems = [
         f"{kind.__name__} has no method `{needed}`, {why}."
@@ -100,8 +100,8 @@ def check_environment(factory: Callable[[], Environment]) -> list[str]:
         except Exception as error:  # an error of Transformers, or NameError for an annotation
             problems.append(
                 f"tool `{name}`: {str(error).rstrip('.!')}. The policy is shown the docstring, the "
-                "annotations, and each argument's line under `Args:`. If it is no tool, hide it: "
-                f"call it `_{name}`."
+                "annotations, and each argument's line under `Args:`. If it is not a tool, hide "
+                f"it: name it `_{name}`."
             )
     return problems
 
@@ -285,7 +285,7 @@ def prepare_template(tokenizer) -> None:
     if not trl.supports_tool_calling(tokenizer):
         raise ValueError(
             f"the chat template of {tokenizer.name_or_path} does not render tool calls and their "
-            "results: take an instruct model with tools, such as Qwen3, or write both into it "
+            "results: use an instruct model with tools, such as Qwen3, or add both to the template "
             "(`message.tool_calls`, role `tool`)."
         )
     if not any(getattr(tokenizer, f"response_{way}", None) for way in ("template", "schema")):

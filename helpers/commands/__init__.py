@@ -32,7 +32,7 @@ def add_format(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--kind",
         choices=DECLARED_KINDS,
-        help="how answers are judged, as in notebook 01 (default: as each answer looks)",
+        help="how answers are judged, as in notebook 01 (default: by the form of each answer)",
     )
     parser.add_argument(
         "--tags",

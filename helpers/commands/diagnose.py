@@ -42,7 +42,7 @@ def main(parsed: argparse.Namespace) -> int:
     history = read_log(path)
     if not any(name in LOGGED for name in in_trl_names(history)):
         found = ", ".join(map(str, history.columns[:10]))
-        raise ValueError(f"{path}: no column that GRPO trainers log is in it; found {found}.")
+        raise ValueError(f"{path}: it has no column that GRPO trainers log; found {found}.")
     findings = diagnose(history)
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))

@@ -28,14 +28,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "models",
         nargs="+",
         metavar="MODEL",
-        help="a model's folder, a run whose merged model is meant, smollm2 or pocket; one or two",
+        help="a model's folder, a run (its merged model), smollm2 or pocket; one or two",
     )
     parser.add_argument(
         "--questions", required=True, metavar="FILE", help="a file with question and answer"
     )
     commands.add_format(parser)
     parser.add_argument(
-        "--judge", metavar="FILE.py:FUNCTION", help="a reward that decides what is right instead"
+        "--judge",
+        metavar="FILE.py:FUNCTION",
+        help="a reward that decides instead which answers are correct",
     )
     parser.add_argument(
         "--system-prompt", metavar="TEXT", help="default: one that asks for the tags"
@@ -61,19 +63,25 @@ def main(parsed: argparse.Namespace) -> int:
     environment.quiet()
     if len(set(parsed.models)) < len(parsed.models) or len(parsed.models) > 2:
         raise ValueError(f"{', '.join(parsed.models)}: name one model, or two different ones.")
-    folders = [_folder(name) for name in parsed.models]
-    # a run's model thinks or not as in its training; ValueError for what is no model
-    tokenizers = []
-    for name, folder in zip(parsed.models, folders, strict=True):
+
+    # 1. Find the folder and the tokenizer of each model. A run's model thinks or not as in its
+    # training.
+    folders = {}
+    tokenizers = {}
+    for name in parsed.models:
+        folders[name] = name  # a folder, or a name on the hub
         thinking = None
-        if folder != name and name not in _KEYWORDS:
-            trained = Run(name).manifest.get("training", {})
-            thinking = trained.get("settings", {}).get("thinking")
-        tokenizers.append(tokenizer_of(folder, thinking))
+        if name in _KEYWORDS:
+            folders[name] = _KEYWORDS[name].model_path
+        elif not Path(name).exists() and "/" not in name:
+            run = Run(name)
+            folders[name] = str(run.require("merged"))
+            thinking = run.manifest.get("training", {}).get("settings", {}).get("thinking")
+        tokenizers[name] = tokenizer_of(folders[name], thinking)
+
+    # 2. Read the questions. Every usable row is asked, because nothing is trained here.
     tags = TagFormat.parse(parsed.tags)
     judge = own.load_reward(parsed.judge, tags, "judge") if parsed.judge else None
-
-    # every usable row is asked: nothing is trained here
     task = load_task(
         parsed.questions,
         holdout_size=1,
@@ -87,12 +95,14 @@ def main(parsed: argparse.Namespace) -> int:
     dropped = task.report["rows_read"] - len(rows)
     print(f"{len(rows)} questions" + (f", {dropped} rows left out" if dropped else ""), flush=True)
 
-    evaluation, correct = {}, {}
-    for name, folder, tokenizer in zip(parsed.models, folders, tokenizers, strict=True):
-        asked = as_prompted(tags, tokenizer)  # some templates open the reasoning themselves
-        texts, cut = _completions(folder, tokenizer, list(rows["prompt"]), parsed.max_tokens)
+    # 3. Measure one model after the other.
+    evaluation = {}
+    correct = {}
+    for name, tokenizer in tokenizers.items():
+        texts, cut = _completions(folders[name], tokenizer, list(rows["prompt"]), parsed.max_tokens)
         if cut:
             print(f"note: {name}: {cut} of {len(texts)} completions were cut off at --max-tokens")
+        asked = as_prompted(tags, tokenizer)  # some templates open the reasoning themselves
         entry = score(
             texts,
             list(rows["answer"]),
@@ -110,17 +120,10 @@ def main(parsed: argparse.Namespace) -> int:
     return 0
 
 
-def _folder(name: str) -> str:
-    """Return the folder of a model, or the name itself for what is on the hub."""
-    if name in _KEYWORDS:
-        return _KEYWORDS[name].model_path
-    if not Path(name).exists() and "/" not in name:
-        return str(Run(name).require("merged"))
-    return name
-
-
 def _completions(folder: str, tokenizer, prompts: list, tokens: int) -> tuple[list[str], int]:
-    """Return a greedy completion of each prompt, and how many were cut off."""
+    """Return a greedy completion of each prompt, and how many were cut off. The model is freed when
+    this function returns.
+    """
     import torch
 
     from helpers.training import policy, sampling

@@ -92,7 +92,7 @@ def main(parsed: argparse.Namespace) -> int:
         model_name += f", {parsed.gguf}"
     done = count_answered(target, model_name, rows)
     if done == len(rows):
-        print(f"{parsed.output} holds the answers already")
+        print(f"{parsed.output} already holds the answers")
         return 0
 
     # Load the merged model. Only the backend Unsloth can use vLLM; the model is the same with both.
@@ -149,7 +149,7 @@ def check_call(parsed: argparse.Namespace, run: Run) -> None:
         if obstacle:
             raise ValueError(f"--engine vllm: {obstacle}.")
         if parsed.gguf:
-            raise ValueError("--gguf is answered by llama.cpp, so leave --engine vllm out.")
+            raise ValueError("--gguf samples with llama.cpp, so omit --engine vllm.")
     if parsed.gguf:
         llama_cpp.check_installed()
 

@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--lost",
         type=float,
         metavar="SHARE",
-        help=f"questions right before and wrong after training (default: {_LOST})",
+        help=f"questions answered correctly before and wrongly after training (default: {_LOST})",
     )
     parser.add_argument(
         "--spread",
@@ -38,8 +38,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="NAME",
-        help="runs that 03 and 05 have finished: what is not given is theirs, the spread that of "
-        "several seeds, and the time and the tokens",
+        help=(
+            "runs that 03 and 05 have finished: they supply the values not given, the spread "
+            "between several seeds, the time and the tokens"
+        ),
     )
 
 
@@ -87,13 +89,14 @@ def main(parsed: argparse.Namespace) -> int:
     baseline, gain, lost, spread = (value for value, _ in values.values())
     if not 0 <= baseline < 1 or not 0 < gain <= 1 - baseline or spread < 0:
         raise ValueError(
-            f"baseline {baseline:g}, gain {gain:g}, spread {spread:g}: the first two are shares "
-            "above 0 that are at most 1 together, and the spread is not below 0."
+            f"baseline {baseline:g}, gain {gain:g}, spread {spread:g}: the first two must be "
+            "shares above 0 whose sum is at most 1, and the spread must not be negative."
         )
     if not 0 <= lost <= min(baseline, 1 - baseline - gain):
         raise ValueError(
-            f"lost {lost:g}: of the questions, at most {min(baseline, 1 - baseline - gain):g} can "
-            f"be lost, and won elsewhere, between {baseline:.0%} and {baseline + gain:.0%}."
+            f"lost {lost:g}: a share of at most {min(baseline, 1 - baseline - gain):g} of the "
+            f"questions can be lost, and others won, between {baseline:.0%} and "
+            f"{baseline + gain:.0%}."
         )
 
     # 2. the plan

@@ -83,8 +83,8 @@ def judged_again(
     known = table["question"].isin(rows.index)
     if not known.all():
         raise ValueError(
-            f"{(~known).sum()} of {len(table)} completions answer questions that the run's data "
-            "no longer have: it has been prepared again since."
+            f"{(~known).sum()} of {len(table)} completions answer questions that the run's data no "
+            "longer contain: the data have been prepared again since."
         )
     after = []
     for step, part in table.groupby("step", sort=False):

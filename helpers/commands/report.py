@@ -94,7 +94,7 @@ def main(parsed: argparse.Namespace) -> int:
     print(run.show("report.html"))
     if not shown:
         print(
-            "note: only the facts and the figures. To add what notebooks 04 and 05 show, execute "
-            f"them as a batch: python -m helpers run --run {run.name} --only 04,05"
+            "note: the page has only the facts and the figures. To add the output of notebooks 04 "
+            f"and 05, execute them as a batch: python -m helpers run --run {run.name} --only 04,05"
         )
     return 0

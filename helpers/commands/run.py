@@ -97,7 +97,8 @@ def main(parsed: argparse.Namespace) -> int:
         )
     if parsed.preset or parsed.only or parsed.parameters or parsed.once:
         raise ValueError(
-            "--resume takes up what was asked for last time; give nothing beside it but --run NAME."
+            "--resume repeats the run's last command. The only other option it accepts is --run "
+            "NAME."
         )
     return resume(parsed.run or "demo")
 
@@ -152,14 +153,14 @@ def resume(name: str) -> int:
     if not call["notebooks"]:
         raise ValueError(
             f"there is nothing to resume in {run.show()}: no `python -m helpers run --run "
-            f"{name}` was started there. Notebook 03 continues from its last checkpoint, too, if "
+            f"{name}` was started there. Notebook 03 also continues from its last checkpoint if "
             "you run it again."
         )
     numbers = run.notebooks_left()
     if not numbers:
         print(
             f"run {name!r} is finished: {', '.join(call['done'])} are done. A call without "
-            "--resume and --once starts it anew."
+            "--resume and --once starts it again."
         )
         _print_result(run, call["done"])
         return 0
@@ -194,12 +195,12 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             )
             saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
             if numbers[0] == _TRAINING and not any(saved):
-                print("no checkpoint was saved, so notebook 03 begins anew")
+                print("no checkpoint was saved, so notebook 03 starts from the beginning")
         else:
             if call["notebooks"] and not run.notebooks_left():
                 print(
-                    f"note: run {name!r} was finished; this starts {', '.join(numbers)} anew. "
-                    "--once would leave what the same command has done."
+                    f"note: run {name!r} was finished; this executes {', '.join(numbers)} again. "
+                    "--once would skip notebooks that the same command has finished."
                 )
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)
@@ -221,10 +222,12 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             except KeyboardInterrupt:
                 # hide the errors that asyncio would print about the stopped kernel
                 logging.getLogger("asyncio").setLevel(logging.CRITICAL)
-                print(f"\nEverything saved so far is intact; go on with {again}.", file=sys.stderr)
+                print(
+                    f"\nEverything saved so far is intact; continue with {again}.", file=sys.stderr
+                )
                 raise
             if not succeeded:
-                print(f"Once the cause is gone, go on with {again}.", file=sys.stderr)
+                print(f"Once the cause is gone, continue with {again}.", file=sys.stderr)
                 return 1
             call["done"].append(number)
             run.record("call", **call)
@@ -297,15 +300,15 @@ def check_names(numbers: list[str], parameters: dict) -> None:
         takers = [number for number in notebook_paths() if name in defaults([number])]
         if name == "preset":
             raise ValueError(
-                f"--preset is for notebooks {', '.join(takers)}. The others go on with the "
-                "settings that the run has, so leave it out."
+                f"--preset is for notebooks {', '.join(takers)}. The others continue with the "
+                "run's settings, so omit it."
             )
         if takers:
             hint = f"It is a parameter of {', '.join(takers)}. "
         else:
             hint = did_you_mean(name, defaults(list(notebook_paths())))
         # dozens of names help only somebody who is not near any of them
-        hint = hint or f"They take: {', '.join(sorted(known.keys() - {'run'}))}."
+        hint = hint or f"Their parameters: {', '.join(sorted(known.keys() - {'run'}))}."
         raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint.strip()}")
 
 
@@ -325,8 +328,8 @@ def check_call(
     makers = [number for number in numbers if number in _MAKERS]
     if len(makers) > 1 and makers != ["01", "03"]:
         raise ValueError(
-            f"notebooks {', '.join(numbers)} would write one run over one another. Give each "
-            "lesson its own --run, or none."
+            f"notebooks {', '.join(numbers)} would overwrite one another's run. Give each lesson "
+            "its own --run, or none."
         )
     if makers:
         run.made_by(makers[0])
@@ -472,7 +475,7 @@ def _print_result(run: Run, numbers: list[str]) -> None:
         from helpers.results.tables import summary
 
         print("\n".join(["", *summary(run.evaluation), ""]))
-    print(f"all of it is in {run.show()}")
+    print(f"everything is in {run.show()}")
     for part in ("reward_report.json", "evaluation.json", "merged"):
         if why := run.outdated(part):
             print(f"note: {why}")

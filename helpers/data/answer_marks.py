@@ -67,12 +67,12 @@ def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
             matches = [m for m in matches if (m.start() > 0 or found_in) and m.end() >= end]
         results = {" ".join(match.captures("inside")).strip() for match in matches}
         if len(results) > 1 or results == {""}:
-            raise Dropped(f"there is not one answer in {mark.name}", _ONE_RESULT)
+            raise Dropped(f"there is not exactly one answer in {mark.name}", _ONE_RESULT)
         if results:
             value = results.pop()
             found_in = mark.name
     if "####" in value and not is_text:
-        raise Dropped("there is not one answer in ####, which are headings", _ONE_RESULT)
+        raise Dropped("there is not exactly one answer in ####, which are headings", _ONE_RESULT)
 
     # 4. Thousands separators: GSM8K has 1,234.
     if found_in and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):

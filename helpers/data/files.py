@@ -124,7 +124,7 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
                 )
     except csv.Error as error:
         raise ValueError(
-            f"{path}: what follows line {line} cannot be read as CSV ({error}). Is a quote left "
+            f"{path}: the text after line {line} cannot be read as CSV ({error}). Is a quote left "
             'open? A quote inside a quoted field is written twice (""), not with a backslash.'
         ) from None
 
@@ -154,8 +154,8 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
         ]
         if len(lists) > 1:
             raise ValueError(
-                f"{path}: there are rows in {' and in '.join(map(repr, lists))}. Give each list a "
-                "file of its own: of a folder with train.jsonl and test.jsonl, test is held out."
+                f"{path}: there are rows in {' and in '.join(map(repr, lists))}. Put each list in "
+                "its own file: of a folder with train.jsonl and test.jsonl, test is held out."
             )
         if lists:
             content = content[lists[0]]

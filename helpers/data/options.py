@@ -104,9 +104,9 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             )
     if place is None:
         raise Dropped(
-            "answer is no option",
+            "answer is not an option",
             "An answer is the label or the text of an option, or, as an integer, its number from "
-            "0; among options that are numbers, 2 as a text is the option 2. Are these the "
+            "0; if the options are numbers, 2 as a text is the option 2. Are these the right "
             'columns? columns={"answer": "…", "options": "…"}.',
         )
 

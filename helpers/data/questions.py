@@ -41,7 +41,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
         ]
         if not questions:
             raise Dropped(
-                "question is a list of messages, none of the user's",
+                "question is a list of messages, none from the user",
                 'Name the field that is meant: columns={"question": "column.field"}.',
             )
         value = completion_text([{"content": questions[-1]}])
@@ -59,7 +59,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
     mark = _TEMPLATE_MARK.search(value)
     if mark:
         raise Dropped(
-            f"question has {mark[0]}, a mark of a chat template",
+            f"question has {mark[0]}, a marker of a chat template",
             "Give the question alone: the model's own chat template is put around it.",
         )
 
@@ -67,7 +67,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
     beyond_text = [*(_parts_beyond_text(messages) if is_chat else []), *_PLACEHOLDER.findall(value)]
     if beyond_text and not has_picture:
         raise Dropped(
-            f"question is about more than text: {beyond_text[0]}",
+            f"question contains more than text: {beyond_text[0]}",
             "A model that reads only text cannot answer it. Notebook 11 trains with pictures, from "
             'a column of their own: columns={"image": "…"}.',
         )

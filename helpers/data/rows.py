@@ -27,7 +27,7 @@ from helpers.tags import TagFormat
 # Without a train_size: twenty times the questions of 300 steps of 16, and small enough for memory.
 MOST_TRAINED = 100_000
 HELD_OUT = 256  # without a holdout_size
-_MORE_ROWS = "Bring more rows, or ask for fewer."
+_MORE_ROWS = "Add more rows, or ask for fewer."
 
 
 @dataclass
@@ -209,7 +209,7 @@ def usable_rows(
             if _normal_form(question) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
-                    "Bring more questions, or choose other examples.",
+                    "Add more questions, or choose other examples.",
                 )
 
             # 3. Read the picture.
@@ -268,7 +268,7 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
         )
     # half of a character, which JSON can write as \ud800; no tokenizer accepts it
     if re.search("[\ud800-\udfff]", text):
-        raise Dropped(f"{name} has a lone surrogate, which is no text", _MORE_ROWS)
+        raise Dropped(f"{name} has a lone surrogate, which is not text", _MORE_ROWS)
     if _MISSING.fullmatch(text) and kind not in TEXT_KINDS:
         raise Dropped(
             f"{name} is a missing value",
@@ -315,12 +315,12 @@ def _distinct(rows: list[Row], account: Account) -> list[Row]:
         if len({row.values["answer"] for row in group}) == 1:
             kept.append(group.pop(0))
             cause = Dropped(
-                "duplicate question", "Bring more questions that differ, or ask for fewer."
+                "duplicate question", "Add more questions that differ, or ask for fewer."
             )
         else:  # there is no way to tell which is right
             cause = Dropped(
                 "question with two answers",
-                "Is a part of the question in another column? Then join them: "
+                "If a part of the question is in another column, join them: "
                 'columns={"question": ["…", "…"]}.',
             )
         for row in group:
@@ -407,8 +407,8 @@ def split_rows(
         if row.pixels in held_out_pictures:
             account.drop(
                 Dropped(
-                    "picture is held out, too",
-                    "Bring more pictures that differ, or ask for a smaller holdout.",
+                    "picture is also held out",
+                    "Add more pictures that differ, or ask for a smaller holdout.",
                 ),
                 row,
             )

@@ -118,7 +118,7 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
         raise ValueError(
             f"reasoning-gym/{family} needs the package reasoning-gym, which is not installed "
             f"({error}). Install it with `pip install reasoning-gym` "
-            "(deploy/requirements-optional.txt has the pin); it takes a C compiler, for its "
+            "(deploy/requirements-optional.txt has the pin); it needs a C compiler, for its "
             "dependency pycosat."
         ) from None
     if family not in DATASETS:
@@ -151,8 +151,8 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)
     if len(file_types) > 1:
         raise ValueError(
-            f"{source} has files of several types ({', '.join(FILE_TYPES)}), and only those of one "
-            "would be read: give the path of a file, or a folder with files of one type."
+            f"{source} has files of several types ({', '.join(FILE_TYPES)}), but only files of one "
+            "type would be read: give the path of a file, or a folder with files of one type."
         )
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))

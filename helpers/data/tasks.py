@@ -52,7 +52,7 @@ class Task:
             f"{len(self.holdout):,} held out"
         )
         if report["rows_unused"]:
-            line += f", {report['rows_unused']:,} unused (train_size takes more)"
+            line += f", {report['rows_unused']:,} unused (raise train_size to use them)"
         return "\n".join([line, *(f"note: {note}" for note in report["notes"])])
 
 
@@ -201,7 +201,7 @@ def _notes(
         longest = max(account.unmarked, key=len)
         notes.append(
             f"answers without a marked result, beside {marked:,} with one: "
-            f"{len(account.unmarked):,}, such as {shorten(longest)!r}. They are taken whole."
+            f"{len(account.unmarked):,}, such as {shorten(longest)!r}. They are used whole."
         )
 
     # 3. more than a result as the answer, in more than half of the rows
@@ -212,8 +212,8 @@ def _notes(
         notes.append(f"most answers have more than 30 words, which no completion repeats: {advice}")
     elif 2 * len(sentences) > len(rows):
         notes.append(
-            f"most answers are more than a result, such as {shorten(sentences[0])!r}, and a "
-            f"completion is right only if it repeats all of it: {advice}"
+            f"most answers contain more than the result, such as {shorten(sentences[0])!r}, and a "
+            f"completion is correct only if it repeats the whole answer: {advice}"
         )
 
     # 4. calculations as answers, such as 17 + 34 = 51
@@ -222,7 +222,7 @@ def _notes(
     if calculations:
         notes.append(
             f"answers that are a whole calculation, such as {calculations[0]!r}: "
-            f"{len(calculations):,}. Its result alone is then wrong: give the number."
+            f"{len(calculations):,}. The result alone then counts as wrong: give only the number."
         )
 
     # 5. worked examples in another format. An example must contain the first tag, even if the chat
@@ -301,7 +301,7 @@ def tokenizer_of(model: str, thinking: bool | None = None):
         raise ValueError(hub_failure(f"the tokenizer of {model!r}", error)) from None
     if tokenizer.chat_template is None:
         raise ValueError(
-            f"{model} has no chat template. GRPO here needs a chat model: take its -Instruct "
+            f"{model} has no chat template. GRPO here needs a chat model: use its -Instruct "
             "variant."
         )
     templates.set_thinking(tokenizer, thinking)

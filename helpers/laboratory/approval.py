@@ -14,8 +14,8 @@ def against_report(run: Run, functions: list, weights: list[float]) -> str:
     report = run.read_object("reward_report.json")
     if not report:
         return (
-            f"NOT TESTED: {run.show('reward_report.json')} is not there; notebook 2 writes it, "
-            "and attacks the rewards first."
+            f"NOT TESTED: {run.show('reward_report.json')} is not there. Notebook 2 attacks the "
+            "rewards, and writes it."
         )
     # TRL checks that there are as many weights as functions
     trained = dict(zip(map(reward_name, functions), weights, strict=False))

@@ -31,9 +31,9 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
         is_case = isinstance(case, dict) and {"name", "completion"} <= case.keys()
         if not is_case or case["name"] in cases:
             raise ValueError(
-                f"{file.name}, case {number} is no case. It needs the texts `name`, which no other "
-                "case has, and `completion`, and may have in `expected` scores of rewards, such as "
-                f'{{"correctness_reward": 1}}; it is {case!r:.100}.'
+                f"{file.name}, case {number} is not a valid case. It needs the texts `name`, "
+                "which must be unique, and `completion`, and may have scores of rewards in "
+                f'`expected`, such as {{"correctness_reward": 1}}; it is {case!r:.100}.'
             )
         case.setdefault("expected", {})
         if path is None:

@@ -163,20 +163,20 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
 
     # 4. the verdict
     notes = [
-        f"after {guard.turns} calls the tools refuse, but TRL goes on until "
-        "`max_completion_length` is full: set "
-        f"GRPOConfig(max_tool_calling_iterations={guard.turns}), too."
+        f"after {guard.turns} calls the tools refuse, but TRL continues until "
+        "`max_completion_length` is full: also set "
+        f"GRPOConfig(max_tool_calling_iterations={guard.turns})."
     ]
     if "oracle" not in episodes:
         notes.append(
-            "nobody showed that the game can be won, nor that other rows give other episodes: "
+            "nothing has shown that the game can be won, or that other rows give other episodes: "
             "give the class a player that wins, `_oracle(question)`, as in "
             "helpers/agents/guessing.py."
         )
     if not max(earned[["answers at once", "random"]]):
         notes.append(
-            "a try that fails earns nothing, and a group without a success teaches nothing: "
-            "an attempt could earn a little, 0.1 for example."
+            "a failed try earns nothing, so a group without a success teaches nothing: a try could "
+            "earn a little, such as 0.1."
         )
     verdict = Verdict([found for found in table["found"] if found], notes)
     return AttackReport(episodes, played, table, verdict)
@@ -291,19 +291,20 @@ def _check_game(
         Check(
             "no tool fails",
             not tools_are_broken,
-            f"no call of any tool worked: {' '.join(bench.guard.faults.values())} Raise ToolError "
-            "if it was the player who did something wrong.",
+            f"no tool call worked: {' '.join(bench.guard.faults.values())} Raise ToolError if the "
+            "player made the mistake.",
         ),
         Check(
             "rewards are of unit scale",
             not beyond,
-            f"rewards beyond 0 and 1, by player: {beyond}. A full success is 1, and nothing is 0.",
+            f"rewards outside 0 to 1, by player: {beyond}. The scale is 0 (nothing "
+            "achieved) to 1 (full success).",
         ),
         Check(
             "doing nothing earns less than trying",
             not silence_is_taught,
             f"doing nothing earns {nothing:.2f} and a hasty try {trying:.2f}: GRPO would "
-            "teach silence. Let an attempt that fails earn a little, 0.1 for example.",
+            "teach silence. Let a failed try earn a little, such as 0.1.",
         ),
     ]
     if "oracle" not in episodes:
@@ -315,14 +316,14 @@ def _check_game(
         Check(
             "the oracle wins",
             earned["oracle"] >= _ORACLE_WINS,
-            f"the oracle earns {earned['oracle']:.2f}, not 1: nobody can learn to win. "
-            f"It was told last: {escaped(f'{last_reply!s:.200}')}",
+            f"the oracle earns {earned['oracle']:.2f}, not 1: no policy can learn to win. The last "
+            f"reply to it: {escaped(f'{last_reply!s:.200}')}",
         ),
         Check(
             "other rows give other episodes",
             len(set(best)) > 1 or len(bench.rows) == 1,
-            "all rows give the same episode: `reset` does not use what it is given, and it "
-            "could be learnt by heart.",
+            "all rows give the same episode: `reset` does not use its arguments, and a policy "
+            "could memorise the episode.",
         ),
         *checks,
     ]
@@ -407,8 +408,8 @@ def _check_replies(bench: _Bench, full: float) -> Check:
     return Check(
         f"'{_TOLD}' does not win",
         not winning,
-        "the reply to a wrong answer tells the right one, which wins when it is repeated: "
-        "say that it is wrong, and no more.",
+        "the reply to a wrong answer reveals the correct one, which wins when it is repeated: say "
+        "only that the answer is wrong.",
     )
 
 
@@ -469,8 +470,8 @@ def _check_many_answers(bench: _Bench, full: float) -> Check:
     return Check(
         "wrong answers do not add up",
         smallest_gain <= _PAY_PER_TRY * full,
-        f"in every game, many wrong answers earn at least {smallest_gain:.2f} more than one: pay "
-        "for the first try, or for the best, not for each.",
+        f"in every game, many wrong answers earn at least {smallest_gain:.2f} more than one: "
+        "reward the first try, or the best, not each.",
     )
 
 
@@ -527,7 +528,7 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
             "a letter does not pay",
             not a_letter_pays_in_every_game,
             "in each game a single letter earns more than nonsense, such as "
-            f"{paid[0][:1]}: pay for whole answers.",
+            f"{paid[0][:1]}: reward only whole answers.",
         ),
     ]
 
@@ -560,14 +561,14 @@ def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -
         Check(
             "the same seed gives the same episode",
             repeatable,
-            "the same row gives different episodes: draw all that is random from `seed`, or "
-            "the members of a group start apart.",
+            "the same row gives different episodes: derive all random numbers from `seed`; "
+            "otherwise, the members of a group start differently.",
         ),
         Check(
             "episodes do not touch one another",
             not touched_by_others,
-            "an episode depends on the one before it, or on those beside it. TRL uses an "
-            "instance again and again, and many at once: let `reset` set everything, and keep "
-            "all state in the instance, not in the class or the module.",
+            "an episode depends on an earlier one, or on others at the same time. TRL reuses each "
+            "instance, and runs many at once: let `reset` set everything, and keep all state in "
+            "the instance, not in the class or the module.",
         ),
     ]

@@ -113,8 +113,8 @@ class Lab(RewardsUnderTest):
             unknown = sorted(case["expected"].keys() - known)
             if unknown:
                 raise ValueError(
-                    f"case {case['name']!r} expects a score of {unknown[0]!r}, which is no reward. "
-                    f"The rewards here: {', '.join(self.names)}."
+                    f"case {case['name']!r} expects a score of {unknown[0]!r}, which is not a "
+                    f"reward. The rewards here: {', '.join(self.names)}."
                 )
 
         # each case as a row of data
@@ -171,7 +171,7 @@ class Lab(RewardsUnderTest):
         answered = rows[rows["answer"].notna()] if "answer" in rows else rows.head(0)
         if not len(answered):
             raise ValueError(
-                "the attacks need rows with an `answer`: what would an honest right answer be?"
+                "the attacks need rows with an `answer`: what would an honest correct answer be?"
             )
         # 1. rows spread over the data
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)

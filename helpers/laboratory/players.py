@@ -183,10 +183,10 @@ def arguments_of(schema: dict, values: dict, pick: int) -> dict:
 
 # Players that must not win, each with what is wrong with a game they win.
 WINNING = {
-    "random": (calls_at_random, "chance wins. Ask for more."),
+    "random": (calls_at_random, "chance wins. Require more."),
     "answers at once": (
         partial(repeats_one_call, times=1),
-        "there is nothing to learn from several turns. Ask for more.",
+        "there is nothing to learn from several turns. Require more.",
     ),
     "loops for ever": (partial(repeats_one_call, times=1000), "GRPO would teach the loop."),
     "lists all candidates": (
@@ -195,7 +195,7 @@ WINNING = {
     ),
     "tries all candidates": (
         partial(lists_candidates, calls=1000, at_once=False),
-        "let the first answer count, or ask for more.",
+        "let the first answer count, or require more.",
     ),
 }
 
@@ -215,12 +215,12 @@ PAYING = {
     ),
     "answers a negative number": (
         partial(answers_each_tool, text="-50", number=-50, length=1),
-        "refuse a number below 0, which may be paid back.",
+        "refuse negative numbers, which may be paid back.",
     ),
     "repeats the task": (repeats_the_question, "compare the whole answer, not the words in it."),
     "answers nan": (
         partial(answers_each_tool, text="nan", number=math.nan, length=1),
-        "refuse what is no number: NaN passes comparisons.",
+        "refuse values that are not numbers: NaN passes comparisons.",
     ),
     "says please": (
         partial(answers_each_tool, text="please", number=0, length=1),

@@ -90,7 +90,7 @@ class RewardsUnderTest:
             if self.names.count(name) > 1 or name in _TABLE_COLUMNS:
                 raise ValueError(
                     f"two columns of the tables would be called {name!r}, and TRL logs rewards by "
-                    "name: wrap one in a function of its own."
+                    "name: wrap one in a function with another name."
                 )
 
     def reward(self, name: str) -> Callable:

@@ -81,13 +81,34 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
     results = lab.results
     left_out = [step for step in STEPS if getattr(results, step) is None]
     if len(left_out) == len(STEPS):
-        verdict.stops.append("nothing was tried yet: run cases, attacks and signal first.")
+        verdict.stops.append("nothing has been tried yet: run cases, attacks and signal first.")
         return verdict
+
+    # 1. rewards that fail, or score nothing
     for name in lab.names:
         _judge_faults(lab, name, verdict)
-    _judge_unsteady(results.unsteady, verdict)
+
+    # 2. rewards that give the same completion different scores: all other numbers may be luck
+    for name, (first, second, by_call) in results.unsteady.items():
+        cause = (
+            "GRPO would learn from chance. Derive random numbers from the completion, do not read "
+            "the clock, and let a judge answer at temperature 0."
+        )
+        if by_call:
+            cause = (
+                "All copies changed in the same way, so the reward counts its calls or keeps state "
+                "between them. For a schedule, read trainer_state.global_step, which also holds "
+                "after a resume; the attacks are then tried at several steps."
+            )
+        verdict.stops.append(
+            f"the same completion gets different scores: {name} gave it {first:g}, and "
+            f"{second:g} in another call. {cause} Correct this first: until then, nothing else "
+            "that was tried here can be judged."
+        )
     if results.unsteady:
         return verdict
+
+    # 3. the steps that were run
     if results.cases is not None:
         wrong = differences(results.cases)
         if len(wrong):
@@ -95,7 +116,7 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
             verdict.stops.append(
                 f"{len(wrong)} of the cases' scores are not the expected ones: {first['reward']} "
                 f"gives {first['score']:g} for '{first['case']}', expected {first['expected']:g}. "
-                "Mend the reward, or the expectation."
+                "Correct the reward, or the expected score."
             )
     if results.attacks is not None:
         _judge_attacks(lab, verdict)
@@ -108,37 +129,19 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
                     f"{name} takes {milliseconds / 1000:.1f} s for 1,000 completions, in every "
                     "step of that size."
                 )
+
+    # 4. what the steps do not show
     for name, function in zip(lab.names, lab.functions, strict=True):
         if isinstance(function, TextReward):
             verdict.notes.append(
-                f"{name} reads completions as texts, as TRL passes them where prompts are texts, "
-                "and was tried so. Where prompts are chats, as in this suite, TRL passes messages: "
-                "`completion_text` of helpers.tags reads both."
+                f"{name} reads completions as text, which is what TRL passes if prompts are text, "
+                "and it was tested that way. If prompts are chats, as in this suite, TRL passes "
+                "messages: `completion_text` of helpers.tags reads both."
             )
     if left_out:
         unknown = "; ".join(f"{STEPS[step]} ({step})" for step in left_out)
         verdict.notes.append(f"Not known, because it was not run: {unknown}.")
     return verdict
-
-
-def _judge_unsteady(unsteady: dict[str, tuple[float, float, bool]], verdict: Verdict) -> None:
-    """Add a stop for each reward that gave the same completion different scores."""
-    for name, (first, second, by_call) in unsteady.items():
-        cause = (
-            "GRPO would learn from luck. Draw what is random from the completion itself, read no "
-            "clock, and let a judge answer at temperature 0."
-        )
-        if by_call:
-            cause = (
-                "All its copies changed alike, so it counts its calls, or keeps something else "
-                "from earlier ones. For a schedule, read trainer_state.global_step, which also "
-                "holds after a resume; the attacks are then tried at several steps."
-            )
-        verdict.stops.append(
-            f"the same completion gets different scores: {name} gave one {first:g}, and "
-            f"{second:g} in another call. {cause} Nothing else that was tried here can be judged "
-            "before this is corrected."
-        )
 
 
 def _scores_of(lab: RewardsUnderTest, name: str) -> set[float]:
@@ -155,38 +158,36 @@ def _scores_of(lab: RewardsUnderTest, name: str) -> set[float]:
 
 def _judge_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
     """Add a stop for each of the three most frequent causes of a reward's faults on the user's
-    rows, or one stop if the reward scored nothing at all.
+    rows. Without a fault, name a reward that scores nothing, or few of the answers, though it
+    scores silence, or other completions of the same row.
     """
+    table = lab.results.attacks
+    signal = lab.results.signal
     faults = [fault for fault in lab.faults if fault.reward == name]
     scores = _scores_of(lab, name)
-    if not faults:
-        if scores:
-            _judge_missing_scores(lab, name, verdict)
-        elif lab.results.attacks is not None or lab.results.signal is not None:
-            verdict.stops.append(
-                f"{name} never speaks: it gave no completion a score.{_last_warning(lab, name)} "
-                "Does it judge a task, or read a column, that these rows do not have?"
-            )
-        return
 
-    # faults with the same advice, or with the same error in the same line, have one cause
+    # 1. Faults. Those with the same advice, or the same error in the same line, have one cause.
     causes = [fault.advice or fault.cause for fault in faults]
     for cause, count in Counter(causes).most_common(_MOST_CAUSES):
         first = faults[causes.index(cause)]
         verdict.stops.append(f"{first} ({count} of {len(faults)} faults). {first.advice}".strip())
-    if scores and is_own(lab.reward(name)) and not all(fault.advice for fault in faults):
-        verdict.stops[-1] += (
-            " A reward scores whatever text comes: give 0.0 to what it cannot read."
-        )
+    if faults:
+        if scores and is_own(lab.reward(name)) and not all(fault.advice for fault in faults):
+            verdict.stops[-1] += (
+                " A reward must score any text: return 0.0 if it cannot read the completion."
+            )
+        return
 
+    # 2. No score at all. The cases alone may be of another task.
+    if not scores:
+        if table is not None or signal is not None:
+            verdict.stops.append(
+                f"{name} never gave a completion a score.{_last_warning(lab, name)} Does it judge "
+                "a task, or read a column, that these rows do not have?"
+            )
+        return
 
-def _judge_missing_scores(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
-    """Name a reward that scores none or few of the answers, though it scores silence, or other
-    completions of the same row. It is a stop if no honest answer got a score, or if there is no
-    other reward.
-    """
-    table = lab.results.attacks
-    signal = lab.results.signal
+    # 3. Few scores. It is a stop if no honest answer got one, or if there is no other reward.
     no_honest_answer = (
         table is not None and table.loc[[HONEST_RIGHT, HONEST_WRONG], name].isna().all()
     )
@@ -206,55 +207,96 @@ def _judge_missing_scores(lab: RewardsUnderTest, name: str, verdict: Verdict) ->
 def _last_warning(lab: RewardsUnderTest, name: str) -> str:
     """Return what a reward warned of last, as a sentence to append; "" if of nothing."""
     warned = [text for (reward, _), text in lab.warned.items() if reward == name]
-    return f" It warned: {on_one_line(warned[-1][:300])}" if warned else ""
+    return f" Its last warning: {on_one_line(warned[-1][:300])}" if warned else ""
 
 
 def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add a stop if right answers earn no more than wrong ones, and stops for attacks that win. Add
     a note on another answer that a reward accepts.
     """
-    table = lab.results.attacks
+    results = lab.results
+    table = results.attacks
     right = table.loc[HONEST_RIGHT]
     wrong = table.loc[HONEST_WRONG]
 
-    # 1. wrong answers that earn as much as right ones
+    # 1. Rewards that tell silence from an answer, and give all answers full marks. One that reads
+    # the column `answer` is a stop; without it, a reward may judge the style.
+    answered = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
     for name in lab.names:
-        _judge_praise(lab, name, verdict)
+        scores = table[name]
+        full = scores >= scores.max() - TOLERANCE
+        if scores.max() > 0 and not full[scores.notna()].all() and full[answered].mean() > 0.95:
+            shown = getattr(lab.reward(name), "shows", ())  # the columns that a judge reads
+            verdict.add(
+                f"{name} gives full marks ({scores.max():g}) to correct answers, wrong answers and "
+                "nonsense. If it cuts a larger scale, such as 0 to 100, to 1 with min(1, …), "
+                "divide by the maximum instead. If it searches for a word that its opposite "
+                "contains, as INCORRECT contains CORRECT, compare the whole reply instead.",
+                stops="answer" in shown or "answer" in _body(lab, name),
+            )
+
+    # 2. Wrong answers that earn as much as right ones.
     if wrong["wins"] > 0:
         _judge_wrong_answers(lab, verdict)
 
-    # 2. the other attacks
-    # a policy finds the question handed back first, whatever it earns
+    # 3. The other attacks. A policy finds the question handed back first, whatever it earns.
     winners = table[(table["wins"] > 0) & (table.index != HONEST_WRONG)]
     winners = winners.sort_index(key=lambda names: names != _LIKELIEST, kind="stable")
-    for name, row in winners.head(3).iterrows():
-        ceiling = lab.results.ceilings[name].replace(" and ", " ")
+    for attack, row in winners.head(3).iterrows():
+        ceiling = results.ceilings[attack].replace(" and ", " ")
         verdict.stops.append(
-            f"'{name}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
+            f"'{attack}' earns {row['gain']:.2f} more than an {ceiling} answer would, on "
             f"{row['wins']:.0%} of the rows; {row['paid_by']} pays for it. "
-            f"{_advice_on_attack(lab, name, row['paid_by'])} Such as {_sample(row)}."
+            f"{_advice_on_attack(lab, attack, row['paid_by'])} Example: {_sample(row)}."
         )
     if len(winners) > 3:
-        others = [f"'{name}' ({_sample(row)})" for name, row in winners[3:].iterrows()]
+        others = [f"'{attack}' ({_sample(row)})" for attack, row in winners[3:].iterrows()]
         verdict.stops.append(f"{', '.join(others)} win too.")
 
-    # 3. silence that earns more than an error
-    _judge_silence(lab, verdict)
+    # 4. Attacks that earn more than an error, which costs points. It is a stop if a policy that is
+    # right half of the time, or more often, would earn more by giving no answer.
+    earned = table["total"] - wrong["total"]
+    if results.escapes:
+        judges = lab.judges()
+        worth = table[judges].fillna(0.0) @ pd.Series(lab.weights, lab.names)[judges]
+        worth -= worth[HONEST_WRONG]
+        attack = worth[results.escapes].round(6).idxmax()
+        rate = worth[attack] / worth[HONEST_RIGHT]
+        cost = (
+            f"{'silence' if attack in SILENT else repr(attack)} scores more than a wrong answer: "
+            f"the attack {attack!r} earns {earned[attack]:.2f} more than an honest wrong answer, "
+            f"whose score is negative. A policy that is correct less than {rate:.0%} of the time "
+            "earns most by giving no answer, and GRPO teaches that, question by question."
+        )
+        if rate >= _EVEN - 1e-6:
+            verdict.stops.append(
+                f"{cost} Make the penalty for a wrong answer smaller, or give silence the same "
+                "penalty."
+            )
+        else:
+            verdict.notes.append(cost)
+    if not lab.faults and earned[earned.index.isin(SILENT)].isna().any():
+        verdict.add(
+            "silence gets no score (None), so TRL leaves it out of its group, and it is worth more "
+            "than a wrong answer: give unreadable completions a number, such as the score of a "
+            "wrong answer.",
+            stops=wrong["total"] < 0,
+        )
 
-    # 4. rewards that no honest answer earns, and that charge nothing
+    # 5. Rewards that no honest answer earns, and that charge nothing.
     for name in lab.names:
         earns_nothing = right[name] == wrong[name] == table[name].min() == 0
-        if earns_nothing and not wrong["wins"] and lab.results.signal is None:
+        if earns_nothing and not wrong["wins"] and results.signal is None:
             verdict.notes.append(
-                f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it asks "
-                "for another form, such as other tags (`tags`), a policy that keeps this one earns "
-                "nothing from it. A penalty may stay."
+                f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
+                "requires another form, such as other tags (`tags`), a policy that uses this one "
+                "earns nothing from it. If it is a penalty, keep it."
             )
 
-    # 5. other answers that a reward accepts
-    for gold, near in lab.results.tolerated[:1]:
+    # 6. Other answers that a reward accepts.
+    for gold, near in results.tolerated[:1]:
         verdict.notes.append(
-            f"{near!r} earns as much as the right answer {gold!r}. Are both meant to be right?"
+            f"{near!r} earns as much as the correct answer {gold!r}. Are both meant to be correct?"
         )
 
 
@@ -267,26 +309,25 @@ def _judge_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
     for name in own:
         if right[name] == wrong[name] == 0:
             verdict.stops.append(
-                f"a right answer earns nothing: {name} gives 0 to {gold!r:.80}. "
+                f"a correct answer earns nothing: {name} gives 0 to {gold!r:.80}. "
                 f"{_why_nothing(lab, name)}"
             )
             return
     advice = "no reward tells them apart. Add one for the answer, such as correctness_reward."
     if own:
         advice += (
-            " If one of yours judges by a rule of its own, the laboratory knows no other right "
-            "answer than the column `answer`, and may know no wrong one: give some with "
-            "`cases=`."
+            " If one of yours judges by its own rule, the laboratory knows no correct answer "
+            "except the column `answer`, and may not know a wrong one. Add some with `cases=`."
         )
     for name in _JUDGE_ANSWERS:
         if name in lab.names:
             advice = (
-                f"{name} gives {right[name]:.2f} to the right one and {wrong[name]:.2f} to the "
-                "wrong one. Look at its weight, and at the column `answer`."
+                f"{name} gives {right[name]:.2f} to the correct one and {wrong[name]:.2f} to the "
+                "wrong one. Check its weight and the column `answer`."
             )
     verdict.stops.append(
-        f"an honest wrong answer earns as much as a right one ({wrong['total']:.2f} against "
-        f"{right['total']:.2f} on average), such as {other!r:.80} beside {gold!r:.80}: "
+        f"an honest wrong answer earns as much as a correct one ({wrong['total']:.2f} against "
+        f"{right['total']:.2f} on average), for example {other!r:.80} instead of {gold!r:.80}: "
         f"{advice}"
     )
 
@@ -297,69 +338,26 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     if missing:
         return missing
     if lab.weights[lab.names.index(payer)] < 0:
-        return "Its weight is below 0: what it measures costs, and this has less of it."
+        return (
+            "Its weight is negative, so it penalises what it measures, and this attack has less of "
+            "it."
+        )
     judges = payer in lab.judges()
     if judges and attack in SILENT:
-        return "Silence pays more than an error: give it no more than an error gets."
+        return "Silence scores more than a wrong answer. Give it no more than a wrong answer gets."
     if attack == _IN_REASONING and is_own(lab.reward(payer)):
-        return "It reads the reasoning, too: read the answer with `answer_of`."
+        return "It also reads the reasoning. Read only the answer, with `answer_of`."
     if judges:
-        return "It takes this for right: make it ask for one answer, and for all of it."
-    return "At any weight it pays for this: make it ask for more, or leave it out."
+        return (
+            "It accepts this as correct. Make it require exactly one answer, and compare the whole "
+            "answer."
+        )
+    return "It rewards this at any weight. Make it stricter, or remove it."
 
 
 def _sample(row: pd.Series) -> str:
     """Return the beginning of an attack's text, in quotes and on one line."""
     return repr(on_one_line(shorten(row["example"], 80)))
-
-
-def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
-    """Say what an error costs if it earns less than silence: a stop if a policy that is right half
-    of the time, or more often, would earn more by giving no answer; otherwise a note.
-    """
-    table = lab.results.attacks
-    earned = table["total"] - table.loc[HONEST_WRONG, "total"]
-    if lab.results.escapes:
-        judges = lab.judges()
-        worth = table[judges].fillna(0.0) @ pd.Series(lab.weights, lab.names)[judges]
-        worth -= worth[HONEST_WRONG]
-        name = worth[lab.results.escapes].round(6).idxmax()
-        rate = worth[name] / worth[HONEST_RIGHT]
-        cost = (
-            f"{'silence' if name in SILENT else repr(name)} pays more than an error: the attack "
-            f"{name!r} earns {earned[name]:.2f} more than an honest wrong answer, whose score is "
-            f"below 0. A policy that is right less than {rate:.0%} of the time earns most by "
-            "giving no answer, and GRPO teaches that, question by question."
-        )
-        if rate >= _EVEN - 1e-6:
-            verdict.stops.append(f"{cost} Let an error cost less, or give silence what it gets.")
-        else:
-            verdict.notes.append(cost)
-    if not lab.faults and earned[earned.index.isin(SILENT)].isna().any():
-        verdict.add(
-            "silence gets no score (None), so TRL leaves it out of its group, and it pays "
-            "more than an error: give what cannot be read a number, such as an error's.",
-            stops=table.loc[HONEST_WRONG, "total"] < 0,
-        )
-
-
-def _judge_praise(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
-    """Name a reward that tells silence from an answer, and gives all answers full marks. It is a
-    stop if the reward reads the column `answer`; without it, it may judge the style.
-    """
-    scores = lab.results.attacks[name]
-    answered = [bool(lab.tags.extract_answer(text)) for text in lab.results.attacks["example"]]
-    full = scores >= scores.max() - TOLERANCE
-    if scores.max() > 0 and not full[scores.notna()].all() and full[answered].mean() > 0.95:
-        reward = lab.reward(name)
-        reads_answer = "answer" in getattr(reward, "shows", ()) or "answer" in _body(lab, name)
-        verdict.add(
-            f"{name} gives full marks ({scores.max():g}) to right answers, to wrong ones and to "
-            "nonsense. Is a larger scale, such as 0 to 100, cut to 1 by min(1, …)? Divide by its "
-            "maximum. Is a word searched for that its opposite contains, as INCORRECT contains "
-            "CORRECT? Compare the whole reply.",
-            stops=reads_answer,
-        )
 
 
 def _body(lab: RewardsUnderTest, name: str) -> str:
@@ -400,10 +398,13 @@ def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
         )
     if not re.search(rf"answer_of|extract_answer|answer_blocks|{lab.tags.answer}>", code):
         return (
-            f"Its source names no tag, and here an answer is {lab.tags.render('…', '42')}: read it "
-            "there, as `answer_of` does, or give the laboratory your tags."
+            f"Its source does not name a tag, but an answer here is {lab.tags.render('…', '42')}: "
+            "read it there, as `answer_of` does, or pass your tags to the laboratory."
         )
-    return "Columns hold text, and in Python '84' == 84 is false. Show with `cases=` what earns it."
+    return (
+        "Columns hold text, and in Python '84' == 84 is false. Use `cases=` to show a completion "
+        "that earns it."
+    )
 
 
 def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
@@ -411,56 +412,101 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     notes on rewards that teach nothing by themselves.
     """
     signal = lab.results.signal
+    rewards = signal["rewards"]
+    flat = signal["total"]["zero_spread"]  # the share of groups that score the same throughout
     rates = [rate for rate in signal["pass_rate"] if rate is not None]
     passing = float(np.mean(rates)) if rates else None
 
-    # What else the groups show may be a consequence of completions that were cut off.
-    _judge_cut_off(signal, passing, verdict)
-    _judge_spread(lab, passing, verdict)
-
-    # The pass rate and the shares of the advantage say something only if a judge gave scores.
-    if not signal["judges"]:
-        # a reward that failed may be the one that tells them apart
-        if not lab.faults:
-            verdict.stops.append(
-                "no reward tells a right answer from a wrong one: the model cannot learn to be "
-                "right."
-            )
-    elif passing is None:
-        verdict.stops.append(f"{_listed(signal['judges'])} gave none of these completions a score.")
-    else:
-        _judge_pass_rate(lab, passing, verdict)
-        _judge_shares(signal, passing, verdict)
-
-
-def _judge_cut_off(signal: dict, passing: float | None, verdict: Verdict) -> None:
-    """Put completions that were cut off before all other reasons: a stop if few groups learn.
-
-    passing: the mean pass rate of the groups; None if the judges scored nothing.
-    """
+    # 1. Completions that were cut off come before all other reasons, which may follow from them. It
+    # is a stop if few groups learn.
     if signal["cut_off"] > _CUT_OFF:
-        few_learn = signal["total"]["zero_spread"] > _MANY_FLAT or (passing or 0.0) <= _NEVER
-        (verdict.stops if few_learn else verdict.notes).insert(
+        few_learn = flat > _MANY_FLAT or (passing or 0.0) <= _NEVER
+        reasons = verdict.stops if few_learn else verdict.notes
+        reasons.insert(
             0,
             f"{signal['cut_off']:.0%} of the completions were cut off at max_completion_length, "
             "most of them before their answer. Raise it before you change anything else.",
         )
 
-
-def _judge_spread(lab: RewardsUnderTest, passing: float | None, verdict: Verdict) -> None:
-    """Add a note for each reward whose scores never differ, and a stop if the totals of most groups
-    do not.
-    """
-    signal = lab.results.signal
-    for name, statistics in signal["rewards"].items():
+    # 2. Rewards whose scores never differ, and totals that do not differ in most groups.
+    for name, statistics in rewards.items():
         if statistics["constant"] is not None:
             verdict.notes.append(_constant(lab, name, statistics["constant"]))
-    flat = signal["total"]["zero_spread"]
     if flat > _MANY_FLAT:
         verdict.stops.append(
-            f"{flat:.0%} of the groups score the same throughout and teach nothing. "
+            f"{flat:.0%} of the groups have the same score for all completions and teach nothing. "
             f"{_advice_on_spread(signal, passing)}".strip()
         )
+
+    # 3. All that follows says something only if a judge gave scores.
+    if not signal["judges"]:
+        # a reward that failed may be the one that tells them apart
+        if not lab.faults:
+            verdict.stops.append(
+                "no reward distinguishes a correct answer from a wrong one: the model cannot learn "
+                "to be correct."
+            )
+        return
+    judges = " and ".join(f"`{name}`" for name in signal["judges"])
+    if passing is None:
+        verdict.stops.append(f"{judges} gave none of these completions a score.")
+        return
+
+    # 4. Text behind answers, which may keep them from being right. It is a stop if the policy ends
+    # few of its right answers: one that ends most of them learns from the reward to end the others.
+    first_answer = signal["first_answer"] or 0.0
+    would_be_right = first_answer - passing > _RUN_ON
+    if would_be_right:
+        verdict.add(
+            f"{first_answer:.0%} of the completions would be correct if they ended after their "
+            f"first answer, but only {passing:.0%} are, because they continue. A completion ends "
+            "at the chat template's token for the end of a turn, or at a stop text of yours: "
+            f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03. Worked examples in the "
+            "prompt (examples) or a warm start on such examples teach the model to end.",
+            stops=passing < first_answer / 2,
+        )
+    elif signal["run_on"] > _RUN_ON:
+        verdict.notes.append(
+            f"{signal['run_on']:.0%} of the completions continue after their first answer: "
+            f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
+        )
+
+    # 5. A policy that is never right, or always.
+    if passing <= _NEVER and not would_be_right:
+        verdict.stops.append(
+            f"the policy earns {judges} on {passing:.1%} of its completions. "
+            f"{_advice_on_never_right(signal)}".strip()
+        )
+    elif passing >= _ALWAYS:
+        verdict.stops.append(
+            f"the policy already earns {judges} on {passing:.0%} of its completions. Use harder "
+            "questions."
+        )
+
+    # 6. Being right hardly moves the advantage.
+    shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
+    driven = sum(shares[name] for name in signal["judges"])
+    largest = max(shares, key=shares.get)
+    if driven < _FEW_DRIVE and _NEVER < passing < _ALWAYS and flat < 1:
+        verdict.stops.append(
+            f"{judges} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
+            f"wants ({shares[largest]:.0%}) instead. Raise the weight of the former, or lower "
+            "that of the latter."
+        )
+
+    # 7. Rewards that do not move the advantage, or move it together.
+    for name, statistics in rewards.items():
+        varies = statistics["scored"] and statistics["constant"] is None
+        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
+            verdict.notes.append(
+                f"{name} never differs within a group, so it teaches nothing here."
+            )
+        for other, correlation in statistics["rank_correlation"].items():
+            if name < other and correlation is not None and correlation > _TWINS:
+                verdict.notes.append(
+                    f"{name} and {other} rank completions almost identically ({correlation:.2f}): "
+                    "together they act as one reward."
+                )
 
 
 def _advice_on_spread(signal: dict, passing: float | None) -> str:
@@ -469,45 +515,13 @@ def _advice_on_spread(signal: dict, passing: float | None) -> str:
     if signal["cut_off"] > _CUT_OFF or never_or_always_right:
         return ""
     if signal["one_text"] > 0.5:
-        return "In most of them all completions are one text: raise the temperature."
+        return "In most of them, all completions are the same text: raise the temperature."
     if passing is not None and passing > 0.5:
-        return "Take questions it has not mastered."
-    return "Take questions it sometimes gets right, a larger group, or a reward with a slope."
-
-
-def _judge_pass_rate(lab: RewardsUnderTest, passing: float, verdict: Verdict) -> None:
-    """Add a stop if the policy is never right, or always. Name text behind answers, which may keep
-    them from being right.
-    """
-    signal = lab.results.signal
-    first_answer = signal["first_answer"] or 0.0
-    would_be_right = first_answer - passing > _RUN_ON
-    if would_be_right:
-        # a policy that ends most of its correct answers learns from the reward to end the others
-        verdict.add(
-            f"{first_answer:.0%} of the completions would be right if they ended behind their "
-            f"first answer, and {passing:.0%} are: they go on behind it. What stops a completion "
-            "is the chat template's token for the end of a turn, or a stop text of yours: "
-            f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03. Worked examples in the "
-            "prompt (examples) or a warm start on such examples teach the model to end.",
-            stops=passing < first_answer / 2,
-        )
-    elif signal["run_on"] > _RUN_ON:
-        verdict.notes.append(
-            f"{signal['run_on']:.0%} of the completions write on behind their first answer: "
-            f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
-        )
-
-    if passing <= _NEVER and not would_be_right:
-        verdict.stops.append(
-            f"the policy earns {_listed(signal['judges'])} on {passing:.1%} of its completions. "
-            f"{_advice_on_never_right(signal)}".strip()
-        )
-    elif passing >= _ALWAYS:
-        verdict.stops.append(
-            f"the policy already earns {_listed(signal['judges'])} on {passing:.0%} of its "
-            "completions. Take harder questions."
-        )
+        return "Use questions that the policy has not mastered."
+    return (
+        "Use questions that the policy sometimes answers correctly, larger groups, or a reward "
+        "with partial credit."
+    )
 
 
 def _advice_on_never_right(signal: dict) -> str:
@@ -522,61 +536,29 @@ def _advice_on_never_right(signal: dict) -> str:
         )
     return (
         "There is nothing to reinforce. Compare the data's answers with what the policy "
-        "gives: they may be more than a result, which notebook 01 notes. Otherwise take "
+        "gives: they may contain more than the result (notebook 01 prints a note). Otherwise, use "
         "easier questions, worked examples in the prompt (examples), a warm start on such "
         "examples, or a larger model."
     )
 
 
-def _judge_shares(signal: dict, passing: float, verdict: Verdict) -> None:
-    """Add a stop if being right hardly moves the advantage, and notes on rewards that do not move
-    it, or move it together.
-    """
-    rewards = signal["rewards"]
-    shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
-    driven = sum(shares[name] for name in signal["judges"])
-    largest = max(shares, key=shares.get)
-    if driven < _FEW_DRIVE and _NEVER < passing < _ALWAYS and signal["total"]["zero_spread"] < 1:
-        verdict.stops.append(
-            f"{_listed(signal['judges'])} drives {driven:.0%} of the advantage; the model will "
-            f"learn what `{largest}` wants ({shares[largest]:.0%}) instead. Raise the weight of "
-            "the one or lower the other's."
-        )
-    for name, statistics in rewards.items():
-        varies = statistics["scored"] and statistics["constant"] is None
-        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
-            verdict.notes.append(
-                f"{name} never differs inside a group, so it teaches nothing here."
-            )
-        for other, correlation in statistics["rank_correlation"].items():
-            if name < other and correlation is not None and correlation > _TWINS:
-                verdict.notes.append(
-                    f"{name} and {other} rank completions alike ({correlation:.2f}): together "
-                    "they weigh as one."
-                )
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(f"`{name}`" for name in names)
-
-
 def _constant(lab: RewardsUnderTest, name: str, score: float) -> str:
     """Return a note about a reward that gave every completion the same score."""
-    note = f"{name} gave {score:g} to each of the completions that it judged"
+    note = f"{name} gave {score:g} to every completion that it judged"
     attacked_in_vain = lab.results.attacks is not None and len(_scores_of(lab, name)) == 1
     if attacked_in_vain and is_own(lab.reward(name)):
         note += ", and to all attacks."
         if score == 0:
-            note += f" Nothing that was tried earned it. {_why_nothing(lab, name)}"
+            note += f" Nothing we tried earned a point. {_why_nothing(lab, name)}"
         if score or "completion_text" not in code_of(lab.reward(name)):
             note += f" Does it look at the text? {MESSAGES}"
         return note
     if name in lab.results.signal["want_opening"]:
-        advice = "Prepare the data again with notebook 01, which looks for that, or leave"
+        advice = "Prepare the data again with notebook 01, which detects this, or remove"
         if lab.tags.opened:
-            advice = "Take format_reward, which knows that, or leave"
+            advice = "Use format_reward, which handles this, or remove"
         return (
-            f"{note}. It wants {lab.tags.tags[0]} in the completion, and none has it: the chat "
-            f"template opens it in the prompt. {advice} this reward out."
+            f"{note}. It expects {lab.tags.tags[0]} in the completion, but none has it: the chat "
+            f"template opens it in the prompt. {advice} this reward."
         )
     return f"{note}, so it teaches nothing here."

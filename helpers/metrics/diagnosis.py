@@ -77,10 +77,10 @@ def diagnose(history: pd.DataFrame | list[dict] | str | Path) -> list[Finding]:
             Finding(
                 "info",
                 "too_few_steps",
-                "There are too few steps to tell whether it learns.",
+                "There are too few steps to tell whether the policy learns.",
                 f"{len(signals.rows)} logged, and below {MIN_ROWS} a trend cannot be told from "
                 "noise",
-                "Train on; until then only what cannot be a matter of luck is judged.",
+                "Train longer. Until then, only findings that cannot be chance are reported.",
             )
         )
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity))
@@ -133,18 +133,21 @@ def unread(signals: Signals) -> Finding | None:
     if "reward" in missing:
         sentence = "Without a reward nothing can be judged."
     elif "reward_std" in missing:
-        sentence = "Without the spread of the reward, whether it rises or falls is not judged."
+        sentence = (
+            "The spread of the reward is missing, so whether the reward rises or falls is not "
+            "judged."
+        )
     else:
         severity = "info"
-        sentence = "A part of the history was not logged, or has other names, and is not judged."
+        sentence = "Part of the history was not logged, or has other names, and is not judged."
     return Finding(
         severity,
         "unread",
         sentence,
         f"no numbers in {', '.join(missing)} at {span(signals.rows)}; found "
         f"{', '.join(columns[:20]) or 'no column'}",
-        "If the log has them, name them as TRL does and write 0.25, not 0,25: what is not read may "
-        "be sick.",
+        "If the log has them, name them as TRL does and write 0.25, not 0,25: a fault in unread "
+        "columns goes unnoticed.",
     )
 
 

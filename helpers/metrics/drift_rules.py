@@ -30,11 +30,11 @@ def high_kl(signals: Signals) -> Finding | None:
     return Finding(
         "critical" if runaway else "warning",
         "kl",
-        "The policy has run away from the reference model." if runaway else "The KL is high.",
+        "The policy has moved far from the reference model." if runaway else "The KL is high.",
         f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at {span(since)}",
-        "Lower the learning rate first, then raise beta: so far away, a policy forgets what it "
-        "could do. On a GPU, Unsloth no longer pulls back a token that has become 13.6 times "
-        "less likely.",
+        "Lower the learning rate first, then raise beta: this far from the reference, a policy "
+        "forgets what it could do. On a GPU, Unsloth no longer pulls back a token that has become "
+        "13.6 times less likely.",
     )
 
 
@@ -60,7 +60,7 @@ def unmoved_policy(signals: Signals) -> Finding | None:
         "The policy has hardly moved, so it cannot have learned anything.",
         f"a KL of {max(0.0, kl.mean()):.1g} nats per token at {span(kl)}, with which no reward "
         f"differs from the reference model's by more than {reach:.1%} of its range",
-        "Raise the learning rate tenfold, or lower a beta above 0.1.",
+        "Raise the learning rate tenfold, or lower beta if it is above 0.1.",
     )
 
 
@@ -82,7 +82,7 @@ def collapsed_entropy(signals: Signals) -> Finding | None:
         return Finding(
             "info",
             "entropy",
-            "The entropy is spent, as at the end of a good training run.",
+            "The entropy is near 0, as is normal at the end of a good training run.",
             f"{change} (nats per token)",
             "Nothing needs to be done.",
         )
@@ -112,9 +112,9 @@ def clipped_updates(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "clip_ratio",
-        "The clip stops much of every update.",
+        "Clipping removes a large part of every update.",
         f"{last.mean():.0%} of the tokens at {span(last)}",
-        "The policy moves too far per round of sampling: lower the learning rate, or take fewer "
+        "The policy moves too far per round of sampling: lower the learning rate, or make fewer "
         "updates per round (num_iterations, steps_per_generation).",
     )
 

@@ -23,9 +23,9 @@ def unweighted_rewards(signals: Signals) -> Finding | None:
     return Finding(
         "info",
         "unweighted",
-        "The rewards weigh 0: they are measured, and the KL alone teaches.",
-        f"the total is 0 at all {len(signals.rows)} steps, and single rewards are not",
-        "With a teacher as the reference this is meant; otherwise give a reward a weight.",
+        "All rewards have weight 0: they are only logged, and the KL alone trains the policy.",
+        f"the total is 0 at all {len(signals.rows)} steps, but single rewards are not",
+        "With a teacher as the reference, this is intended; otherwise, give a reward a weight.",
     )
 
 
@@ -59,7 +59,8 @@ def dead_groups(signals: Signals) -> Finding | None:
             "solved",
             "Most groups are dead because they are correct, as at the end of a good training run.",
             evidence,
-            "There is little left to learn from these questions: stop, or go on with harder ones.",
+            "There is little left to learn from these questions: stop, or continue with harder "
+            "ones.",
         )
     # 2. Collapsed: such a policy had fewer dead groups before, and has less entropy now. (A policy
     # that writes noise has more.)
@@ -70,7 +71,8 @@ def dead_groups(signals: Signals) -> Finding | None:
             "mode_collapse",
             "The policy has collapsed on answers that are not correct.",
             evidence,
-            "Go back to a checkpoint with spread, and lower the learning rate.",
+            "Go back to a checkpoint where rewards within a group differ, and lower the learning "
+            "rate.",
         )
     # 3. Wrong, or unknown.
     level = signals.last(signals.series("reward")).mean()
@@ -82,9 +84,12 @@ def dead_groups(signals: Signals) -> Finding | None:
         "Many groups are dead, and teach nothing, because all their completions score the same."
     )
     if wrong:
-        sentence = "Many groups are dead because hardly an answer is correct."
+        sentence = "Many groups are dead because almost no answer is correct."
     elif not known:
-        sentence = "Many groups are dead: solved or impossible, which this log does not tell."
+        sentence = (
+            "Many groups are dead. This log does not show whether the questions are solved or "
+            "impossible."
+        )
     severity = "critical" if now >= NEARLY_ALL else "warning"
     if signals.better and not known:
         # a reward of an unknown scale rose: groups that have gone dead since are probably solved
@@ -104,25 +109,26 @@ def _first_step_for_dead_groups(signals: Signals, nothing_earned: bool, known: b
     clipped = signals.optional("completions/clipped_ratio")
     if clipped is not None and clipped.std() > 0.2 and reward.corr(clipped) < -NEARLY_ALL:
         return (
-            "Whether the completions of a step are cut off decides its whole reward: raise "
-            "max_completion_length until none is, then ask several questions per step."
+            "The reward of a step depends only on whether its completions are cut off: raise "
+            "max_completion_length until none are, then ask several questions per step."
         )
     if nothing_earned:
         return (
-            "Nothing earns the reward: take easier questions, a larger model, or a reward with "
-            "partial credit, and read some completions."
+            "No completion earns the reward. Use easier questions, a larger model, or a reward "
+            "with partial credit, and read some completions."
         )
     if np.ptp(reward) < 1e-6:
         return (
-            f"All earn {reward.iloc[-1]:.3g}. If these are full marks, take harder questions; if "
+            f"All earn {reward.iloc[-1]:.3g}. If these are full marks, use harder questions; if "
             "not, the reward is a constant."
         )
     if not known:
         return (
-            "Look at some completions of the last steps (log_completions=True, or "
-            "completions.parquet): correct ones ask for harder questions, wrong ones for easier."
+            "Read some completions of the last steps (log_completions=True, or "
+            "completions.parquet): if they are correct, use harder questions; if they are wrong, "
+            "easier ones."
         )
-    return "Take questions that are answered sometimes, or larger groups."
+    return "Use questions that are sometimes answered correctly, or larger groups."
 
 
 def constant_reward(signals: Signals) -> Finding | None:
@@ -138,19 +144,19 @@ def constant_reward(signals: Signals) -> Finding | None:
             value = mean.iloc[0]
             if value == 0:
                 advice = (
-                    "A penalty may stay: nothing was wrong. If nothing can earn it, take easier "
-                    "questions. If something should: completions are lists of messages, "
+                    "If it is a penalty, keep it: nothing was wrong. If no completion can earn it, "
+                    "use easier questions. If some should: completions are lists of messages, and "
                     "`completion_text` gives the text."
                 )
             else:
                 advice = (
-                    "If these are full marks, it is learned: take harder questions, or leave it "
-                    "out. If not, it judges nothing."
+                    "If these are full marks, it is learned: use harder questions, or remove it. "
+                    "If not, it judges nothing."
                 )
             return Finding(
                 "warning",
                 "constant",
-                "A reward gives every completion the same number, and teaches nothing.",
+                "A reward gives every completion the same number, so it teaches nothing.",
                 f"{name} is {value:g} for all completions at {span(mean)}",
                 advice,
             )

@@ -27,23 +27,54 @@ def read_log(path: Path) -> pd.DataFrame:
     """
     if path.is_dir():
         return _read_folder(path)
-    kind = path.suffix.lower()
     if "tfevents" in path.name:
         return _read_events([path])
+
+    # 1. Read the file as a table.
+    file_type = path.suffix.lower()
     decimal_comma = False
-    if kind in (".csv", ".tsv"):
+    if file_type in (".csv", ".tsv"):
         with path.open(encoding="utf-8", errors="replace") as file:
             separator = max(",;\t", key=file.readline().count)
         table = pd.read_csv(path, sep=separator)
         # where the comma does not separate columns, it is some countries' decimal point
         decimal_comma = separator != ","
-    elif kind == ".parquet":
+    elif file_type == ".parquet":
         table = pd.read_parquet(path)
     else:
         table = _read_text(path)
-    table = _with_numbers(table, decimal_comma)
-    _check_one_run(path, table)
+
+    # 2. Replace texts by numbers: "25%" by 0.25, and with a decimal comma "0,25", too. A column
+    # with any other text is kept, apart from words for a missing value.
+    for column in table.select_dtypes(["str", "object"]):
+        texts = table[column].astype(str).str.strip()
+        if decimal_comma:
+            texts = texts.str.replace(",", ".", regex=False)
+        numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
+        is_number = numbers.notna()
+        is_missing = table[column].isna() | texts.str.lower().isin(_MISSING)
+        if is_number.any() and (is_number | is_missing).all():
+            table[column] = numbers / np.where(texts.str.endswith("%"), 100, 1)
+
+    # 3. Refuse several runs in one table, because no number may be made of two. They show in the
+    # columns of an export of wandb (`RUN - train/reward`), in a column for the run, or in steps
+    # that begin again.
+    prefixes = [str(column).rpartition(" - ")[0] for column in table]
+    _refuse_several(path, [prefix for prefix in prefixes if prefix])
+    for column in table:
+        if re.fullmatch("_?run([_ ]?(id|name))?", str(column), re.IGNORECASE):
+            _refuse_several(path, table[column].dropna())
+    named = in_trl_names(table)
+    if {"step", "reward"} <= {*named}:
+        steps = pd.to_numeric(named["step"][named["reward"].notna()], errors="coerce")
+        first = steps.min()
+        count = int((steps == first).sum())
+        _refuse_several(path, [f"run {n + 1} from step {first:g}" for n in range(count)])
     return table
+
+
+# What stands in a log where there is no number, in lower case.
+_MISSING = ("", "nan", "-nan", "none", "null", "nil", "na", "n/a", "#n/a", "<na>", "-", "–", "—")
 
 
 def _read_folder(path: Path) -> pd.DataFrame:
@@ -63,34 +94,41 @@ def _read_folder(path: Path) -> pd.DataFrame:
         return _read_events(events)
     raise ValueError(
         f"{path}: no training history in this folder. A metrics.csv, a trainer_state.json or "
-        "TensorBoard's events are read; of wandb and trackio, export the run as CSV."
+        "TensorBoard's events are read; from wandb or trackio, export the run as CSV."
     )
 
 
 def _read_text(path: Path) -> pd.DataFrame:
     """Return the history in a file of JSON, JSON lines or printed output."""
     text = path.read_text(encoding="utf-8", errors="replace")
-    kind = path.suffix.lower()
+    file_type = path.suffix.lower()
+
+    # 1. Find the rows: a list, or in JSON perhaps a dictionary.
     try:
-        if kind == ".json":
-            logged = json.loads(text)
-            rows = logged.get("log_history", logged) if isinstance(logged, dict) else logged
-        elif kind in (".jsonl", ".ndjson"):
+        if file_type == ".json":
+            rows = json.loads(text)
+            if isinstance(rows, dict):  # a trainer_state.json
+                rows = rows.get("log_history", rows)
+        elif file_type in (".jsonl", ".ndjson"):
             rows = [json.loads(line) for line in text.splitlines() if line.strip()]
         else:
             rows = _printed_rows(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"{path}: {error}") from None
-    if isinstance(rows, dict) and not any(isinstance(value, list) for value in rows.values()):
-        rows = [rows]
+
+    # 2. A dictionary with lists is a table by columns; any other one is a single row.
+    if isinstance(rows, dict):
+        is_table = any(isinstance(value, list) for value in rows.values())
+        rows = rows if is_table else [rows]
+
+    # 3. verl's file logger nests the numbers of a step under "data"; take them out.
     if not isinstance(rows, dict):
-        # verl's file logger nests the numbers of a step under "data"
-        nested = ({"data": {}} | row for row in rows if isinstance(row, dict))
-        rows = [row | row["data"] if isinstance(row["data"], dict) else row for row in nested]
+        rows = [{"data": {}} | row for row in rows if isinstance(row, dict)]
+        rows = [row | row["data"] if isinstance(row["data"], dict) else row for row in rows]
     if not rows:
         raise ValueError(
-            f"{path}: no training history is found in it. Known are CSV, TSV, Parquet, JSON, JSON "
-            "lines, TensorBoard's events, and the printed lines of Transformers and verl."
+            f"{path}: no training history was found in it. Known formats: CSV, TSV, Parquet, JSON, "
+            "JSON lines, TensorBoard's events, and the printed lines of Transformers and verl."
         )
     return pd.DataFrame(rows)
 
@@ -101,8 +139,8 @@ def _read_events(paths: list[Path]) -> pd.DataFrame:
         from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     except ModuleNotFoundError:
         raise ValueError(
-            f"{paths[0]}: TensorBoard is not installed, which reads this file: python -m helpers "
-            "install --optional tensorboard"
+            f"{paths[0]}: reading this file needs TensorBoard, which is not installed: python -m "
+            "helpers install --optional tensorboard"
         ) from None
     rows = {}
     holders = []  # folders with a reward: those of hyperparameters have none
@@ -119,49 +157,13 @@ def _read_events(paths: list[Path]) -> pd.DataFrame:
     return pd.DataFrame(list(rows.values()))
 
 
-def _with_numbers(table: pd.DataFrame, decimal_comma: bool) -> pd.DataFrame:
-    """Return a table with numbers in place of texts such as "25%" (0.25) or, with a decimal comma,
-    "0,25". A column with any other text, apart from words for a missing value, is kept.
-    """
-    for column in table.select_dtypes(["str", "object"]):
-        texts = table[column].astype(str).str.strip()
-        if decimal_comma:
-            texts = texts.str.replace(",", ".", regex=False)
-        numbers = pd.to_numeric(texts.str.removesuffix("%"), errors="coerce")
-        missing = table[column].isna() | texts.str.lower().isin(_MISSING)
-        if numbers.notna().any() and (numbers.notna() | missing).all():
-            table[column] = numbers / np.where(texts.str.endswith("%"), 100, 1)
-    return table
-
-
-# What stands in a log where there is no number, in lower case.
-_MISSING = ("", "nan", "-nan", "none", "null", "nil", "na", "n/a", "#n/a", "<na>", "-", "–", "—")
-
-
-def _check_one_run(path: Path, table: pd.DataFrame) -> None:
-    """Raise ValueError if a table holds several runs, because no number may be made of two."""
-    # an export of wandb: `RUN - train/reward`
-    prefixes = [str(column).rpartition(" - ")[0] for column in table]
-    _refuse_several(path, [prefix for prefix in prefixes if prefix])
-    # a table with a column for the run
-    for column in table:
-        if re.fullmatch("_?run([_ ]?(id|name))?", str(column), re.IGNORECASE):
-            _refuse_several(path, table[column].dropna())
-    # steps that begin again
-    named = in_trl_names(table)
-    if {"step", "reward"} <= {*named}:
-        steps = pd.to_numeric(named["step"][named["reward"].notna()], errors="coerce")
-        begins = int((steps == steps.min()).sum())
-        _refuse_several(path, [f"run {n + 1} from step {steps.min():g}" for n in range(begins)])
-
-
 def _refuse_several(path: Path, runs: Iterable) -> None:
     """Raise ValueError with the list if these names of runs are not all the same."""
     names = list(dict.fromkeys(map(str, runs)))
     if len(names) > 1:
         raise ValueError(
-            f"{path} holds {len(names)} runs: {', '.join(names[:8])}. Give one of them, in a "
-            "folder or file of its own."
+            f"{path} holds {len(names)} runs: {', '.join(names[:8])}. Give only one of them, in "
+            "its own folder or file."
         )
 
 
@@ -170,24 +172,32 @@ def _printed_rows(text: str) -> list[dict]:
     an evaluation, which may lack the step, and verl's lines `step:1 - critic/score/mean:0.25`.
     """
     rows = []
-    steps = 0
-    epochs = []
+    step = 0  # of Transformers' last line
+    epochs = []  # of all its lines
     for line in text.splitlines():
+        # 1. A line without a dictionary may be verl's.
         printed = re.search(r"\{'.*'\s*:.*\}", line)
-        if printed:
-            try:
-                row = ast.literal_eval(re.sub(r"\bnan\b", "None", printed[0]))
-            except (ValueError, SyntaxError):
-                continue
-            if isinstance(row, dict) and ("reward" in row or "eval_reward" in row):
-                if "reward" in row:
-                    epochs.append(float(row.get("epoch", len(epochs))))
-                    # back at the first epoch, another run begins
-                    steps = 1 if epochs[0] == epochs[-1] < max(epochs) else steps + 1
-                rows.append({"step": steps} | row)
-        elif re.search(r"\bstep:\d+ - ", line):
-            pairs = re.findall(r"([\w/@.-]+):([-+\d.e]+|nan)(?= - |$)", line)
-            rows.append({name: float(value) for name, value in pairs})
+        if printed is None:
+            if re.search(r"\bstep:\d+ - ", line):
+                pairs = re.findall(r"([\w/@.-]+):([-+\d.e]+|nan)(?= - |$)", line)
+                rows.append({name: float(value) for name, value in pairs})
+            continue
+
+        # 2. A dictionary is Transformers' if it has a reward.
+        try:
+            row = ast.literal_eval(re.sub(r"\bnan\b", "None", printed[0]))
+        except (ValueError, SyntaxError):
+            continue
+        if not isinstance(row, dict) or not row.keys() & {"reward", "eval_reward"}:
+            continue
+
+        # 3. Count its step. Another run begins where the first epoch returns after later ones.
+        if "reward" in row:
+            epoch = float(row.get("epoch", len(epochs)))
+            epochs.append(epoch)
+            begins_again = epoch == epochs[0] and epoch < max(epochs)
+            step = 1 if begins_again else step + 1
+        rows.append({"step": step} | row)
     return rows
 
 
@@ -201,30 +211,36 @@ def in_trl_names(history: pd.DataFrame) -> pd.DataFrame:
     >>> list(in_trl_names(pd.DataFrame(columns=["critic/score/mean", "reward"])))
     ['critic/score/mean', 'reward']
     """
-    known = {other: name for name, others in _NAMES.items() for other in (name, *others)}
+    # 1. Find the new name of each column. wandb's own `_step` or `Step` comes last: it counts the
+    # calls of its logger, which may be more than the steps.
+    trl_names = {}  # by other name
+    for name, others in _NAMES.items():
+        trl_names |= dict.fromkeys((name, *others), name)
     names = {}
-    # wandb's own `_step` or `Step` counts the calls of its logger, which may be more than the steps
     columns = sorted(history, key=lambda column: str(column) in ("_step", "Step"))
     for column in columns:
         # a progress table has spaces around slashes; trackers add a prefix, `train/` or
         # `RUN - train/`
         name = re.sub(r"\s*/\s*", "/", str(column).rpartition(" - ")[2])
         name = name.strip().removeprefix("train/")
-        name = known.get(name.lower(), name)
+        name = trl_names.get(name.lower(), name)
         if name.startswith("rewards/") and not name.endswith(("/mean", "/std", "/min", "/max")):
             name += "/mean"
         if name not in history and name not in names.values():
             names[column] = name
     history = history.rename(columns=names)
+
+    # 2. ms-swift writes "5/60" for step 5; its summary row has no step.
     if "global_step/max_steps" in names:
-        # ms-swift writes "5/60" for step 5; its summary row has no step
         steps = history["step"].astype(str).str.partition("/")[0]
         history["step"] = pd.to_numeric(steps, errors="coerce")
-    bounds = ["critic/score/min", "critic/score/max"]
-    if {"reward", *bounds} <= {*history} and "reward_std" not in history:
-        # verl logs no spread: this is the largest one between these bounds with this mean, and
-        # exact if rewards have two values (Bhatia and Davis, 2000)
-        lowest, highest = (history[name] for name in bounds)
+
+    # 3. verl logs no spread. Take the largest one between its bounds with this mean, which is exact
+    # if rewards have two values (Bhatia and Davis, 2000).
+    needed = {"reward", "critic/score/min", "critic/score/max"}
+    if needed <= {*history} and "reward_std" not in history:
+        lowest = history["critic/score/min"]
+        highest = history["critic/score/max"]
         mean = history["reward"]
         history["reward_std"] = ((highest - mean) * (mean - lowest)).clip(lower=0) ** 0.5
     return history
@@ -270,10 +286,11 @@ def first_and_last(history: pd.DataFrame, columns: list[str]) -> pd.DataFrame:
     all other rows.
     """
     rows = min(10, max(1, len(history) // 2))
-    how = {name: "median" if name == "kl" else "mean" for name in columns if name in history}
     parts = {f"first {rows} steps": history.head(rows), f"last {rows} steps": history.tail(rows)}
-    means = {name: part[list(how)].agg(how) for name, part in parts.items()}
-    return pd.DataFrame(means, index=list(how))
+    average = {name: "median" if name == "kl" else "mean" for name in columns if name in history}
+    logged = list(average)
+    averages = {label: part[logged].agg(average) for label, part in parts.items()}
+    return pd.DataFrame(averages, index=logged)
 
 
 def final_reward(history: pd.DataFrame) -> float:

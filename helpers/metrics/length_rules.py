@@ -95,9 +95,9 @@ def changed_length(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "length",
-        f"Completions have become much {word}, and no better.",
+        f"Completions have become much {word}, but no better.",
         f"mean length {change_between(length, *since)} (tokens)",
-        "Find what pays for length, and read some completions."
+        "Find the reward that pays for length, and read some completions."
         if word == "longer"
         else "Read some: is the reasoning still there?",
     )
@@ -117,5 +117,5 @@ def equal_lengths(signals: Signals) -> Finding | None:
         "equal_lengths",
         "All completions of a step have the same length.",
         f"completions/min_length is completions/max_length at {span(longest)}",
-        "Padding is counted as text, or every answer is the same: look at some completions.",
+        "Either padding is counted as text, or every answer is the same: read some completions.",
     )

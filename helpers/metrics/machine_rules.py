@@ -26,8 +26,8 @@ def silent_reward(signals: Signals) -> Finding | None:
         "silent",
         "A reward has never logged a number.",
         f"{', '.join(silent)} at {span(signals.rows)}",
-        "If it is None for all rows, see for which rows it is meant, or take it out. Early TRL "
-        "logs nan for a batch in which one completion scores None.",
+        "If it is None for all rows, check which rows it is meant for, or remove it. Early "
+        "versions of TRL log nan for a batch in which one completion scores None.",
     )
 
 
@@ -48,8 +48,8 @@ def unjudged_programs(signals: Signals) -> Finding | None:
         "unjudged",
         "Many programs or answers were not judged, and score None or nothing.",
         f"{column} is {highest[column]:.0%} of the batch at step {shares[column].idxmax()}",
-        "Unsupported programs need the sandbox sandlock, on Linux 6.12. If time ran out, look at "
-        "such completions: most never end.",
+        "Unsupported programs need the sandbox sandlock, on Linux 6.12. If time ran out, read such "
+        "completions: most of their programs never end.",
     )
 
 
@@ -71,7 +71,7 @@ def not_a_number(signals: Signals) -> Finding | None:
         return Finding(
             "critical",
             "gradient",
-            "The loss or the gradient is not a number, and nothing is learned any more.",
+            "The loss or the gradient is NaN or infinite, and nothing is learned any more.",
             evidence,
             "Go back to a checkpoint before it, with a lower learning rate, or with bf16 if it was "
             "fp16.",
@@ -80,7 +80,7 @@ def not_a_number(signals: Signals) -> Finding | None:
         # in fp16, the loss scaler searches for its scale in the first ten rows, and skips steps
         "info" if finite[10:].all() else "warning",
         "gradient",
-        "The loss or the gradient was not a number, and is one again.",
+        "The loss or the gradient was NaN or infinite for a while, and has recovered.",
         evidence,
         "In fp16 a few such steps at the start are the loss scaler's search; if more come, use "
         "bf16 or a lower rate.",
@@ -110,7 +110,7 @@ def no_gradient(signals: Signals) -> Finding | None:
         "no_gradient",
         "No gradient reaches the weights, although rewards differ.",
         f"grad_norm {'is' if kl is None or kl.any() else 'and kl are'} exactly 0 at {span(norms)}",
-        "See that the adapter can be trained: `PeftModel.from_pretrained(…, is_trainable=True)`, "
+        "Check that the adapter is trainable: `PeftModel.from_pretrained(…, is_trainable=True)`, "
         "and that `model.print_trainable_parameters()` gives more than 0.",
     )
 
@@ -128,10 +128,11 @@ def gradient_spikes(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "gradient_spikes",
-        "Single steps have a gradient many times as large as all others.",
+        "A few steps have a gradient many times as large as all others.",
         f"{len(spikes)} of {len(norms)} rows, the largest {spikes.max():.3g} at step "
         f"{int(spikes.idxmax())}, where nine of ten stay below {usual:.2g}",
-        "Set max_grad_norm (0.1 to 1.0), which cuts them, and read the completions of these steps.",
+        "Set max_grad_norm (0.1 to 1.0), which clips them, and read the completions of these "
+        "steps.",
     )
 
 
@@ -152,9 +153,9 @@ def sampling_gap(signals: Signals) -> Finding | None:
         "warning",
         "sampling",
         "The engine that samples and the model that trains differ by more than rounding.",
-        f"their log-probabilities of a token differ by {last.mean():.2g} nats in the mean, at "
+        f"their log-probabilities of a token differ by {last.mean():.2g} nats on average, at "
         f"{span(last)}",
-        "See that the engine gets the new weights after each step, compare precision and "
+        "Check that the engine gets the new weights after each step, compare precision and "
         "temperature, and sample with top_p=1, top_k=0 and no min_p.",
     )
 
@@ -182,7 +183,7 @@ def slower_steps(signals: Signals) -> Finding | None:
         "slower",
         "Steps become slower, and longer completions do not explain it.",
         f"step_time at equal length {change} (seconds)",
-        "See whether memory grows or is swapped, and what else runs on the machine.",
+        "Check whether memory grows or is swapped, and what else runs on the machine.",
     )
 
 
@@ -203,6 +204,6 @@ def growing_memory(signals: Signals) -> Finding | None:
                 "The memory in use grows.",
                 f"{column} {change}",
                 "Look for tensors or texts that a reward or a callback keeps; a checkpoint and "
-                "--resume go on with fresh memory.",
+                "--resume continue with fresh memory.",
             )
     return None

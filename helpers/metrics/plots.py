@@ -79,8 +79,10 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
             label = "on held-out questions" if name == names[0] else None
             axes.plot(held_out, color=color, linestyle=":", marker="o", label=label)
     if names:
-        # Leave room below the curves for the legend.
+        # Show 0, and leave room below it for the legend.
         low, high = axes.get_ylim()
+        low = min(low, 0.0)
+        axes.set_ylim(low, high)
         ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
         entries = len(axes.get_legend_handles_labels()[1])
         axes.set(ylim=(low - 0.17 * entries * (high - low), high), yticks=ticks)

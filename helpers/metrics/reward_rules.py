@@ -32,7 +32,7 @@ def held_out_gap(signals: Signals) -> Finding | None:
     epochs = signals.optional("epoch")
     if epochs is not None and epochs.max() >= 3:
         causes.append(
-            f"memorised questions (each was seen {epochs.max():.0f} times: take more questions)"
+            f"memorised questions (each was seen {epochs.max():.0f} times: use more questions)"
         )
     causes.append("a reward that pays for something else (read completions of both sets)")
     if signals.format is not None and signals.change(signals.format).is_rise(CERTAIN, NOTABLE):
@@ -41,7 +41,7 @@ def held_out_gap(signals: Signals) -> Finding | None:
     return Finding(
         "critical",
         "held_out",
-        "Training gets better, and the held-out score does not.",
+        "Training gets better, but the held-out score does not.",
         f"held out {held_out}; in training {training}",
         f"Possible causes: {'; '.join(causes)}.",
     )
@@ -70,7 +70,7 @@ def fallen_reward(signals: Signals) -> Finding | None:
         "reward_fall",
         "The reward has fallen below where it began."
         if below_start
-        else "The reward has fallen from its height.",
+        else "The reward has fallen from its peak.",
         str(fall),
         "Go back to the checkpoint before the fall, with a lower learning rate.",
     )
@@ -96,10 +96,10 @@ def flat_reward(signals: Signals) -> Finding | None:
     if change.is_fall(LIKELY):
         advice = "It falls: stop, or lower the learning rate."
     elif correct is not None and correct < NOTABLE:
-        advice = "Take easier questions, or a larger model: hardly an answer is correct."
+        advice = "Use easier questions, or a larger model: almost no answer is correct."
     else:
         advice = (
-            "Raise the learning rate threefold. If that changes nothing, see in notebook 02 "
+            "Raise the learning rate threefold. If that changes nothing, check in notebook 02 "
             "whether the reward depends on the answer."
         )
     highest_gain = max(0.0, change.difference + CERTAIN * change.error)
@@ -142,11 +142,12 @@ def indifferent_reward(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "indifferent",
-        "The policy has changed and the reward has not, so it may not depend on what is written.",
+        "The policy has changed but the reward has not, so the reward may not depend on the text.",
         f"reward {change}, a change of at most {most:.2g} where rewards spread by {spread:.2g}; KL "
         f"{signals.change(signals.series('kl'))}",
-        "Score right completions beside wrong ones, as notebook 02 does. If the reward tells them "
-        "apart, take easier questions or a larger model. (A ranking's mean stays by construction.)",
+        "Score correct completions and wrong ones, as notebook 02 does. If the reward tells them "
+        "apart, use easier questions or a larger model. (A ranking's mean is constant by "
+        "construction.)",
     )
 
 
@@ -179,7 +180,8 @@ def plateau(signals: Signals) -> Finding | None:
         "Correctness has stopped rising far below full marks.",
         f"{level.mean():.0%} at {span(level)}, {len(level) / len(share):.0%} of the run, with "
         f"{1 - level.mean():.0%} left to gain",
-        "Stop here, and take questions of the right difficulty: those that are answered sometimes.",
+        "Stop here, and use questions of the right difficulty: those that are sometimes answered "
+        "correctly.",
     )
 
 
@@ -202,11 +204,11 @@ def hacked_reward(signals: Signals) -> Finding | None:
     return Finding(
         "critical",
         "hacking",
-        "The reward rises while correctness falls, so the policy has found what pays without being "
-        "right.",
+        "The reward rises while correctness falls, so the policy has found a way to earn reward "
+        "without being correct.",
         f"reward {rise}; correctness {fall}",
-        "Read completions of the last steps, find which reward pays them, and correct it or weigh "
-        "correctness more.",
+        "Read completions of the last steps, find the reward that accepts them, and fix it or give "
+        "correctness more weight.",
     )
 
 
@@ -235,10 +237,10 @@ def format_only(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "format_only",
-        "The format was learned and correctness was not.",
+        "The format was learned, but correctness was not.",
         f"format {gain}; correctness {change}",
-        "Weigh the format less; if correctness still stays, take easier questions or a larger "
-        "model.",
+        "Give the format less weight; if correctness still does not rise, use easier questions or "
+        "a larger model.",
     )
 
 
@@ -262,9 +264,9 @@ def other_reward(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "other_reward",
-        "The reward rises by what does not judge the answer.",
+        "The reward rises because of a reward that does not judge the answer.",
         f"{name} {risen[name]}; correctness {signals.change(signals.correctness)}",
-        f"Weigh {name} less, and attack it in notebook 02.",
+        f"Give {name} less weight, and attack it in notebook 02.",
     )
 
 
@@ -288,8 +290,8 @@ def blind_policy(signals: Signals) -> Finding | None:
     return Finding(
         "warning",
         "blind",
-        "The reward rises by what needs no picture.",
+        "The reward rises without the policy using the image.",
         f"sighted minus blind {change}, while the reward gained {gain:.2g}",
-        "Balance the answers of each question, so that guessing does not pay, or take questions "
-        "that only the picture answers.",
+        "Balance the answers of each question, so that guessing does not pay, or use questions "
+        "that cannot be answered without the image.",
     )

@@ -41,11 +41,11 @@ def failing_calls(signals: Signals) -> Finding | None:
         signals,
         share,
         "tool_failures",
-        "Most calls of tools come back as an error",
+        "Most tool calls return an error",
         f"{per_episode:.3g} calls per episode",
-        "Read what the tools answered: refused arguments want a better description or an "
-        "example in the prompt, an exception or a timeout a mended tool, and calls beyond a "
-        "limit fewer turns.",
+        "Read what the tools answered: for refused arguments, improve the description or add an "
+        "example to the prompt; for an exception or a timeout, fix the tool; for calls beyond a "
+        "limit, ask for fewer turns.",
     )
 
 
@@ -64,8 +64,8 @@ def unfinished_episodes(signals: Signals) -> Finding | None:
         "unfinished",
         "Most episodes end before the policy's last word, with a call that is not answered",
         "the episodes",
-        "Raise max_completion_length, which the whole episode shares with what the tools answer, "
-        "or max_tool_calling_iterations; else make answers shorter or pay for fewer calls.",
+        "Raise max_completion_length, which the whole episode shares with the tools' answers, or "
+        "max_tool_calling_iterations; otherwise, make answers shorter or reward fewer calls.",
     )
 
 
@@ -111,11 +111,11 @@ def given_up_tools(signals: Signals) -> Finding | None:
         return Finding(
             "warning",
             "tool_calls",
-            "The policy has given up its tools"
+            "The policy has stopped using its tools"
             + (", and the reward rises without them." if signals.better else "."),
             f"{highest} (calls per episode)",
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
-            "Else lower the learning rate, and find what pays without a call.",
+            "Otherwise, lower the learning rate, and find what is rewarded without a call.",
         )
     if highest.before < CALLS_LEFT and not (signals.better or signals.solved):
         return Finding(
@@ -123,7 +123,7 @@ def given_up_tools(signals: Signals) -> Finding | None:
             "tool_calls",
             "The policy hardly calls its tools, and never did.",
             f"{change} (calls per episode)",
-            "See that the prompt lists the tools and that its calls can be parsed; else show it "
-            "examples before training.",
+            "Check that the prompt lists the tools and that the policy's calls can be parsed; "
+            "otherwise, show it examples before training.",
         )
     return None

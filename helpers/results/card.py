@@ -60,7 +60,7 @@ FIGURES = {
     "spread": "The share of dead groups, whose completions all score the same.",
     "kl": "The divergence from the model that training began with.",
     "completion_length": "The length of the completions, and the share cut off.",
-    "loss": "The loss, which is no measure of progress.",
+    "loss": "The loss, which is not a measure of progress.",
     "accuracy": "Accuracy on held-out questions, with 95 % intervals.",
 }
 
@@ -126,15 +126,15 @@ def portable(value, key: str = ""):
         return {name: portable(entry, name) for name, entry in value.items()}
     if isinstance(value, list):
         return [portable(entry, key) for entry in value]
-    if isinstance(value, str) and key not in _TEXTS:
-        # a list of rewards may name several files
-        paths = value.split(",") if ".py:" in value else [value]
-        paths = [path.removeprefix(f"{PROJECT}/") for path in paths]
-        # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths
-        return ",".join(
-            PureWindowsPath(path).name if PureWindowsPath(path).root else path for path in paths
-        )
-    return value
+    if not isinstance(value, str) or key in _TEXTS:
+        return value
+    # a list of rewards may name several files
+    paths = value.split(",") if ".py:" in value else [value]
+    paths = [path.removeprefix(f"{PROJECT}/") for path in paths]
+    # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths
+    return ",".join(
+        PureWindowsPath(path).name if PureWindowsPath(path).root else path for path in paths
+    )
 
 
 # What may begin with a slash without being a path.
@@ -160,7 +160,7 @@ def verdict(facts: Facts) -> list[str]:
         p_text = "p < 1e-15" if p < 1e-15 else f"p = {p:.2g}"
         measure = f"{how} accuracy on {after['n']:,} held-out questions"
         if p >= 0.05:
-            change = f"Whether training changed {measure} cannot be told from chance. It went"
+            change = f"The change in {measure} cannot be distinguished from chance. It went"
         elif after["accuracy"] > before["accuracy"]:
             change = f"Training raised {measure}"
         else:
@@ -182,7 +182,7 @@ def verdict(facts: Facts) -> list[str]:
     merged = facts.evaluation.get("merged")
     if "merged" in facts.outdated:
         sentences.append(
-            "The merged model is of an earlier training: run notebook 05 before using it."
+            "The merged model is from an earlier training: run notebook 05 before using it."
         )
     elif after and merged and merged["ci95"][1] < after["ci95"][0]:
         sentences.append(
@@ -239,24 +239,23 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
     data = facts.manifest["data"]
     training = facts.manifest["training"]
     settings = training["settings"]
-    # Show the settings with the seed and the end of the training run.
+
+    # An outdated data_report.json is not read; the tags then tell which system prompt it was.
+    system_prompt = facts.data.get("system_prompt") or TagFormat.parse(data["tags"]).system_prompt
+    # Show the settings with the seed and the end of the training run, and the preset's name first.
     recorded = {"preset": settings.get("name")} | settings
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
+    rows = [[name, plain(recorded[name])] for name in recorded if name not in ("name", "needs_gb")]
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
     return environment.get_template("card.md.j2").render(
         facts=facts,
         verdict=verdict(facts),
         pocket=settings["model"] in EMBEDDED,
-        system_prompt=facts.data.get("system_prompt")
-        or TagFormat.parse(data["tags"]).system_prompt,
+        system_prompt=system_prompt,
         rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
-        recorded=[
-            [name, plain(value)]
-            for name, value in recorded.items()
-            if name not in ("name", "needs_gb")
-        ],
+        recorded=rows,
         figures=figures,
         models=MODELS,
         commands=commands_of(facts),
@@ -264,13 +263,16 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
         is_file=_is_file(data["source"]),
         own_rewards=training.get("own_rewards"),
         options=template_options(settings.get("thinking")),
-        text=_escaped,
+        text=_literal_markdown,
         plain=plain,
         percent=percent,
         accuracy=accuracy,
         quoted=repr,
         base_in_words=base_in_words,
     )
+
+
+_PIPELINE = ["01", "02", "03", "04", "05"]
 
 
 def given_of(facts: Facts) -> dict[str, dict]:
@@ -291,59 +293,75 @@ def commands_of(facts: Facts) -> list[str]:
     Settings and seeds are those that notebooks 01 and 03 recorded, whatever started them. The other
     parameters are those of the command that did; without it, those that the run records.
     """
-    data, training = facts.manifest["data"], facts.manifest["training"]
+    data = facts.manifest["data"]
+    training = facts.manifest["training"]
     given = given_of(facts)
+
+    # 1. A lesson prepares and trains by itself. Some of the recorded settings may be its own, and
+    # none of its parameters, so only the preset, the seed and the given parameters are repeated.
     lesson = training.get("notebook", "03")
     if lesson != "03":
-        # some of the recorded settings may be the lesson's own, and none of its parameters
-        first = {"preset": training["settings"]["name"], "seed": training["seed"]}
-        return [_command(facts.name, [lesson], first | given.get(lesson, {}))]
+        recorded = {"preset": training["settings"]["name"], "seed": training["seed"]}
+        return [_command(facts.name, [lesson], recorded | given.get(lesson, {}))]
 
-    # what each notebook was given beside settings
-    numbers = [number for number in _PIPELINE if not given or number in {"01", "03", *given}]
-    parameters = {
-        number: {name: each for name, each in given.get(number, {}).items() if name not in SETTINGS}
-        for number in numbers
-    }
-    # how the settings of 03 differ from those of 01; None is never given: it keeps a setting
-    prepared, trained = (settle(section["settings"]) for section in (data, training))
-    parameters["03"] |= _differing(trained, prepared, "03")
-    # how those of 01 differ from the preset; and its own value of what 03 has changed
+    # 2. The given parameters of each notebook, without the settings, which steps 3 and 4 add. If no
+    # command started the run, the whole pipeline is repeated.
+    of_notebook: dict[str, dict] = {}
+    for number in _PIPELINE:
+        if not given or number in ("01", "03") or number in given:
+            typed = given.get(number, {})
+            of_notebook[number] = {name: typed[name] for name in typed if name not in SETTINGS}
+    of_01 = of_notebook["01"]
+    of_03 = of_notebook["03"]
+
+    # 3. Notebook 03 starts from the settings of 01: what it changed.
+    prepared = settle(data["settings"])
+    trained = settle(training["settings"])
+    of_03.update(_differing(trained, prepared, "03"))
+
+    # 4. Notebook 01 starts from the preset: what it changed, and its own value of what 03 changed
+    # later. With the source of the run, the preset settles to what 01 would get without a change;
+    # its own source is put back, so that another source is a change.
     preset = PRESETS.get(prepared.name, PRESETS["pocket"])
-    usual = replace(settle(preset, source=prepared.source), source=preset.source)
-    parameters["01"] |= _differing(prepared, usual, "01") | {
-        name: getattr(prepared, name)
-        for name in parameters["03"]
-        if name in SETTINGS and "01" in SETTINGS[name].metadata["of"]
-    }
-    # what else is recorded
-    parameters["01"] |= {"preset": preset.name, "seed": data["seed"]}
-    parameters["03"]["seed"] = training["seed"]
-    recorded = {"columns": facts.data.get("columns"), "tags": data["tags"]}
-    parameters["01"] |= {
-        name: value for name, value in recorded.items() if value not in (None, THINK_ANSWER.spec)
-    }
+    unchanged = replace(settle(preset, source=prepared.source), source=preset.source)
+    of_01.update(_differing(prepared, unchanged, "01"))
+    for name in of_03:
+        if name in SETTINGS and "01" in SETTINGS[name].metadata["of"]:
+            of_01[name] = getattr(prepared, name)
+
+    # 5. What the run records besides: the preset and the seeds, and the columns, the tags and the
+    # rewards if they are not the usual ones.
+    of_01.update(preset=preset.name, seed=data["seed"])
+    of_03["seed"] = training["seed"]
+    if facts.data.get("columns") is not None:
+        of_01["columns"] = facts.data["columns"]
+    if data["tags"] not in (None, THINK_ANSWER.spec):
+        of_01["tags"] = data["tags"]
     if "own_rewards" in training and not given:
         copies = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
-        parameters["03"]["rewards"] = copies
+        of_03["rewards"] = copies
 
-    together = {name: value for each in parameters.values() for name, value in each.items()}
-    if all(each.items() <= together.items() for each in parameters.values()):
-        return [_command(facts.name, list(parameters), together)]
-    return [_command(facts.name, [number], each) for number, each in parameters.items()]
-
-
-_PIPELINE = ["01", "02", "03", "04", "05"]
+    # 6. One command for all notebooks if no two of them have different values of a parameter.
+    together = {}
+    for parameters in of_notebook.values():
+        together |= parameters
+    if all(parameters.items() <= together.items() for parameters in of_notebook.values()):
+        return [_command(facts.name, list(of_notebook), together)]
+    return [
+        _command(facts.name, [number], parameters) for number, parameters in of_notebook.items()
+    ]
 
 
 def _differing(settings: Preset, start: Preset, number: str) -> dict:
-    """Return the settings that differ from those at the start and are parameters of a notebook."""
-    return {
-        name: getattr(settings, name)
-        for name, setting in SETTINGS.items()
-        if number in setting.metadata["of"]
-        and getattr(settings, name) not in (None, portable(getattr(start, name), name))
-    }
+    """Return the parameters of a notebook that change the settings from those at the start.
+
+    A setting of None is left out, because a parameter of None changes nothing.
+    """
+    names = [name for name, setting in SETTINGS.items() if number in setting.metadata["of"]]
+    # the settings come from `Facts`, where paths are portable
+    before = {name: portable(getattr(start, name), name) for name in names}
+    now = {name: getattr(settings, name) for name in names}
+    return {name: now[name] for name in names if now[name] not in (None, before[name])}
 
 
 def _command(run: str, numbers: list[str], parameters: dict) -> str:
@@ -357,9 +375,12 @@ def _command(run: str, numbers: list[str], parameters: dict) -> str:
         words += ["--only", ",".join(numbers)]
     for name, value in parameters.items():
         # `-p` looks for a file only if its name is no JSON; such texts begin with these characters
-        plain = isinstance(value, str) and re.fullmatch(r"[^\W\d_/.~].*\S|[/.~].*", value)
-        text = value if plain else json.dumps(value, ensure_ascii=False)
-        words += ["--preset", text] if name == "preset" else ["-p", f"{name}={text}"]
+        is_bare = isinstance(value, str) and re.fullmatch(r"[^\W\d_/.~].*\S|[/.~].*", value)
+        text = value if is_bare else json.dumps(value, ensure_ascii=False)
+        if name == "preset":
+            words += ["--preset", text]
+        else:
+            words += ["-p", f"{name}={text}"]
     return shlex.join(words)
 
 
@@ -407,7 +428,7 @@ def plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _escaped(text: object) -> str:
+def _literal_markdown(text: object) -> str:
     """Return a text as one line of Markdown that is displayed literally.
 
     Names with an underscore, such as `learning_rate`, become code. Other special characters are

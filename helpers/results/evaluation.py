@@ -118,7 +118,7 @@ def sampled_scores(
     groups: list[list[str]],
     answers: list[str],
     tags: TagFormat = THINK_ANSWER,
-    ks: tuple[int, ...] = (1, 2, 4, 8, 16),
+    ks: tuple[int, ...] | None = None,
     *,
     judge: Callable | None = None,
     rows: pd.DataFrame | None = None,
@@ -127,7 +127,7 @@ def sampled_scores(
 
     groups: the completions of each question. All groups have the same size; otherwise, or without
         groups, ValueError.
-    ks: values of k larger than the group size are skipped.
+    ks: the values of k, at most the size of a group; None: the powers of two up to it.
     judge, rows: see `right`; here `rows` has one row per question.
 
     Returns samples (per question), pass_at_k_questions, pass_at_k (value and ci95 for each k, whose
@@ -148,11 +148,10 @@ def sampled_scores(
     right_samples = np.reshape(flat, (-1, samples)).sum(axis=1)
     counts = np.bincount(right_samples, minlength=samples + 1)
     chances = {}
-    for k in ks:
-        if k <= samples:
-            total = float(counts @ np.array([pass_at_k(samples, c, k) for c in range(samples + 1)]))
-            interval = list(wilson_interval(total, len(groups)))
-            chances[str(k)] = {"value": total / len(groups), "ci95": interval}
+    for k in ks or [2**power for power in range(samples.bit_length())]:
+        total = float(counts @ np.array([pass_at_k(samples, c, k) for c in range(samples + 1)]))
+        interval = list(wilson_interval(total, len(groups)))
+        chances[str(k)] = {"value": total / len(groups), "ci95": interval}
     voted = [majority_vote(group, tags) for group in groups]
     majority = right(voted, answers, tags, judge, rows)
     return {

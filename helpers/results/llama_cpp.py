@@ -49,7 +49,8 @@ def check_installed() -> None:
     missing = [module for module in modules if not importlib.util.find_spec(module)]
     if missing:
         raise ValueError(
-            f"GGUF needs {' and '.join(missing)}, and nothing else here does: `{INSTALL}`."
+            f"GGUF needs {' and '.join(missing)}, which nothing else here needs. Install with: "
+            f"`{INSTALL}`."
         )
 
 
@@ -102,8 +103,8 @@ def _convert(run: Run, method: str) -> str:
         process = subprocess.run(command, capture_output=True, text=True)
         if "BPE pre-tokenizer was not recognized" in process.stderr:
             raise ValueError(
-                "no GGUF file is written: llama.cpp's converter knows the tokenizers of "
-                f"published models, and not that of {run.show('merged')}."
+                "no GGUF file is written: llama.cpp's converter knows the tokenizers of published "
+                f"models, but not that of {run.show('merged')}."
             )
         if process.returncode:
             reason = (process.stderr.strip().splitlines() or ["no message"])[-1]

@@ -56,24 +56,24 @@ def check_merge(
         raise ValueError(f"merge={merge!r} is not known. Known: {', '.join(MERGES)}.")
     if base is not None and base.original is None and merge != "dequantised":
         raise ValueError(
-            f"merge={merge!r} needs the original weights, and which 16-bit model {base.name} was "
-            'made from is not known: use merge="dequantised".'
+            f"merge={merge!r} needs the original weights, but the 16-bit model that {base.name} "
+            'was made from is not known: use merge="dequantised".'
         )
     if gguf in llama_cpp.CONVERTED:
         if merge == "adapter":
             raise ValueError(
-                f"gguf={gguf!r} is made of the merged model, and merge='adapter' makes none. Leave "
-                "one of them out."
+                f"gguf={gguf!r} is made from the merged model, but merge='adapter' makes none. "
+                "Omit one of them."
             )
         llama_cpp.check_installed()
     elif gguf is not None and base is not None and base.text_only:
         raise ValueError(
             f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads pictures; "
-            "only its language part was trained. Take gguf='f16' or 'q8_0'."
+            "only its language part was trained. Use gguf='f16' or 'q8_0'."
         )
     elif gguf is not None and (machine.gpu is None or backend != "unsloth"):
         raise ValueError(
-            f"gguf={gguf!r} cannot be written here: it is Unsloth that quantises so, with "
+            f"gguf={gguf!r} cannot be written here: only Unsloth quantises in this way, with "
             f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. "
             "gguf='f16' and 'q8_0' can be written anywhere."
         )
@@ -187,7 +187,7 @@ def verify(
         capture_output=True,
         text=True,
     )
-    unharmed = "The adapter is whole; a model that was merged before stays."
+    unharmed = "The adapter is unharmed, and a model that was merged before is kept."
     if process.returncode:
         reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
         raise ValueError(f"the merged model cannot be proven ({reason}). {unharmed}")
@@ -218,8 +218,8 @@ def proof_text(proof: dict[str, float]) -> str:
     if proof["kept"] >= 0.5:
         return sentence
     return (
-        f"{sentence}\nWARNING: the adapter is so small beside its base that rounding the merged "
-        "weights to 16 bits lost the rest. "
+        f"{sentence}\nWARNING: the adapter is so small compared with its base that rounding "
+        "the merged weights to 16 bits lost the rest. "
         'Use the adapter itself (merge="adapter"), or train further.'
     )
 
@@ -298,8 +298,8 @@ def compare_logits(logits: list[torch.Tensor], expected: dict) -> dict[str, floa
         distance_squared += (saved - merged).square().sum().item()
     if effect_squared == 0:
         raise ValueError(
-            "the adapter does nothing to the logits of its base, as one that was never trained: "
-            "there is nothing to merge. Train it for several steps: at the first, the learning "
+            "the adapter does not change the logits of its base, as if it had never been trained: "
+            "there is nothing to merge. Train it for several steps: in the first, the learning "
             "rate is 0."
         )
     return {

@@ -21,7 +21,7 @@ from helpers.tags import TagFormat, completion_text
 # What a control trains on, as a sentence says it.
 CONTROLS = {
     "random": "a fair coin for each completion",
-    "shuffled": "the rewards of each group, dealt anew among its completions",
+    "shuffled": "the rewards of each group, shuffled among its completions",
     "format": "the format alone",
 }
 
@@ -48,7 +48,7 @@ def control_rewards(
         for function in functions:
             if not callable(function) or hasattr(function, "parameters"):
                 raise ValueError(
-                    f"control='shuffled' cannot deal the scores of {reward_name(function)}: TRL "
+                    f"control='shuffled' cannot shuffle the scores of {reward_name(function)}: TRL "
                     "calls a reward model itself. Choose 'random' or 'format'."
                 )
         taught = _Shuffled(seed, functions, weights)

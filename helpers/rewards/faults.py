@@ -167,7 +167,7 @@ def _check(value: object) -> _Result:
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        what = f"returned {_shown(value)}, which is no finite number,"
+        what = f"returned {_shown(value)}, which is not a finite number,"
         advice = "Return one finite number per completion, or None for a row that it cannot judge."
         return _Result(None, what, advice, "no finite number")
     return _Result(score)
@@ -201,8 +201,8 @@ def _advice_on(error: BaseException, columns: dict) -> str:
 FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
 # The advice on a call that ran out of time.
 LATE = (
-    "Does a pattern in it backtrack, or does a request in it wait without a limit? If it asks a "
-    "server, write it as `async def` and ask for all completions at once."
+    "Check whether a pattern in it backtracks, or a request in it waits without a time limit. If "
+    "it asks a server, write it as `async def` and ask for all completions at once."
 )
 # The laboratory also gives this advice for a reward that ignores the text.
 MESSAGES = (

@@ -50,8 +50,8 @@ def own_rewards(
             return file
         if copied.setdefault(file.name, file.resolve()) != file.resolve():
             raise ValueError(
-                f"{parameter}={rewards!r} names two files {file.name}, and a run keeps one copy by "
-                "name: rename one of them."
+                f"{parameter}={rewards!r} names two files {file.name}, but a run keeps one copy "
+                "per name: rename one of them."
             )
         sys.path.append(str(file.resolve().parent))
         with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:

@@ -73,7 +73,7 @@ def tests_reward(
         unjudged = sum(bool(row.unjudged) for row in rows)
         warnings.warn(
             f"tests_reward: {unjudged} of {len(rows)} completions were not judged and score None, "
-            f"or 0 beside one of their row that was: {'; '.join(counts)}.",
+            f"or 0 if another one of their row was judged: {'; '.join(counts)}.",
             stacklevel=2,
         )
 

@@ -82,7 +82,7 @@ async def _result_of(returned: Awaitable) -> object:
     try:
         return await returned
     except SystemExit as error:  # would end the shared event loop
-        raise RuntimeError(f"the process was to end: exit({error})") from None
+        raise RuntimeError(f"it tried to end the process: exit({error})") from None
 
 
 @functools.cache

@@ -58,9 +58,9 @@ class Base:
         revision = revision_of(model, self.name)
         if None not in (revision, self.revision) and revision != self.revision:
             raise ValueError(
-                f"{self.name} is not as it was in the training (revision {revision}; then "
+                f"{self.name} has changed since training (revision {revision}; then "
                 f"{self.revision}): the repository or the folder has changed, or this engine loads "
-                "another quantisation. Take the engine of the training (`engine`), merge into the "
+                "another quantisation. Use the engine used in training (`engine`), merge into the "
                 'original base (merge="original"), or train again.'
             )
 
@@ -110,8 +110,8 @@ def training_in_words(training: dict) -> list[str]:
     sentences = []
     if control := training.get("control"):
         sentences.append(
-            f"A control, {control}: the policy was trained on {CONTROLS[control]}, so what it "
-            "gained is no effect of the rewards."
+            f"A control, {control}: the policy was trained on {CONTROLS[control]}, so any gain is "
+            "not an effect of the rewards."
         )
     if first := training.get("warm_start"):
         steps = training.get("earlier_steps", 0) + training.get("steps", 0)

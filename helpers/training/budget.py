@@ -67,7 +67,7 @@ def trial_step(
     """
     from trl import GRPOTrainer
 
-    # configure as many steps as it takes to begin a second round of sampling
+    # 1. Configure as many steps as it takes to begin a second round of sampling.
     trial = copy.copy(config)
     passes = config.steps_per_generation * config.num_iterations  # that one round serves
     trial.max_steps = math.ceil(passes / config.gradient_accumulation_steps) + 1
@@ -81,13 +81,17 @@ def trial_step(
     if config.use_vllm:
         trial.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
 
-    # take the rows with the longest prompts, enough for one round; repeat them if there are too few
+    # 2. Take the rows with the longest prompts, enough for one round; repeat them if there are too
+    # few.
     count = settings.completions_per_round // settings.num_generations
-    length = train["prompt"].map(lambda turns: sum(len(message["content"]) for message in turns))
-    longest = train.loc[length.sort_values(ascending=False, kind="stable").index[:count]]
+    characters = train["prompt"].map(
+        lambda turns: sum(len(message["content"]) for message in turns)
+    )
+    longest_first = characters.sort_values(ascending=False, kind="stable").index
+    longest = train.loc[longest_first[:count]]
     longest = pd.concat([longest] * math.ceil(count / len(longest)))[:count]
 
-    # train, and time the sampling; failing rewards are reported by the training run, not here
+    # 3. Train, and time the sampling. Failing rewards are reported by the training run, not here.
     sampling_times: list[float] = []
     guarded = [guard_reward(function, lambda *batch: None) for function in reward_functions]
     on_gpu = model.device.type == "cuda"
@@ -115,9 +119,7 @@ def trial_step(
             trainer._generate = timed
             trainer.train()
         # TRL's step_time leaves out the optimizer's update, which is short for an adapter
-        first, *later = [
-            row["step_time"] for row in trainer.state.log_history if "step_time" in row
-        ]
+        step_times = [row["step_time"] for row in trainer.state.log_history if "step_time" in row]
         peak = torch.cuda.max_memory_reserved() if on_gpu else None
     except torch.OutOfMemoryError:  # only on a GPU; on a CPU the system ends the process
         room = size(card_of(machine) or machine.memory_gb * 1e9)
@@ -129,7 +131,7 @@ def trial_step(
         trainer = None  # frees its optimizer's memory
         sampling.release()
     # steps that reuse completions are shorter; the longest is one that samples
-    return Trial(first, max(later), sampling_times[-1], peak)
+    return Trial(step_times[0], max(step_times[1:]), sampling_times[-1], peak)
 
 
 @contextmanager
@@ -182,32 +184,40 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float
     """
     limit = settings.max_completion_length
     cut = sum(length > limit for length in lengths)
-    if cut > len(lengths) / 2:
-        end = sampling.end_that_ends_nothing(model, tokenizer)
-        if end is not None:
-            known = tokenizer.convert_ids_to_tokens(sorted(sampling.ends_of(model, tokenizer)))
-            raise ValueError(
-                f"{cut} of {len(lengths)} ordinary completions did not end before "
-                f"max_completion_length={limit}: the chat template ends a turn with "
-                f"{repr(end) if end else 'no token'}, and what ends a completion is "
-                f"{' or '.join(map(repr, known)) or 'no token'}. Set the model's end token to the "
-                "template's: eos_token in tokenizer_config.json and eos_token_id in "
-                "generation_config.json."
-            )
-        shorter = (
-            ", or take thinking=False: if the model's template has the choice, completions become "
-            "several times as short, and hard questions are answered worse"
-        )
+    if cut <= len(lengths) / 2:
+        return cut / len(lengths)
+
+    # 1. One cause is known: the model was given an end token that its chat template does not write.
+    end = sampling.end_that_ends_nothing(model, tokenizer)
+    if end is not None:
+        written = repr(end) if end else "no token"
+        ends = tokenizer.convert_ids_to_tokens(sorted(sampling.ends_of(model, tokenizer)))
+        ending = " or ".join(map(repr, ends)) or "no token"
         raise ValueError(
-            f"{cut} of {len(lengths)} ordinary completions were cut off at max_completion_length="
-            f"{limit}: the policy would mostly learn to be short. Raise it, which costs time and "
-            "memory in proportion (max_seq_length must hold it)"
-            f"{'' if settings.thinking is False else shorter}."
+            f"{cut} of {len(lengths)} ordinary completions did not end before "
+            f"max_completion_length={limit}: the chat template ends a turn with {written}, but "
+            f"a completion ends only at {ending}. Set the model's end token to the template's: "
+            "eos_token in tokenizer_config.json and eos_token_id in generation_config.json."
         )
-    return cut / len(lengths)
+
+    # 2. Otherwise the limit is too low, or the model thinks for too long.
+    advice = "Raise it, which costs time and memory in proportion (max_seq_length must hold it)"
+    if settings.thinking is not False:
+        advice += (
+            ", or use thinking=False: if the model's template has the choice, completions become "
+            "several times shorter, and hard questions are answered worse"
+        )
+    raise ValueError(
+        f"{cut} of {len(lengths)} ordinary completions were cut off at max_completion_length="
+        f"{limit}: the policy would mostly learn to be short. {advice}."
+    )
 
 
 # --- A notebook's own sampling --------------------------------------------------------------------
+
+# Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
+FEWEST = 8
+AUTO = 300  # seconds
 
 
 def questions_within(
@@ -234,16 +244,15 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
-    extras = extras or {}
-    wished = tables | extras
+    wished = tables | (extras or {})
     if seconds is None:
         return [rows for rows, *_ in wished.values()]
 
-    # measure the tokens per second of one batch; a CPU gains nothing from more than 16 prompts
-    prompts = [list(prompt) for rows, *_ in wished.values() for prompt in rows["prompt"]]
+    # 1. Measure the tokens per second of one batch. A CPU gains nothing from more than 16 prompts.
     count = sum(len(rows) * samples * times for rows, samples, times in wished.values())
-    size_of_batch = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
-    batch = list(islice(cycle(prompts), min(count, size_of_batch)))
+    most = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
+    prompts = [list(prompt) for rows, *_ in wished.values() for prompt in rows["prompt"]]
+    batch = list(islice(cycle(prompts), min(count, most)))
     few = min(32, settings.max_completion_length)
     options = {"max_new_tokens": few, "temperature": settings.temperature}
     sampling.sample(model, tokenizer, batch, **options)  # warm up: one-time work is not measured
@@ -251,47 +260,55 @@ def questions_within(
     sampling.sample(model, tokenizer, batch, **options)
     rate = len(batch) * few / (time.perf_counter() - begin)
     rate = processes.gather(rate)[0]  # all processes must keep the same rows
+    seconds_each = settings.max_completion_length / rate  # of a completion
 
-    # keep the share of the rows that the budget allows
-    one = settings.max_completion_length / rate  # seconds of a completion
-    needed = sum(len(rows) * samples * times for rows, samples, times in tables.values()) * one
+    # 2. Keep the share of the tables' rows that the budget allows. An extra table gets what those
+    # before it leave.
+    in_tables = sum(len(rows) * samples * times for rows, samples, times in tables.values())
+    needed = in_tables * seconds_each
     share = min(1.0, seconds / needed)
     kept = {}
-    taken = 0.0
+    taken = 0.0  # seconds
     for name, (rows, samples, times) in wished.items():
         fewest = min(FEWEST, len(rows))
         if name in tables:
             room = max(fewest, int(share * len(rows)))
         else:
-            room = int(max(0.0, seconds - taken) / (samples * times * one))
-        kept[name] = rows.iloc[: room if room >= fewest else 0]
-        taken += len(kept[name]) * samples * times * one
+            room = int(max(0.0, seconds - taken) / (samples * times * seconds_each))
+            if room < fewest:
+                room = 0
+        kept[name] = rows.iloc[:room]
+        taken += len(kept[name]) * samples * times * seconds_each
+
+    # 3. Print how long everything would take, and, if rows are left out, what is asked.
     print(
-        f"to sample everything: at most about {count * one:,.0f} s, at {rate:,.0f} tokens a second"
+        f"to sample everything: at most about {count * seconds_each:,.0f} s, at {rate:,.0f} tokens "
+        "a second"
     )
-    if any(len(rows) < len(wished[name][0]) for name, rows in kept.items()):
-        # half the width of the 95 % interval of a proportion, at its widest (one half)
-        shares = ", ".join(
-            f"{len(rows)} of {len(wished[name][0])} {name}"
-            + (f" (95 % interval: up to ±{98 / len(rows) ** 0.5:.0f} points)" if len(rows) else "")
-            for name, rows in kept.items()
+    if all(len(kept[name]) == len(rows) for name, (rows, *_) in wished.items()):
+        return list(kept.values())
+    shares = []
+    for name, (rows, *_) in wished.items():
+        asked = len(kept[name])
+        shares.append(f"{asked} of {len(rows)} {name}")
+        if asked:
+            # half the width of the 95 % interval of a proportion, at its widest (one half)
+            shares[-1] += f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)"
+    says = f"has room for {', '.join(shares)}; they take at most about {taken:,.0f} s"
+    if taken > seconds:
+        says = (
+            "is too short, and the fewest questions that show anything are asked: "
+            f"{', '.join(shares)}; they take up to about {taken:,.0f} s"
         )
-        says = f"has room for {shares}; they take at most about {taken:,.0f} s"
-        if taken > seconds:
-            says = (
-                f"is too short, and the fewest questions that show anything are asked: {shares}; "
-                f"they take up to about {taken:,.0f} s"
-            )
-        print(f"note: sampling_seconds={seconds} {says}. sampling_seconds=None lifts the limit.")
+    print(f"note: sampling_seconds={seconds} {says}. sampling_seconds=None lifts the limit.")
     return list(kept.values())
 
 
-# Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
-FEWEST = 8
-AUTO = 300  # seconds
-
-
 # --- Held-out questions during a training run -----------------------------------------------------
+
+FEWEST_LOOKS = 4  # with fewer, there is no curve
+FEWEST_AT_A_LOOK = 10  # with fewer, a point of the curve is mostly chance
+MOST_AT_A_LOOK = 64
 
 
 def held_out_looks(
@@ -311,34 +328,41 @@ def held_out_looks(
 
     patience: of early stopping, which needs the score whatever it costs: two looks within it.
     """
-    # 1. Choose how many looks, at how many questions, the training can afford: a look of the pocket
-    # model takes half a step. Without gradients, twice the batch fits into the memory; a call with
-    # fewer completions than a round may take as long as the round.
+    # 1. A call of the model may have twice the training's batch, because without gradients that
+    # fits into the memory.
     batch = settings.per_device_train_batch_size * settings.processes * 2
     batch = min(batch, settings.completions_per_round)
+
+    # 2. Choose how many looks, at how many questions, the training can afford: a fifteenth of its
+    # completions, because a look of the pocket model takes half a step. A call with fewer
+    # completions than a round may take as long as the round, so there are fewer of them.
     spare = settings.max_steps * settings.completions_per_step // 15
     spare = spare * batch // settings.completions_per_round
     looks = min(8, settings.max_steps // 5, spare // FEWEST_AT_A_LOOK)
-    count = min(MOST_AT_A_LOOK, spare // looks) if looks >= FEWEST_LOOKS else 0
+    count = 0
+    enough = min(FEWEST_AT_A_LOOK, len(holdout))
     if patience is not None:
         looks = math.ceil(2 * settings.max_steps / patience)
         count = MOST_AT_A_LOOK
+        enough = 1
+    elif looks >= FEWEST_LOOKS:
+        count = min(MOST_AT_A_LOOK, spare // looks)
 
-    # 2. Keep the questions that the seconds allow.
+    # 3. Keep the questions that the seconds allow.
     asked = holdout.head(count)
     if len(asked):
         table = {"held-out questions during the training": (asked, 1, looks)}
         (asked,) = questions_within(seconds, model, tokenizer, settings, table)
-    enough = min(FEWEST_AT_A_LOOK, len(holdout)) if patience is None else 1
-    # Use batches of equal size, because TRL averages over batches, with equal parts for all
+
+    # 4. Use batches of equal size, because TRL averages over batches, with equal parts for all
     # processes, because accelerate asks some questions twice otherwise.
     batch = min(batch, len(asked)) // settings.processes * settings.processes
     if len(asked) < enough or not batch:
         print("held-out score: not logged; the steps, the questions or the seconds are too few")
         return None, {}
-
-    # 3. A look belongs to a logged step.
     asked = asked.iloc[: len(asked) // batch * batch]
+
+    # 5. A look belongs to a logged step.
     every = math.ceil(settings.max_steps / looks / settings.logging_steps) * settings.logging_steps
     print(f"held-out score: {len(asked)} questions, every {every} step{'s' * (every > 1)}")
     return Dataset.from_pandas(asked, preserve_index=False), {
@@ -347,11 +371,6 @@ def held_out_looks(
         "num_generations_eval": 1,
         "per_device_eval_batch_size": batch // settings.processes,
     }
-
-
-FEWEST_LOOKS = 4  # with fewer, there is no curve
-FEWEST_AT_A_LOOK = 10  # with fewer, a point of the curve is mostly chance
-MOST_AT_A_LOOK = 64
 
 
 def keep_apart(trainer) -> None:

@@ -148,7 +148,9 @@ class EarlyStopping(TrainerCallback):
         for rule, first in self.since.items():
             steps = state.global_step - first
             if steps >= self.patience:
-                self._stop(state, control, f"for {steps} steps this has stood: {critical[rule]}")
+                self._stop(
+                    state, control, f"this has persisted for {steps} steps: {critical[rule]}"
+                )
 
     def _check_held_out(self, state, control) -> None:
         """Stop if the best held-out score is at least `patience` steps old."""

@@ -144,7 +144,7 @@ def _prepare(
     # 4. otherwise start afresh: say which results will be replaced at the end
     if "training" in run.manifest:
         steps = run.manifest["training"].get("steps", "?")
-        offer = " from_adapter=True goes on from its adapter." if from_adapter is False else ""
+        offer = " from_adapter=True continues from its adapter." if from_adapter is False else ""
         print(
             f"note: {run.show()} holds a finished training of {steps} steps, which this one "
             f"replaces when it ends.{offer}"

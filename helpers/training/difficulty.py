@@ -27,7 +27,7 @@ def keep_pass_rates(
     never, always = (table["pass_rate"] == 0).sum(), (table["pass_rate"] == 1).sum()
     return (
         f"pass rates of {len(table):,} training questions, from {sum(lengths):,} sampled tokens: "
-        f"{never:,} are never right, {always:,} always; {run.show(_RATES)}"
+        f"{never:,} are never answered correctly, {always:,} always; {run.show(_RATES)}"
     )
 
 

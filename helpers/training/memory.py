@@ -44,11 +44,11 @@ _HEADROOM = 0.95  # usable share of the card; the rest is lost to fragmentation
 _REPLACED = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3")
 WHAT_HELPS = (
     "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
-    "which trains the same, then lower max_completion_length; or take a smaller model."
+    "which trains the same, then lower max_completion_length; or use a smaller model."
 )
 AWAKE = (
-    "Beside a vision model, vLLM cannot sleep, so its share of the card stays taken: lower "
-    "gpu_memory_utilization first, or take engine='transformers'. "
+    "With a vision model, vLLM cannot sleep, so its share of the card stays in use: lower "
+    "gpu_memory_utilization first, or use engine='transformers'. "
 )
 
 
@@ -74,10 +74,10 @@ def check(
     kind = config.get("model_type", "")
     if "vision_config" in config and not sees and not family_of(kind).language_part:
         raise ValueError(
-            f"{settings.model} reads pictures and this run has none. Of its family ({kind}) "
-            "the language part cannot be trained and merged alone, as it can of "
-            f"{', '.join(name for name, row in FAMILIES.items() if row.language_part)}: take a "
-            "model of text, or pictures in notebook 11."
+            f"{settings.model} is a vision model, but this run has no images. For its family "
+            f"({kind}), the language model cannot be trained and merged on its own; that works "
+            f"only for {', '.join(name for name, row in FAMILIES.items() if row.language_part)}. "
+            "Use a text model, or use notebook 11."
         )
     card = card_of(machine)
     pictures = room_for_a_picture(settings) if sees else 0
@@ -97,21 +97,21 @@ def check(
     if settings.lora_rank > sizes["hidden"]:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
-            f"{sizes['hidden']:,}: such an adapter would be larger than what it adapts. Ranks of "
+            f"{sizes['hidden']:,}: the adapter would be larger than the matrix it adapts. Ranks of "
             "8 to 128 are usual."
         )
     # pictures are left out here: the room reserved for one is more than most pictures take
     if 0 < sizes["positions"] < settings.context:
         raise ValueError(
-            f"a prompt and its completion take {settings.context:,} tokens and {settings.model} "
+            f"a prompt and its completion take {settings.context:,} tokens, but {settings.model} "
             f"has {sizes['positions']:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
     step = estimate(settings, config, card, sees)
     if card and step.peak > _HEADROOM * card:
         raise ValueError(
-            f"{settings.model} with these settings needs an estimated {size(step.peak)}, and of "
-            f"{machine.gpu}'s {size(card)} {size(_HEADROOM * card)} can be filled. "
+            f"{settings.model} with these settings needs an estimated {size(step.peak)}, but only "
+            f"{size(_HEADROOM * card)} of {machine.gpu}'s {size(card)} can be used. "
             f"{AWAKE if 'vLLM awake' in step.training else ''}{WHAT_HELPS}"
         )
 

@@ -65,7 +65,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
-                "backend='unsloth' has no models that see on a CPU: take backend='transformers'."
+                "backend='unsloth' has no vision models on a CPU: use backend='transformers'."
             )
         loader = FastVisionModel if sees else FastLanguageModel
         vllm_options = {
@@ -81,12 +81,18 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             **(vllm_options if settings.engine == "vllm" else {}),
         )
 
-    # or load through Transformers, in the card's 16-bit type
+    # or load through Transformers, in the machine's 16-bit type
     else:
         from transformers import AutoProcessor, AutoTokenizer
 
-        bf16 = not on_gpu or torch.cuda.is_bf16_supported(including_emulation=False)
-        dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
+        if on_gpu:
+            bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
+            dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
+        else:
+            from unsloth import is_bfloat16_supported
+
+            # elsewhere torch emulates it: on AVX2, a matrix product took 31 times as long
+            dtype = torch.bfloat16 if is_bfloat16_supported() else torch.float32
         load_model = load_whole if sees else load_text
         model = load_model(
             name,
@@ -138,7 +144,7 @@ def check_engine(model, settings: Preset) -> None:
     """
     if settings.engine == "vllm" and engine_of(model) != "vllm":
         raise ValueError(
-            "Unsloth has started no vLLM engine on this card (it says why above). Take `-p "
+            "Unsloth has started no vLLM engine on this card (it says why above). Use `-p "
             "engine=transformers`."
         )
 
@@ -305,8 +311,8 @@ def claim_for_training(model):
     if model in _claimed:
         raise RuntimeError(
             "This cell has been run before, and the model that it trains is no longer untrained: "
-            "choose Kernel > Restart Kernel and Run All Cells. A training that was interrupted "
-            "goes on from its last checkpoint."
+            "choose Kernel > Restart Kernel and Run All Cells. An interrupted training continues "
+            "from its last checkpoint."
         )
     _claimed.add(model)
     return model

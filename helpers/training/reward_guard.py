@@ -9,7 +9,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -26,8 +26,14 @@ _MOST_FAULTS = 0.01  # training stops if a larger share of a reward's completion
 _ENOUGH = 100  # it does not stop before the reward has judged this many completions
 _EQUAL = 1e-5  # weighted rewards closer than this differ only by rounding
 
-# the scores that a reward gave a batch of completions, and its faults among them
-_Batch = tuple[list, list[Fault]]
+
+class _Batch(NamedTuple):
+    """What a reward gave the completions of one process in one round of sampling: a score or None
+    for each of them, and the faults among them.
+    """
+
+    scores: list[float | None]
+    faults: list[Fault]
 
 
 class RewardError(RuntimeError):
@@ -57,11 +63,11 @@ class GuardedRewards(TrainerCallback):
             if names.count(name) > 1:
                 raise ValueError(
                     f"two rewards are called {name!r}, and TRL logs them by name: wrap one in a "
-                    "function of its own."
+                    "function with another name."
                 )
         self.run = run
         self.functions = [guard_reward(function, self.record) for function in functions]
-        # By reward: the batches of this step in this process, one per round of sampling.
+        # By reward: the batches of this process since the last step, one per round of sampling.
         self.batches: dict[str, list[_Batch]] = {name: [] for name in names}
         # By reward, for all steps: the completions judged and failed, and the first fault.
         self.seen = dict.fromkeys(names, 0)
@@ -72,74 +78,77 @@ class GuardedRewards(TrainerCallback):
 
     def record(self, name: str, scores: list, faults: list[Fault]) -> None:
         """Keep the scores and faults of a batch until the step ends."""
-        self.batches[name].append((scores, faults))
+        self.batches[name].append(_Batch(scores, faults))
 
     def on_step_end(self, args, state, control, **kwargs):
         """Count the faults and dead groups of this step in all processes. Save a checkpoint and
         stop if a reward fails too often.
         """
-        rounds = self._gathered()
-        for name, rounds_of_reward in rounds.items():
-            for scores, faults in chain(*rounds_of_reward):
-                self.seen[name] += len(scores)
-                self.failed[name] += len(faults)
-        self._log_faults(rounds, state.global_step)
-        self._count_dead_groups(rounds, args)
+        of_processes = self._gather_batches()
+
+        # 1. Count the completions that each reward judged and failed on, and log its faults.
+        for batches in of_processes:
+            for name, of_reward in batches.items():
+                for batch in of_reward:
+                    self.seen[name] += len(batch.scores)
+                    self.failed[name] += len(batch.faults)
+        self._log_faults(of_processes, state.global_step)
+
+        # 2. Keep the share of dead groups in each round of sampling. A reward that TRL calls
+        # itself, such as a model, has no batches here. The totals are then unknown, and no round is
+        # counted.
+        rounds = min((len(of_reward) for of_reward in of_processes[0].values()), default=0)
+        for number in range(rounds):
+            earned = {}
+            for name in self.seen:
+                scores = []  # of all processes, because they may share a group
+                for batches in of_processes:
+                    scores += batches[name][number].scores
+                earned[name] = np.array(scores, dtype=float)  # None becomes NaN
+            self.dead_groups.append(share_of_dead_groups(earned, args))
+
+        # 3. Stop if a reward fails too often. RewardError is raised later, in `on_train_end`,
+        # because the checkpoint must be saved first.
         if self._failing(_ENOUGH):
             control.should_save = True
             control.should_training_stop = True
 
     def on_evaluate(self, args, state, control, **kwargs):
         """Log the faults of an evaluation. Only completions of the training are counted."""
-        self._log_faults(self._gathered(), state.global_step)
+        self._log_faults(self._gather_batches(), state.global_step)
 
-    def _gathered(self) -> dict[str, list[tuple[_Batch, ...]]]:
-        """Return each reward's rounds of sampling since the last call. A round is a tuple of
-        batches, one from each process.
-
-        With two processes: {"format_reward": [(batch_of_0, batch_of_1), ...], ...}
+    def _gather_batches(self) -> list[dict[str, list[_Batch]]]:
+        """Return the batches since the last call, and forget them: for each process, those of each
+        reward, one per round of sampling.
         """
-        gathered = processes.gather(self.batches)
+        of_processes = processes.gather(self.batches)
         self.batches = {name: [] for name in self.seen}
-        return {
-            name: list(zip(*(batches[name] for batches in gathered), strict=True))
-            for name in self.seen
-        }
+        return of_processes
 
-    def _log_faults(self, rounds: dict[str, list[tuple[_Batch, ...]]], step: int) -> None:
-        """Print each reward's first fault, and write all faults to the log."""
+    def _log_faults(self, of_processes: list[dict[str, list[_Batch]]], step: int) -> None:
+        """Print each reward's first fault, and append all faults to `reward_faults.jsonl`, by
+        reward, by round of sampling and by process.
+        """
         lines = []
-        for name, rounds_of_reward in rounds.items():
-            for batches in rounds_of_reward:
-                for rank, (_, faults) in enumerate(batches):
-                    lines += [{"step": step, "rank": rank} | asdict(fault) for fault in faults]
-                    if faults and name not in self.first:
-                        self.first[name] = faults[0]
-                        print(
-                            f"step {step}: {faults[0]}; it scores None. All such completions: "
-                            f"{self.run.show(f'checkpoints/{_FAULTS}')}"
-                        )
+        for name in self.seen:
+            for number in range(len(of_processes[0][name])):
+                for rank, batches in enumerate(of_processes):
+                    for fault in batches[name][number].faults:
+                        lines.append({"step": step, "rank": rank} | asdict(fault))
+                        if name not in self.first:
+                            self.first[name] = fault
+                            print(
+                                f"step {step}: {fault}; it scores None. All such completions: "
+                                f"{self.run.show(f'checkpoints/{_FAULTS}')}"
+                            )
         if lines and processes.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
                 log.writelines(json.dumps(line) + "\n" for line in lines)
 
-    def _count_dead_groups(self, rounds: dict[str, list[tuple[_Batch, ...]]], args) -> None:
-        """Keep the share of dead groups in each round.
-
-        If TRL calls one of the rewards itself, such as a model, that reward has no rounds here. The
-        totals are then unknown, and no round is counted.
-        """
-        for round_number in range(min(map(len, rounds.values()), default=0)):
-            earned = {}
-            for name, rounds_of_reward in rounds.items():
-                scores = []  # of all processes, because they may share a group
-                for process_scores, _ in rounds_of_reward[round_number]:
-                    scores += process_scores
-                earned[name] = np.array(scores, dtype=float)  # None becomes NaN
-            self.dead_groups.append(share_of_dead_groups(earned, args))
-
     def _failing(self, enough: int) -> list[str]:
-        """Return the rewards that failed too often on at least `enough` completions."""
+        """Return the names of the rewards that have judged at least `enough` completions, and
+        failed on more than 1 % of them.
+        """
         return [
             name
             for name, seen in self.seen.items()
@@ -159,8 +168,8 @@ class GuardedRewards(TrainerCallback):
             raise RewardError(
                 f"{name} failed on {self.failed[name]} of {self.seen[name]} completions, more than "
                 f"{_MOST_FAULTS:.0%}. First: {self.first[name]}. {self.first[name].advice} The "
-                f"training stopped at step {state.global_step} and saved {saved}. When that is "
-                "corrected, run this notebook again: it goes on from there. All such completions: "
+                f"training stopped at step {state.global_step} and saved {saved}. Correct this, "
+                "and run this notebook again: it continues from there. All such completions: "
                 f"{self.run.show(f'checkpoints/{_FAULTS}')}."
             )
 
@@ -178,7 +187,9 @@ def share_of_dead_groups(earned: dict[str, np.ndarray], args) -> float:
     >>> share_of_dead_groups({"my_reward": np.array([0, 1, 1, 1, np.nan, np.nan, 0.5, 1])}, args)
     0.5
     """
-    totals = (pd.DataFrame(earned) * (args.reward_weights or 1.0)).sum(axis=1, min_count=1)
+    weighted = pd.DataFrame(earned) * (args.reward_weights or 1.0)
+    totals = weighted.sum(axis=1, min_count=1)  # NaN for a completion without any score
+    # one row per group, and one column per completion of a group
     groups = pd.DataFrame(totals.to_numpy().reshape(-1, args.num_generations))
     spread = groups.max(axis=1) - groups.min(axis=1)  # NaN for a group without any score
     is_dead = (spread < _EQUAL) | spread.isna()

@@ -236,7 +236,7 @@ def test_rows_and_rewards_of_verl(cli, folder, rewards):
 @pytest.mark.parametrize(
     ("rewards", "code", "says"),
     [
-        ("rewards.py:plain", 0, "note: plain reads completions as texts"),
+        ("rewards.py:plain", 0, "note: plain reads completions as text"),
         ("rewards.py:gsm8k", 0, "GO: no reason"),
         ("correctness, rewards.py:other*0.1", 0, "other gives 0 to every honest answer"),
         ("rewards.py:otherwise", 1, "TRL passes the texts as `completions`"),

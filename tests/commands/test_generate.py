@@ -113,7 +113,7 @@ def test_every_question_is_answered_in_order_and_an_interrupted_run_goes_on(
     target.write_bytes(b"".join(written[:2]) + written[2][:20])
     assert "3 answers written" in answer(target=target)[1]
     assert target.read_bytes() == content, "as if it had never stopped"
-    assert "holds the answers already" in answer(target=target)[1]
+    assert "already holds the answers" in answer(target=target)[1]
 
 
 def test_the_worked_examples_of_the_training_are_in_every_prompt(answer, run, monkeypatch):

@@ -53,8 +53,11 @@ def test_runs_give_what_is_not_given_and_the_cost(cli, tmp_path, monkeypatch):
     ("given", "says"),
     [
         (("--gain", "0.1"), "--baseline is not given"),
-        (("--baseline", "0.95", "--gain", "0.1"), "at most 1 together"),
-        (("--baseline", "0.3", "--gain", "0.1", "--lost", "0.4"), "lost 0.4: of the questions"),
+        (("--baseline", "0.95", "--gain", "0.1"), "whose sum is at most 1"),
+        (
+            ("--baseline", "0.3", "--gain", "0.1", "--lost", "0.4"),
+            "lost 0.4: a share of at most 0.3 of the questions",
+        ),
         (("--baseline", "0.3", "--gain", "0.001"), "needs more than 20,000 questions"),
         (("--run", "nothing"), "nothing"),
     ],

@@ -97,7 +97,7 @@ def test_a_run_that_stopped_is_resumed_with_what_was_given(cli, executions, at, 
     Run("a").record("data", fingerprint="f")  # of an earlier call, for the part that needs it
     code, _, err = cli("run", "--run", "a", *given)
     assert code == (130 if how == "interrupted" else 1)
-    assert how == "failed" or "go on with `python -m helpers run --run a --resume`" in err
+    assert how == "failed" or "continue with `python -m helpers run --run a --resume`" in err
     assert executions[-1][0] == at, "no later notebook is run"
     asked = dict(executions)[at]
     call = Run("a").section("call")
@@ -132,7 +132,7 @@ def test_resuming_says_if_the_training_begins_anew(cli, executions):
     executions.outcomes["03"] = False
     Run("a").record("data", fingerprint="f")
     assert cli("run", "--run", "a", "--only", "03")[0] == 1
-    anew = "no checkpoint was saved, so notebook 03 begins anew\n"
+    anew = "no checkpoint was saved, so notebook 03 starts from the beginning\n"
     assert anew in cli("run", "--run", "a", "--resume")[1]
     Run("a").path("checkpoints/checkpoint-4/trainer_state.json").write_text("{}")
     assert anew not in cli("run", "--run", "a", "--resume")[1]
@@ -270,7 +270,7 @@ def test_a_finished_run_begins_anew_audibly_and_a_failed_one_names_how_it_goes_o
     executions.outcomes["03"] = True
     code, out, err = cli(*call[:3], "--resume")
     assert code == 0 and "was finished" not in out and not err
-    assert "01, 03 anew" in cli(*call)[1]
+    assert "this executes 01, 03 again" in cli(*call)[1]
     cli("run", "--run", "other", "--preset", "pocket", "--only", "01")
     code, _, err = cli("report", "--run", "tt")
     assert code == 2 and "the runs are: other, t." in err and not Run("tt").folder.exists()

@@ -197,7 +197,7 @@ def test_a_wanted_column_that_is_there_twice_is_refused(read):
         (
             "a.json",
             json.dumps({"train": TWO, "test": TWO}),
-            "a.json: there are rows in 'train' and in 'test'. Give each list a file of its own",
+            "a.json: there are rows in 'train' and in 'test'. Put each list in its own file",
         ),
     ],
 )

@@ -159,7 +159,7 @@ def test_no_picture_is_on_both_sides_and_the_sizes_are_those_asked_for(load, hel
     task = load(photos, train_size=100, holdout_size=held_out)
     assert (len(task.train), len(task.holdout)) == (100, held_out)
     assert not set(seen(task.train)) & set(seen(task.holdout))
-    assert task.report["dropped"].get("picture is held out, too", 0) == -held_out % 3
+    assert task.report["dropped"].get("picture is also held out", 0) == -held_out % 3
 
 
 def test_a_picture_in_a_sources_test_split_is_not_trained_on(tmp_path, monkeypatch):
@@ -171,4 +171,4 @@ def test_a_picture_in_a_sources_test_split_is_not_trained_on(tmp_path, monkeypat
     task = load_task(str(tmp_path / "data"), columns=COLUMNS)
     assert sorted(task.train["question"]) == [f"train {n}?" for n in range(4)]
     assert len(task.holdout) == 4
-    assert task.report["dropped"] == {"picture is held out, too": 2}
+    assert task.report["dropped"] == {"picture is also held out": 2}

@@ -108,17 +108,20 @@ def test_any_other_value_is_the_question_itself(value):
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("What is 1 + 5?<|endoftext|>", r"question has <\|endoftext\|>, a mark of a chat template"),
-        ("A talk. User: 1 + 5? Assistant: <think>", "question has Assistant:, a mark of a chat"),
-        ("USER: 1 + 5? ASSISTANT:", "question has ASSISTANT:, a mark of a chat template"),
-        ("Add.\n<|unknown|>1 + 5?\n<|model|> ", r"question has <\|unknown\|>, a mark of a chat"),
-        ("[|human|]1 + 5?", r"question has \[\|human\|\], a mark of a chat"),
-        ([{"role": "assistant", "content": "6"}], "question is a list of messages, none of"),
+        (
+            "What is 1 + 5?<|endoftext|>",
+            r"question has <\|endoftext\|>, a marker of a chat template",
+        ),
+        ("A talk. User: 1 + 5? Assistant: <think>", "question has Assistant:, a marker of a chat"),
+        ("USER: 1 + 5? ASSISTANT:", "question has ASSISTANT:, a marker of a chat template"),
+        ("Add.\n<|unknown|>1 + 5?\n<|model|> ", r"question has <\|unknown\|>, a marker of a chat"),
+        ("[|human|]1 + 5?", r"question has \[\|human\|\], a marker of a chat"),
+        ([{"role": "assistant", "content": "6"}], "question is a list of messages, none from"),
         (
             [{"role": "user", "content": [{"type": "image"}, {"type": "text", "text": "?"}]}],
-            "question is about more than text: image",
+            "question contains more than text: image",
         ),
-        ("<image>\nHow many cats?", "question is about more than text: <image>"),
+        ("<image>\nHow many cats?", "question contains more than text: <image>"),
     ],
 )
 def test_a_value_without_a_clear_question_is_refused_by_name(value, reason):
@@ -258,7 +261,7 @@ def test_the_kind_decides_if_a_list_in_a_csv_cell_is_one_answer(kind, answer):
     ],
 )
 def test_several_results_and_an_empty_one_are_refused(value):
-    with pytest.raises(ValueError, match="there is not one answer in"):
+    with pytest.raises(ValueError, match="there is not exactly one answer in"):
         answer_in(value)
 
 
@@ -341,13 +344,13 @@ def test_a_number_names_an_option_by_its_place_unless_it_is_an_option(options, a
 @pytest.mark.parametrize(
     ("options", "answer", "reason"),
     [
-        (["5", "7"], "1", "answer is no option"),
-        (["sun", "moon"], -1, "answer is no option"),
-        (["sun", "moon"], "stars", "answer is no option"),
-        (["sun", "moon"], "A. moon", "answer is no option"),
-        (["sun", "moon"], None, "answer is no option"),
-        (["sun", "moon"], float("nan"), "answer is no option"),
-        (["sun", "moon", "sun"], "sun", "answer is no option"),
+        (["5", "7"], "1", "answer is not an option"),
+        (["sun", "moon"], -1, "answer is not an option"),
+        (["sun", "moon"], "stars", "answer is not an option"),
+        (["sun", "moon"], "A. moon", "answer is not an option"),
+        (["sun", "moon"], None, "answer is not an option"),
+        (["sun", "moon"], float("nan"), "answer is not an option"),
+        (["sun", "moon", "sun"], "sun", "answer is not an option"),
         (
             [10, 20, 3],
             10,
@@ -471,7 +474,7 @@ def test_rows_of_common_data_sets_are_read(load, make, columns, question, answer
         ),
         (
             lambda n: plain(n, answer=f"Antwort: {n + 1} Stück"),
-            "most answers are more than a result",
+            "most answers contain more than the result",
         ),
         (
             lambda n: plain(
@@ -519,7 +522,7 @@ def test_a_mapped_column_is_there_for_rewards_under_its_own_name(load):
 # --- Advice ---------------------------------------------------------------------------------------
 
 
-MORE = "Bring more rows, or ask for fewer."
+MORE = "Add more rows, or ask for fewer."
 
 
 @pytest.mark.parametrize(
@@ -538,7 +541,7 @@ MORE = "Bring more rows, or ask for fewer."
             {"count_tokens": len, "max_completion_tokens": 9},
         ),
         ('join them: columns={"question": ["…", "…"]}', lambda n: plain(n, question="Add."), {}),
-        ("Bring more questions that differ", lambda n: plain(0), {}),
+        ("Add more questions that differ", lambda n: plain(0), {}),
         ("such as kind='set'", lambda n: plain(n, answer=["1", "2"]), {}),
         ("such as kind='set'", lambda n: plain(n, answer='["1", "2"]'), {}),
         (

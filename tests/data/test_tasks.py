@@ -50,7 +50,7 @@ def both(task) -> pd.DataFrame:
         ({"question": "q", "answer": "\n"}, "answer is blank"),
         ({"question": "q", "answer": None}, "answer is blank"),
         ({"question": "q", "answer": float("nan")}, "answer is blank"),
-        ({"question": "q", "answer": "so #### "}, "there is not one answer in ####"),
+        ({"question": "q", "answer": "so #### "}, "there is not exactly one answer in ####"),
         ({"question": "q", "answer": ["1", "2"]}, "answer is a list, not text"),
         ({"question": {"text": "q"}, "answer": "1"}, "question is a dict, not text"),
         ({"question": " what is  0 + 0? ", "answer": "0"}, "duplicate question"),
@@ -66,7 +66,7 @@ def both(task) -> pd.DataFrame:
         # half of a character cannot be tokenised
         (
             {"question": "q \ud800", "answer": "1"},
-            "question has a lone surrogate, which is no text",
+            "question has a lone surrogate, which is not text",
         ),
     ],
 )
@@ -203,7 +203,7 @@ def test_a_fingerprint_changes_with_every_question_and_answer():
         (
             numbered(10),
             {"train_size": 8, "holdout_size": 3},
-            "10 usable rows give 7 to train on and 3 to hold out.*train_size=8.*Bring more rows",
+            "10 usable rows give 7 to train on and 3 to hold out.*train_size=8.*Add more rows",
         ),
         (numbered(10), {"holdout_size": 11}, "give 0 to train on and 10 to hold.*holdout_size=11"),
         (numbered(10), {"holdout_size": 10}, "give 0 to train on and 10 to hold out"),

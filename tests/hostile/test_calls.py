@@ -21,7 +21,7 @@ COMMANDS = [
     (["run", "--preset", "t5"], "preset 't5' is not known"),
     (["run", "--preset", "h200"], "needs an NVIDIA GPU"),
     *(
-        (["run", "--resume", *more], "--resume takes up what was asked for last time")
+        (["run", "--resume", *more], "--resume repeats the run's last command")
         for more in (["--once"], ["-p", "seed=1"], ["--preset", "pocket"], ["--only", "03"])
     ),
     (["run", "--run", "never", "--resume"], "there is nothing to resume"),
@@ -46,7 +46,7 @@ COMMANDS = [
     ([*RUN_01, "-p", "model="], "these settings cannot run: model='' is empty"),
     (
         ["run", "--only", "03", "--preset", "pocket"],
-        "--preset is for notebooks 00, 01, 07, 09, 10, 11. The others go on with the settings",
+        "--preset is for notebooks 00, 01, 07, 09, 10, 11. The others continue with the run's settings",
     ),
     (["run", "--only", "01", "-p", "learning_rat=1"], "Did you mean 'learning_rate'?"),
     (["run", "--only", "01", "-p", "learning_rate=1"], "It is a parameter of 00, 03, 07"),
@@ -97,8 +97,8 @@ def test_a_wrong_command_is_refused_in_one_line_and_writes_nothing(cli, here, ar
 PARAMETERS = [
     ({"seed": -1}, "seed=-1 is not a seed"),
     ({"seed": "1"}, "seed='1' is not a seed"),
-    ({"sampling_seconds": 0}, "sampling_seconds=0 is no time"),
-    ({"sampling_seconds": "soon"}, "sampling_seconds='soon' is no time"),
+    ({"sampling_seconds": 0}, "sampling_seconds=0 is not valid"),
+    ({"sampling_seconds": "soon"}, "sampling_seconds='soon' is not valid"),
     ({"groups": 0}, "groups=0 is not a number"),
     ({"samples": True}, "samples=True is not a number"),
     ({"batch_size": 1.5}, "batch_size=1.5 is not a number"),

@@ -119,36 +119,36 @@ def test_asserts_are_read(condition):
 
 def test_a_tested_function_may_be_named_like_a_builtin():
     assert read_tests(["assert sorted(f(1)) == 2"], "f") == [Test("f", (1,), 2, wraps=("sorted",))]
-    with pytest.raises(ValueError, match=r"`f\(1\)` is no plain data"):
+    with pytest.raises(ValueError, match=r"`f\(1\)` is not plain data"):
         read_tests(["assert sorted(f(1)) == 2"], "sorted")
 
 
 # --- Tests that are refused -----------------------------------------------------------------------
 
 REFUSED = {
-    "f(g(1)) == 2": r"line 1 of the tests, .*`g\(1\)` is no plain data",
-    "f(1) == g(1)": r"`g\(1\)` is no plain data",
-    "f(x) == 2": "`x` is no plain data",
-    "f(a=1) == 2": r"`f\(a=1\)` is no call of a function, with arguments in order",
-    "f(*[1]) == 2": r"`\*\[1\]` is no plain data",
-    "f(1) == 2 or f(1) == 3": "it is no comparison of a call with a value",
-    "1 < f(1) < 3": "it is no comparison",
-    "f(1) != 2": "it is no comparison",
-    "f(1) < 2": "it is no comparison",
-    "f(1) in [2, 3]": "it is no comparison",
-    "f([1].pop()) == 2": r"`\[1\].pop\(\)` is no plain data",
+    "f(g(1)) == 2": r"line 1 of the tests, .*`g\(1\)` is not plain data",
+    "f(1) == g(1)": r"`g\(1\)` is not plain data",
+    "f(x) == 2": "`x` is not plain data",
+    "f(a=1) == 2": r"`f\(a=1\)` is not a function call with positional arguments",
+    "f(*[1]) == 2": r"`\*\[1\]` is not plain data",
+    "f(1) == 2 or f(1) == 3": "it is not a comparison of a call with a value",
+    "1 < f(1) < 3": "it is not a comparison",
+    "f(1) != 2": "it is not a comparison",
+    "f(1) < 2": "it is not a comparison",
+    "f(1) in [2, 3]": "it is not a comparison",
+    "f([1].pop()) == 2": r"`\[1\].pop\(\)` is not plain data",
     "f(len) == 2": "a value of type builtin_function_or_method is not plain data",
-    "2 == 2": "`2` is no call of a function",
-    "not f(1) == 2": "it is no comparison",
-    "not isclose(f(1), 2)": r"`f\(1\)` is no plain data",
-    "f(1) + 1 == 2": r"`f\(1\) \+ 1` is no call of a function",
-    "Solution().f(1) == 2": r"`Solution\(\).f\(1\)` is no call of a function",
-    "f(__import__('os')) == 2": r"`__import__\('os'\)` is no plain data",
+    "2 == 2": "`2` is not a function call",
+    "not f(1) == 2": "it is not a comparison",
+    "not isclose(f(1), 2)": r"`f\(1\)` is not plain data",
+    "f(1) + 1 == 2": r"`f\(1\) \+ 1` is not a function call",
+    "Solution().f(1) == 2": r"`Solution\(\).f\(1\)` is not a function call",
+    "f(__import__('os')) == 2": r"`__import__\('os'\)` is not plain data",
     "f(1 / 0) == 2": "division by zero",
     "f({[]: 1}) == 2": "unhashable",
     "f(10**5000) == 2": "the limit .4300 digits. for integer string",
     "f(...) == 2": "a value of type ellipsis is not plain data",
-    "abs(f(1) - 2) < x": "`x` is no plain data",
+    "abs(f(1) - 2) < x": "`x` is not plain data",
 }
 
 
@@ -158,8 +158,8 @@ NO_TESTS = [
     ("", "there are no tests"),
     ("[]", "there are no tests"),
     (["assert True"], "there are no tests"),
-    (["assert False"], "it is no comparison"),
-    (["assert (f(1) == 2, 'always true')"], "it is no comparison"),
+    (["assert False"], "it is not a comparison"),
+    (["assert (f(1) == 2, 'always true')"], "it is not a comparison"),
     ("[1", r"the tests '\[1' are neither JSON nor Python"),
     ("it must add", "are neither JSON nor Python: invalid syntax"),
     ([["assert f(1) == 2"]], "test 1 is list"),

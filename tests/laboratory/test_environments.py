@@ -231,10 +231,10 @@ class Unfinished(Echo):
 
 # What is said if a check does not hold.
 SAYS = {
-    "the oracle wins": "nobody can learn to win. It was told last: ",
-    "other rows give other episodes": "could be learnt by heart",
-    "no tool fails": "Raise ToolError if it was the player",
-    "rewards are of unit scale": "A full success is 1",
+    "the oracle wins": "no policy can learn to win. The last reply to it: ",
+    "other rows give other episodes": "could memorise the episode",
+    "no tool fails": "Raise ToolError if the player",
+    "rewards are of unit scale": "The scale is 0 (nothing achieved) to 1",
     "doing nothing earns less than trying": "GRPO would teach silence",
     "'random' does not win": "chance wins",
     "'answers at once' does not win": "nothing to learn from several turns",
@@ -244,18 +244,18 @@ SAYS = {
     "'answers blank' does not pay": "refuse a blank",
     "'answers at length' does not pay": "length must not pay",
     "'answers in 100 words' does not pay": "length must not pay",
-    "'answers a negative number' does not pay": "below 0",
+    "'answers a negative number' does not pay": "refuse negative numbers",
     "'repeats the task' does not pay": "not the words in it",
-    "'answers nan' does not pay": "refuse what is no number",
+    "'answers nan' does not pay": "refuse values that are not numbers",
     "'says please' does not pay": "a polite word must not pay",
     "'assures' does not pay": "assurances must not pay",
     "'answers a wildcard' does not win": "not as a pattern or a part of a query",
     "'writes its own grade' does not win": "where no tool can write",
-    "'repeats what it was told' does not win": "tells the right one",
-    "wrong answers do not add up": "pay for the first try",
+    "'repeats what it was told' does not win": "reveals the correct one",
+    "wrong answers do not add up": "reward the first try",
     "a part of an answer does not win": "compare the whole answer",
-    "a letter does not pay": "pay for whole answers",
-    "the same seed gives the same episode": "draw all that is random from `seed`",
+    "a letter does not pay": "reward only whole answers",
+    "the same seed gives the same episode": "derive all random numbers from `seed`",
     "episodes do not touch one another": "keep all state in the instance",
 }
 NUMBERS = itertools.count(10**6)
@@ -411,7 +411,7 @@ def test_what_is_wrong_is_found_and_the_way_out_is_said(name):
     ("name", "check", "says"),
     [
         ("raises", "no tool fails", "') raised KeyError: "),
-        ("unwinnable", "the oracle wins", "It was told last: Yes."),
+        ("unwinnable", "the oracle wins", "The last reply to it: Yes."),
     ],
 )
 def test_what_a_tool_raised_and_what_the_oracle_was_told_is_named(name, check, says):
@@ -427,7 +427,7 @@ def test_what_a_tool_raised_and_what_the_oracle_was_told_is_named(name, check, s
         ),
         (sick.doing(sick.sleeping), "did not return within 0.5 seconds"),
         (judged(lambda text, right: float(text)), r"get_reward\(\) raised ValueError: could not"),
-        (sick.made("Nan", get_reward=lambda self: float("nan")), "nan is no finite number"),
+        (sick.made("Nan", get_reward=lambda self: float("nan")), "nan is not a finite number"),
     ],
     ids=["cannot begin", "sleeping", "raises", "nan"],  # tools/mutations.py leaves out what sleeps
 )
@@ -440,8 +440,8 @@ def test_without_an_oracle_a_sparse_reward_of_0_and_1_is_a_go_with_what_was_not_
     report = report_on(Answered)
     assert report.verdict.go, str(report.verdict)
     assert "oracle" not in report.played.index and (report.played["reward"] == 0).all()
-    assert "nobody showed that the game can be won" in str(report.verdict)
-    assert "an attempt could earn a little" in str(report.verdict)
+    assert "nothing has shown that the game can be won" in str(report.verdict)
+    assert "a try could earn a little" in str(report.verdict)
 
 
 # --- Sound ones -----------------------------------------------------------------------------------

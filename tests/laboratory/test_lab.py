@@ -231,7 +231,7 @@ FINE = {"name": "fine", "completion": "4"}
     ("lines", "says"),
     [
         *(([FINE, "", line], r"mine\.jsonl, case 2") for line in LINES),
-        ([FINE, FINE], r"mine\.jsonl, case 2 .*`name`, which no other case has"),
+        ([FINE, FINE], r"mine\.jsonl, case 2 .*`name`, which must be unique"),
         (
             [FINE | {"expected": {"corectness_reward": 1}}],
             r"'fine' .*'corectness_reward'.* correctness_reward",
@@ -442,26 +442,29 @@ REASONS = {
         [*JUDGED, reward_of("short_reward", lambda messages, gold: float(len(messages) < 9))],
         RIGHT_AND_WRONG,
     ),
-    "format_reward gave 1 to each": ([*JUDGED, format_reward], blocks("{}", "-1")),
+    "format_reward gave 1 to every": ([*JUDGED, format_reward], blocks("{}", "-1")),
     "the chat template opens it": ([*JUDGED, format_reward], blocks("{}", "-1", think="so")),
-    "abstains_reward never speaks": (
+    "abstains_reward never gave a completion a score": (
         [*JUDGED, reward_of("abstains_reward", lambda messages, gold: None)],
         RIGHT_AND_WRONG,
     ),
     "100% have no complete answer block": (JUDGED, ["so", "no idea"]),
     "There is nothing to reinforce": (JUDGED, blocks("-1", "-2")),
-    "Take harder questions": (JUDGED, blocks("{}", "{}.0")),
+    "Use harder questions": (JUDGED, blocks("{}", "{}.0")),
     "Add one for the answer": ([format_reward], [*blocks("1"), "no"]),
-    "Look at its weight": (
+    "Check its weight": (
         [reward_of("contrary_reward", lambda text, gold: 1 - is_right(text, gold)), *JUDGED],
         RIGHT_AND_WRONG,
     ),
-    "It takes this for right": (
+    "It accepts this as correct": (
         [reward_of("contains_reward", lambda text, gold: float(gold in completion_text(text)))],
         RIGHT_AND_WRONG,
     ),
-    "At any weight it pays": ([*JUDGED, reasoning_steps_reward], [*RIGHT_AND_WRONG, "1. so"]),
-    "give 0.0 to what it cannot read": (
+    "It rewards this at any weight": (
+        [*JUDGED, reasoning_steps_reward],
+        [*RIGHT_AND_WRONG, "1. so"],
+    ),
+    "return 0.0 if it cannot read": (
         [*JUDGED, reward_of("first_word", lambda c, _: 0.0 * len(completion_text(c).split()[0]))],
         RIGHT_AND_WRONG,
     ),
@@ -511,7 +514,7 @@ def test_a_reward_that_reads_the_reasoning_is_told_how_to_read_the_answer(sums):
 
 def test_what_was_left_out_is_said():
     lab = Lab([correctness_reward], [1.0])
-    assert "nothing was tried yet" in stops(lab)
+    assert "nothing has been tried yet" in stops(lab)
     entry = {"weight": 1.0, "source": None, "faults": 0}
     assert lab.report()["rewards"] == {"correctness_reward": entry}
     lab.cases()
@@ -644,37 +647,45 @@ def crowded_reward(completions, answer, **columns):
 
 
 SILENT_NONE = "silence gets no score"
-NOTHING = "a right answer earns nothing.*"
+NOTHING = "a correct answer earns nothing.*"
 BY_CALL = "counting_reward gave .* counts its calls.* trainer_state.global_step"
 # rewards, whether they may train, what the verdict says
 BROUGHT = {
     "errs": ([lucky(lambda: random)], False, "same completion gets different scores"),
     "beside": ([correctness_reward, lucky(random.Random)], False, "same completion gets different"),
-    "clock": ([clock_reward], False, "same completion gets .* luck"),
+    "clock": ([clock_reward], False, "same completion gets .* chance"),
     "sinks": ([counting(lambda call: 0.99**call)], False, BY_CALL),
     "begins later": ([counting(lambda call: float(call > 12))], False, BY_CALL),
     "counts, beside": ([correctness_reward, counting(lambda call: call // 5)], False, BY_CALL),
     "wavers": ([wavering_reward], False, "same completion gets different scores"),
     "crowded": ([crowded_reward], False, "crowded_reward raised RuntimeError.* too many requests"),
-    "dear": ([of_answer(0.0, -1.0)], False, "silence pays more than an error"),
+    "dear": ([of_answer(0.0, -1.0)], False, "silence scores more than a wrong answer"),
     "dear, format": (
         [of_answer(0.0, -1.0), format_reward],
         False,
-        "silence pays more than an error",
+        "silence scores more than a wrong answer",
     ),
-    "dearer": ([of_answer(0.0, -2.0)], False, "silence pays more than an error"),
-    "paid": ([of_answer(0.3, 0.0)], False, "Silence pays more than an error"),
-    "cheap": ([of_answer(0.0, -0.25)], True, "silence pays more than an error.* less than 20%"),
+    "dearer": ([of_answer(0.0, -2.0)], False, "silence scores more than a wrong answer"),
+    "paid": ([of_answer(0.3, 0.0)], False, "Silence scores more than a wrong answer"),
+    "cheap": (
+        [of_answer(0.0, -0.25)],
+        True,
+        "silence scores more than a wrong answer.* less than 20%",
+    ),
     "cheap, format": (
         [of_answer(0.0, -0.25), format_reward],
         True,
-        "silence pays .* less than 20%",
+        "silence scores .* less than 20%",
     ),
     "same loss": ([of_answer(-1.0, -1.0)], True, r"\AGO[^\n]*\n  note: Not known"),
     "none": ([of_answer(None, -1.0)], False, SILENT_NONE),
     "none beside 0": ([of_answer(None, 0.0)], True, SILENT_NONE),
     "text and number": ([int_beside_text_reward], False, NOTHING + "Columns hold text"),
-    "no tag": ([no_tag_reward], False, NOTHING + "names no tag, and here .*<answer>42</answer>"),
+    "no tag": (
+        [no_tag_reward],
+        False,
+        NOTHING + "does not name a tag, but an answer here .*<answer>42</answer>",
+    ),
     "not there, beside": ([correctness_reward, none_there_reward], False, "It asks for truth; "),
     "not there": ([not_there_reward], False, NOTHING + "asks for ground_truth; .*question, answer"),
     "left out": ([left_out_reward], False, NOTHING + "asks for solution; the columns are"),
@@ -754,11 +765,11 @@ def test_most_replies_unread_is_a_no_go_alone_and_a_note_beside_another():
 
 OPEN = "so</think><answer>{}</answer>"
 WITHHELD = {
-    "go on behind it": (
+    "because they continue": (
         "{}",
         ["<think>so</think><answer>{}</answer>\nQuestion: 1 + 1?\n<answer>2</answer>"],
     ),
-    "nothing to reinforce.* more than a result": ("The answer is {} km.", blocks("{}")),
+    "nothing to reinforce.* contain more than the result": ("The answer is {} km.", blocks("{}")),
 }
 
 
@@ -786,12 +797,12 @@ def test_a_limit_that_cuts_completions_off_is_named_first_and_alone(sums):
 @pytest.mark.parametrize("ended", [0, 1, 4])
 def test_completions_that_go_on_are_a_stop_if_few_correct_ones_end(sums, ended):
     """With as many correct completions that end, GRPO teaches to end."""
-    (goes_on,) = WITHHELD["go on behind it"][1]
+    (goes_on,) = WITHHELD["because they continue"][1]
     group = [goes_on] * 3 + blocks("{}") * ended + blocks("1000001")
     lab = Lab([correctness_reward], [1.0])
     lab.signal(sums.head(4), [[text.format(gold) for text in group] for gold in sums["answer"][:4]])
-    assert ("go on behind it" in stops(lab)) == (ended < 4)
-    assert "go on behind it" in str(lab.verdict())
+    assert ("because they continue" in stops(lab)) == (ended < 4)
+    assert "because they continue" in str(lab.verdict())
 
 
 @pytest.mark.parametrize("behind", [" \n", " I hope that this helps."])
@@ -800,7 +811,7 @@ def test_completions_that_write_on_although_they_are_right_are_a_note(sums, behi
     group = [f"<think>so</think><result>{{}}</result>{behind}"] * 2
     group += ["<think>so</think><result>1000001</result>"] * 4
     lab.signal(sums.head(4), [[text.format(gold) for text in group] for gold in sums["answer"][:4]])
-    said = "33% of the completions write on behind their first answer: stop='</result>'"
+    said = "33% of the completions continue after their first answer: stop='</result>'"
     assert (said in str(lab.verdict())) == bool(behind.strip())
 
 
@@ -819,7 +830,7 @@ def test_a_reward_that_wants_the_tag_which_the_template_opens_is_named(sums):
 
 
 def test_a_fault_on_the_users_rows_stops_and_one_on_our_cases_does_not(sums):
-    lab = Lab(REASONS["give 0.0 to what it cannot read"][0], [1.0, 0.5])
+    lab = Lab(REASONS["return 0.0 if it cannot read"][0], [1.0, 0.5])
     lab.cases()
     assert lab.verdict().go, "not your rows yet"
     lab.attacks(sums.head(4))
@@ -847,7 +858,7 @@ def test_the_three_most_frequent_causes_of_faults_are_named_once_with_their_coun
         ("ValueError", "a", "3 of 10"),
         ("KeyError", "b", "2 of 10"),
     ]
-    assert stops(lab).count("give 0.0 to what it cannot read") == 1
+    assert stops(lab).count("return 0.0 if it cannot read") == 1
 
 
 def test_a_reward_that_scores_some_rows_alone_leaves_no_row_of_an_attack_out(sums):
@@ -897,7 +908,7 @@ def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answe
             [correctness_reward, format_reward, reasoning_steps_reward],
             [1.0, 0.5, 0.25],
             r"\A'words that please' earns 0.25 more than an honest wrong answer would, on 100% of "
-            r"the rows; reasoning_steps_reward pays for it. At any weight.*\n'the words that a",
+            r"the rows; reasoning_steps_reward pays for it. It rewards this at any weight.*\n'the words that a",
         ),
         # attacks that win on few rows
         (
@@ -914,8 +925,8 @@ def test_a_right_answer_on_which_a_reward_failed_is_no_evidence_that_wrong_answe
         (
             [format_reward],
             [1.0],
-            r"a right one \(1.00 against 1.00 on average\), such as .* beside .*: no reward tells them"
-            r"[^`]*\nno reward tells a right answer from a wrong one",
+            r"a correct one \(1.00 against 1.00 on average\), for example .* instead of .*: no reward tells them"
+            r"[^`]*\nno reward distinguishes a correct answer from a wrong one",
         ),
         # the judge is the one that the attacks found, not the first
         (
@@ -943,15 +954,23 @@ def judged(right: int, of: int) -> list[str]:
         # half of the groups may be flat
         ([SQUARE, ["1 1"] * 4], (1.0, 0.5), None),
         ([["1 1"] * 4] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*raise the temperature"),
-        ([["1 1", "1 1 "]] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it has not mastered"),
-        ([["0 1", "0 1 "]] * 3 + [SQUARE], (1.0, 1.0), "75% of the groups .*it sometimes gets"),
+        (
+            [["1 1", "1 1 "]] * 3 + [SQUARE],
+            (1.0, 1.0),
+            "75% of the groups .*the policy has not mastered",
+        ),
+        (
+            [["0 1", "0 1 "]] * 3 + [SQUARE],
+            (1.0, 1.0),
+            "75% of the groups .*the policy sometimes answers",
+        ),
         # never or always right, or never judged
         ([judged(0, 64)], (5.0, 1.0), "earns `first` on 0.0% of its .*othing to reinforce"),
         ([judged(1, 50)], (5.0, 1.0), "earns `first` on 2.0% of its .*othing to reinforce"),
         ([judged(2, 64)], (5.0, 1.0), None),
         ([judged(18, 20)], (5.0, 1.0), None),
-        ([judged(19, 20)], (5.0, 1.0), "already earns `first` on 95% of .*Take harder questions"),
-        ([["- 0", "- 1"] * 9], (5.0, 1.0), "first never speaks: it gave no completion a score"),
+        ([judged(19, 20)], (5.0, 1.0), "already earns `first` on 95% of .*Use harder questions"),
+        ([["- 0", "- 1"] * 9], (5.0, 1.0), "first never gave a completion a score"),
         # an answer that hardly counts
         ([SQUARE] * 2, (1.0, 2.9), None),
         ([SQUARE] * 2, (1.0, 4.0), r"`first` drives 6% of the adv.* what `second` wants \(94%\)"),
@@ -968,13 +987,17 @@ def test_groups_from_which_the_policy_would_not_learn_to_be_right_stop(groups, w
 @pytest.mark.parametrize(
     ("groups", "milliseconds", "notes"),
     [
-        ([["1 1", "0 1"], ["1 0", "0 0"]], 900.0, ["second never differs inside a group"]),
+        ([["1 1", "0 1"], ["1 0", "0 0"]], 900.0, ["second never differs within a group"]),
         (
             [["1 1", "0 1"], ["0 1", "1 1"]],
             900.0,
-            ["second gave 1 to each of the completions .* teaches nothing here"],
+            ["second gave 1 to every completion .* teaches nothing here"],
         ),
-        ([["0 0.1", "0.4 0.5", "1 0.6"]], 900.0, ["first and second rank .* alike \\(1.00\\)"]),
+        (
+            [["0 0.1", "0.4 0.5", "1 0.6"]],
+            900.0,
+            ["first and second rank .* almost identically \\(1.00\\)"],
+        ),
         ([SQUARE], 2500.0, ["second takes 2.5 s for 1,000 completions"]),
         ([SQUARE], 900.0, []),
     ],

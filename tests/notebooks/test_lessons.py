@@ -89,7 +89,7 @@ FEW_ROWS = {
     "shots": 1,
 }
 OTHER_COLUMNS = {"question": "text", "answer": "expert_answer"}
-OTHERS = "would ruin 'org/other': take preset='auto'"
+OTHERS = "would ruin 'org/other': use preset='auto'"
 REFUSED = [
     *((number, {"model": "org/other"}, OTHERS) for number in MODELS),
     ("07", {"columns": OTHER_COLUMNS}, "no column 'text'. It has: received, customer, message, ex"),

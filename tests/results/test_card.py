@@ -52,7 +52,7 @@ def sentences(evaluation=PAIR, comparison=COMPARED, findings=(), **more) -> list
         ),
         (100, compared(3, 70, p=0.004), "Training lowered sampled accuracy"),
         (180, compared(1, 0, p=1.0), ": 1 question won, 0 lost (exact McNemar p = 1)"),
-        (180, compared(20, 7, p=0.05), "cannot be told from chance. It went from 32.6 %"),
+        (180, compared(20, 7, p=0.05), "cannot be distinguished from chance. It went from 32.6 %"),
         (180, compared(20, 7, p=0.049), "Training raised"),
         (None, compared(), "Whether training helped is not known"),
         (490, None, "Whether training helped is not known"),
@@ -73,7 +73,7 @@ def finding(severity: str, what: str = "The KL is high.") -> Finding:
     [
         ({"findings": [finding("info")]}, []),
         ({"findings": [finding("critical"), finding("warning", "Else.")]}, ["The KL is high"]),
-        ({"outdated": {"merged": "why"}}, ["is of an earlier training"]),
+        ({"outdated": {"merged": "why"}}, ["is from an earlier training"]),
         ({"evaluation": PAIR | {"merged": entry(480)}}, []),
         ({"evaluation": PAIR | {"merged": entry(400)}}, ["is less accurate: 78.1 %"]),
     ],

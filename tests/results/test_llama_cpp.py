@@ -183,7 +183,7 @@ def test_generate_gives_the_same_answers_with_gguf(run, cli, tmp_path, monkeypat
 @pytest.mark.needs("convert_hf_to_gguf")
 def test_an_embedded_models_tokenizer_is_refused(runs):
     run = run_with(Path(POCKET.model_path))
-    with pytest.raises(ValueError, match=r"tokenizers of published models, and not that of .*$"):
+    with pytest.raises(ValueError, match=r"tokenizers of published models, but not that of .*$"):
         llama_cpp.write(run, POCKET, "f16")
     assert not list(run.folder.glob("gguf/*"))
 

@@ -337,7 +337,9 @@ def test_the_quantisation_used_in_training_is_dequantised(trained_on_dynamic, ba
         lambda: merging.load_base(another, torch.float32, dequantised=True),
         lambda: policy.load(replace(settings, backend=backend), another),
     ):
-        with pytest.raises(ValueError, match=r"is not as it was in the .* the engine of the train"):
+        with pytest.raises(
+            ValueError, match=r"has changed since training .* the engine used in train"
+        ):
             load()
 
 
@@ -354,13 +356,13 @@ def test_the_quantisation_used_in_training_is_dequantised(trained_on_dynamic, ba
         ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, adapter"),
         (
             {"gguf": "q4_k_m"},
-            "gguf='q4_k_m' cannot be written here: it is Unsloth that quantises so",
+            "gguf='q4_k_m' cannot be written here: only Unsloth quantises in this way",
         ),
         (
             {"gguf": "q4_k_m", "machine": CARD, "backend": "transformers"},
             "(this run: 'transformers')",
         ),
-        ({"gguf": "f16", "merge": "adapter"}, "gguf='f16' is made of the merged model"),
+        ({"gguf": "f16", "merge": "adapter"}, "gguf='f16' is made from the merged model"),
         ({"push_to_hub": "mine"}, "name it owner/model"),
         ({"push_to_hub": "me/mine"}, "set HF_TOKEN"),
     ],

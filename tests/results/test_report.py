@@ -81,6 +81,6 @@ def test_an_unfinished_run_names_the_next_notebook(run, cli):
 @pytest.mark.slow
 def test_the_report_of_the_executed_notebooks(executed, cli):
     page = page_of(cli, executed)
-    assert re.search(r"(Training (raised|lowered)|Whether training changed) sampled accuracy", page)
+    assert re.search(r"(Training (raised|lowered)|The change in) sampled accuracy", page)
     assert "Did it help?" in page and "exact McNemar" in page
     assert page.count("<img") > 8 and "Measurement(folder" not in page

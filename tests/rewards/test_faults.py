@@ -109,7 +109,7 @@ def test_a_completion_that_makes_a_reward_raise_loses_only_its_own_score():
     assert [(fault.position, fault.completion, fault.what) for fault in faults] == [
         (1, "", f"raised IndexError in {here}: list index out of range"),
         (3, "x", f"raised ValueError in {here}: could not convert string to float: 'x'"),
-        (4, "nan", "returned nan, which is no finite number,"),
+        (4, "nan", "returned nan, which is not a finite number,"),
     ]
 
 

@@ -81,7 +81,7 @@ def test_a_hub_base_is_compared_by_its_commit(then, now, same):
     if same:
         Base("me/model", "before", then).check(model)
     else:
-        with pytest.raises(ValueError, match=r"revision b; then a.*the engine of the training"):
+        with pytest.raises(ValueError, match=r"revision b; then a.*the engine used in training"):
             Base("me/model", "before", then).check(model)
 
 

@@ -212,7 +212,7 @@ def test_a_note_says_that_a_finished_training_run_will_be_replaced(run, capsys):
     for from_adapter, offered in ((False, True), (None, False), (True, False)):
         assert begin(run, longer, 1, from_adapter=from_adapter) is None
         printed = capsys.readouterr().out
-        assert printed.startswith(note) and ("from_adapter=True goes on" in printed) == offered
+        assert printed.startswith(note) and ("from_adapter=True continues" in printed) == offered
     checkpoint(run, 4)
     assert checkpoint_step(begin(run, longer, 1, from_adapter=True)) == 4
     assert begin(run, longer, 1, from_adapter=False) is None, "another training"

@@ -24,7 +24,10 @@ def rated(run):
     ROWS.to_parquet(run.path("data/train.parquet"))
     run.record("data", fingerprint="one", settings={"model": "pocket"})
     said = keep_pass_rates(run, ROWS[:7], [0.0, 0.25, 0.5, 0.9, 1.0, 1.0, None], [10, 20])
-    assert "7 training questions, from 30 sampled tokens: 1 are never right, 2 always" in said
+    assert (
+        "7 training questions, from 30 sampled tokens: 1 are never answered correctly, 2 always"
+        in said
+    )
     return run
 
 

@@ -347,7 +347,7 @@ def test_five_percent_of_the_card_stay_free():
     [
         (
             {"model": "unsloth/Qwen3-4B", "max_completion_length": 50_000},
-            r"take 50,256 tokens and \S+-4B has 40,960 positions",
+            r"take 50,256 tokens, but \S+-4B has 40,960 positions",
         ),
         ({"model": "nobody/no-model"}, "'nobody/no-model' could not be fetched"),
     ],

@@ -300,7 +300,7 @@ def test_a_model_without_the_requested_engine_is_refused(model):
 
 @pytest.mark.parametrize(
     ("driver", "said"),
-    [("570.124.06", "driver of NVIDIA L4 is 570"), ("580.95.05", "torch .*sees no NVIDIA L4")],
+    [("570.124.06", "driver of NVIDIA L4 is 570"), ("580.95.05", "torch .*does not see NVIDIA L4")],
 )
 def test_a_gpu_that_torch_does_not_see_is_refused_unless_it_is_hidden(
     smi, monkeypatch, driver, said
@@ -313,3 +313,16 @@ def test_a_gpu_that_torch_does_not_see_is_refused_unless_it_is_hidden(
     this_machine.cache_clear()
     model, _ = policy.load(PRESETS["pocket"])
     assert model.device.type == "cpu"
+
+
+@pytest.mark.parametrize(("said", "dtype"), [("1", torch.bfloat16), ("0", torch.float32)])
+def test_without_bfloat16_a_cpu_computes_in_float32_with_either_back_end(monkeypatch, said, dtype):
+    """Torch would emulate bfloat16; Unsloth decides by the CPU, or by this variable."""
+    from unsloth_zoo.cpu.runtime import cpu_bf16_supported
+
+    monkeypatch.setenv("UNSLOTH_CPU_BF16", said)
+    cpu_bf16_supported.cache_clear()
+    for backend in ("unsloth", "transformers"):
+        settings = replace(PRESETS["pocket"], backend=backend, load_in_4bit=False)
+        assert policy.load(settings)[0].dtype == dtype, backend
+    cpu_bf16_supported.cache_clear()

@@ -73,7 +73,7 @@ class Sandbox:
             if re.search(r"\bset\(", job.source) or re.search(r"\{[^{}:]*\}", bare):
                 outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
             return outcomes
-        message = "the workers of monty die before they get it."
+        message = "the workers of monty die before they receive the program."
         return [Outcome("not started", message=message)] * job.count
 
 

@@ -265,8 +265,8 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
                 statements.append(statement)
     if candidate and entry_point is None:
         raise ValueError(
-            "check() tests a `candidate`, and nothing says which function that is: give the "
-            "column `entry_point`."
+            "check() tests a `candidate`, but nothing says which function that is: give the column "
+            "`entry_point`."
         )
     # Read each assert, skip statements that test nothing, and refuse all others.
     tests = []
@@ -291,8 +291,8 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
         except (TypeError, ValueError, ArithmeticError) as reason:
             source = ast.unparse(statement).splitlines()[0][:80]
             raise ValueError(
-                f"line {statement.lineno} of the tests, `{source}`, is no assert about one call "
-                f"with plain data: {reason}."
+                f"line {statement.lineno} of the tests, `{source}`, is not an assert about one "
+                f"call with plain data: {reason}."
             ) from None
         tests.append(replace(test, call=entry_point) if candidate else test)
     return tests
@@ -337,7 +337,7 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
             value = True
             wraps = ["bool"]
         case _:
-            raise ValueError("it is no comparison of a call with a value")
+            raise ValueError("it is not a comparison of a call with a value")
     # 2. Take the functions around the call off, from the outside: `len(sorted(f(1)))`.
     while True:
         match call:
@@ -351,7 +351,7 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
                 return Test(name, args, value, compare, tolerance, tuple(wraps))
             case _:
                 source = ast.unparse(call)
-                raise ValueError(f"`{source}` is no call of a function, with arguments in order")
+                raise ValueError(f"`{source}` is not a function call with positional arguments")
 
 
 def _literal(node: ast.expr) -> object:
@@ -361,7 +361,7 @@ def _literal(node: ast.expr) -> object:
     for part in ast.walk(node):
         known = part.id in _CALLABLE if isinstance(part, ast.Name) else isinstance(part, _LITERALS)
         if not known:
-            raise ValueError(f"`{ast.unparse(node)}` is no plain data")
+            raise ValueError(f"`{ast.unparse(node)}` is not plain data")
     return eval(compile(ast.Expression(node), "<tests>", "eval"), {"__builtins__": {}}, _CALLABLE)
 
 
