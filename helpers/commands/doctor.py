@@ -51,6 +51,7 @@ def main(parsed: argparse.Namespace) -> int:
     else:
         print("GPU       none")
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
+    print(f"batch     {preset.batch} (processes × batch × accumulation)")
     print(f"packages  of {environment.requirements_file(machine).name}, as installed")
     for package in environment.pins():
         if have := environment.installed_version(package):

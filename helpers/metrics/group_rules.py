@@ -71,8 +71,7 @@ def dead_groups(signals: Signals) -> Finding | None:
             "mode_collapse",
             "The policy has collapsed on answers that are not correct.",
             evidence,
-            "Go back to a checkpoint where rewards within a group differ, and lower the learning "
-            "rate.",
+            "Train again with a lower learning rate.",
         )
     # 3. Wrong, or unknown.
     level = signals.last(signals.series("reward")).mean()

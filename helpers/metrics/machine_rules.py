@@ -73,8 +73,7 @@ def not_a_number(signals: Signals) -> Finding | None:
             "gradient",
             "The loss or the gradient is NaN or infinite, and nothing is learned any more.",
             evidence,
-            "Go back to a checkpoint before it, with a lower learning rate, or with bf16 if it was "
-            "fp16.",
+            "Train again with a lower learning rate, or with bf16 if it was fp16.",
         )
     return Finding(
         # in fp16, the loss scaler searches for its scale in the first ten rows, and skips steps

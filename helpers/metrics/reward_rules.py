@@ -72,7 +72,7 @@ def fallen_reward(signals: Signals) -> Finding | None:
         if below_start
         else "The reward has fallen from its peak.",
         str(fall),
-        "Go back to the checkpoint before the fall, with a lower learning rate.",
+        "Train again with a lower learning rate.",
     )
 
 
