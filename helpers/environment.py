@@ -29,6 +29,7 @@ OLDEST_DRIVER = 580
 OLDEST_CAPABILITY = 7.5
 # Orin, Thor and GB10 (DGX Spark) use the machine's memory; nvidia-smi reports none of their own.
 _SHARE_MEMORY = (8.7, 11.0, 12.1)
+_BF16_FLAGS = {"amx_bf16", "avx512_bf16", "bf16"}
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,23 @@ def this_machine() -> Machine:
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
     )
+
+
+def cpu_has_bf16() -> bool:
+    """Return whether the CPU has instructions for bfloat16: AMX or AVX512-BF16, or Arm's. Without
+    them a policy is loaded in 32 bits.
+
+    Unsloth decides the same, with the same variable to override it (`cpu_bf16_supported`), but
+    importing it imports torch. Where nothing is known of the CPU, the answer is False.
+    """
+    if override := os.environ.get("UNSLOTH_CPU_BF16", "").strip().lower():
+        return override in ("1", "true", "yes", "on")
+    try:
+        facts = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="ignore").lower()
+    except OSError:
+        return False
+    flags = re.search(r"^(?:flags|features)\s*:(.*)", facts, re.MULTILINE)
+    return flags is not None and not _BF16_FLAGS.isdisjoint(flags[1].split())
 
 
 def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:

@@ -153,6 +153,10 @@ class Run:
         number = written_by(relative, self._maker())
         if number is None:
             return f"Run the notebooks before this one {when}: `{command}`."
+        if number in self.notebooks_left():
+            return (
+                f"The run's last command has not finished; continue it with `{command} --resume`."
+            )
         notebook = next((PROJECT / "notebooks").glob(f"{number}_*.ipynb")).stem
         return f"Run notebook {notebook} {when}: `{command} --only {number}`."
 

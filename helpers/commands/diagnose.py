@@ -38,7 +38,11 @@ def main(parsed: argparse.Namespace) -> int:
     if not path.exists():
         if path.suffix or len(path.parts) > 1:
             raise FileNotFoundError(f"{parsed.log} is not there.")
-        path = Run(parsed.log).require("metrics.csv")
+        run = Run(parsed.log)
+        # a training that was interrupted, or still runs, has its rows beside its checkpoints
+        unfinished = run.folder / "checkpoints" / "metrics.csv"
+        whole = (run.folder / "metrics.csv").exists() or not unfinished.exists()
+        path = run.require("metrics.csv") if whole else unfinished
     history = read_log(path)
     if not any(name in LOGGED for name in in_trl_names(history)):
         found = ", ".join(map(str, history.columns[:10]))

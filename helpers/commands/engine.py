@@ -30,6 +30,7 @@ def lines_to_print(source: str, output: str) -> list[str]:
     # line has forecasts, before minutes without a line, and where the events of a tracker go.
     beginnings = ("step ", "data: ", "note: ", "WARNING: ", "NOT ", "stopping early: ")
     beginnings += ("to sample everything: ", "every completion at its limit: ", "tracker: ")
+    beginnings += ("continuing the interrupted training ",)
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
         beginnings += ("GO:", "NO GO:", "  - ", "  note: ")

@@ -98,7 +98,8 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.preset or parsed.only or parsed.parameters or parsed.once:
         raise ValueError(
             "--resume repeats the run's last command. The only other option it accepts is --run "
-            "NAME."
+            "NAME. To change a parameter, type the command again with the notebooks that are left, "
+            "such as --only 03,04,05."
         )
     return resume(parsed.run or "demo")
 
@@ -227,7 +228,11 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 )
                 raise
             if not succeeded:
-                print(f"Once the cause is gone, continue with {again}.", file=sys.stderr)
+                print(
+                    f"Once the cause is gone, continue with {again}. If a parameter is the cause, "
+                    "type the command again with another value.",
+                    file=sys.stderr,
+                )
                 return 1
             call["done"].append(number)
             run.record("call", **call)

@@ -21,7 +21,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 
 from helpers import PROJECT
-from helpers.environment import Machine, gpu_obstacle
+from helpers.environment import Machine, cpu_has_bf16, gpu_obstacle
 from helpers.families import FAMILIES, config_of, family_of, lora_targets
 from helpers.settings import Preset
 
@@ -107,7 +107,7 @@ def check(
             f"has {sizes['positions']:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
-    step = estimate(settings, config, card, sees)
+    step = estimate(settings, config, card, sees, card is None and not cpu_has_bf16())
     if card and step.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(step.peak)}, but only "
@@ -164,7 +164,13 @@ class Estimate:
         return max(self.peaks.values())
 
 
-def estimate(settings: Preset, config: dict, card: float | None, sees: bool = False) -> Estimate:
+def estimate(
+    settings: Preset,
+    config: dict,
+    card: float | None,
+    sees: bool = False,
+    in_32_bits: bool = False,
+) -> Estimate:
     """Return the memory per process of a GRPO step at its longest prompts and completions.
 
     config: the model's config.json.
@@ -173,6 +179,7 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         are part of that share. While the policy trains, the engine sleeps (Unsloth's standby) and
         keeps only its CUDA graphs; beside a vision model it cannot sleep.
     sees: whether each prompt has a picture.
+    in_32_bits: whether weights and activations are in 32 bits, as on a CPU without bfloat16.
 
     LookupError if Transformers cannot build the model.
     """
@@ -187,7 +194,8 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         if on_unsloth and family_of(config["model_type"]).experts_in_4_bits:
             in_4_bits += sizes["experts"]
     whole = sizes["quantised"] + sizes["experts"] + sizes["kept"]
-    weights = in_4_bits * _NF4 + (whole - in_4_bits) * _16_BIT
+    number = 4 if in_32_bits else _16_BIT  # bytes
+    weights = in_4_bits * _NF4 + (whole - in_4_bits) * number
 
     # the adapter: Unsloth keeps it in 32 bits; TRL casts an adapter on a 4-bit model to 16
     width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
@@ -216,12 +224,12 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         # Without Unsloth's kernels, both norms keep their input in 32 bits, and the adapter keeps
         # copies of its inputs: 12 bytes of each number of the layer's input, as counted in a step
         # of SmolLM2.
-        insides = [inside + 6 * sizes["hidden"] for inside in insides]
-    layer_input = tokens * sizes["hidden"] * _16_BIT
+        insides = [inside + 12 / number * sizes["hidden"] for inside in insides]
+    layer_input = tokens * sizes["hidden"] * number
     kept = layers * layer_input
     offloaded = 0
     if not settings.gradient_checkpointing:
-        kept = tokens * sum(insides) * _16_BIT
+        kept = tokens * sum(insides) * number
     elif on_unsloth and card is not None and context >= 512 and layer_input > 2 * 2**20:
         # `add_adapter` asks Unsloth to move the inputs of all layers but the last to the computer's
         # memory; two buffers on the card receive them in turn. Unsloth does so on a GPU, from 512
@@ -232,7 +240,7 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
     # The gradients inside a layer take as much again, unless Unsloth's kernels write them over the
     # activations (LoRA_MLP.backward, unsloth/kernels/fast_lora.py).
     replaced = on_unsloth and card is not None and config["model_type"] in _REPLACED
-    inside = (1 if replaced else 2) * tokens * max(insides) * _16_BIT
+    inside = (1 if replaced else 2) * tokens * max(insides) * number
 
     # logits, and what is computed from them
     completions = settings.per_device_train_batch_size * settings.max_completion_length
@@ -242,10 +250,10 @@ def estimate(settings: Preset, config: dict, card: float | None, sees: bool = Fa
         # front of it exist twice, and so do their gradients.
         share = completions * sizes["hidden"] / sizes["vocabulary"]
         rows = min(max(512, share), completions, 2**31 / (4 * sizes["vocabulary"]))
-        logits = rows * sizes["vocabulary"] * 4 + 4 * completions * sizes["hidden"] * _16_BIT
+        logits = rows * sizes["vocabulary"] * 4 + 4 * completions * sizes["hidden"] * number
     else:
         # TRL: the whole batch in 16 bits; as computed, divided by the temperature, the gradient
-        logits = 3 * completions * sizes["vocabulary"] * _16_BIT
+        logits = 3 * completions * sizes["vocabulary"] * number
     training = {
         "gradients": adapter * width,
         "activations": (kept + inside) * (_HEAP if card is None else 1),

@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from helpers.metrics import diagnose
+from helpers.runs import Run
 
 STEPS = 40
 CLIPPED = pd.DataFrame(
@@ -227,6 +228,13 @@ def test_a_run_of_this_suite_is_found_by_its_name(cli, runs):
     CLIPPED.to_csv(runs / "mine" / "metrics.csv", index=False)
     assert "warning (clipped)" in cli("diagnose", "mine")[1]
     assert "warning (clipped)" in cli("diagnose", str(runs / "mine"))[1]
+    # one that was interrupted
+    run = Run("cut")
+    run.record("data", fingerprint="f")
+    run.record("call", notebooks=["03"], done=[], parameters={}, given={})
+    CLIPPED.to_csv(run.path("checkpoints/metrics.csv"), index=False)
+    assert "warning (clipped)" in cli("diagnose", "cut")[1]
+    assert "run --run cut --resume" in cli("report", "--run", "cut")[2]
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_res
 from benchmarks.gpu import common
 from benchmarks.gpu.grpo_step import settings_for
 from helpers import PROJECT
-from helpers.environment import Machine
+from helpers.environment import Machine, cpu_has_bf16, this_machine
 from helpers.families import config_of, dense
 from helpers.presets import PRESETS, settle
 from helpers.training import memory, policy
@@ -186,10 +186,26 @@ def test_the_estimate_of_a_step_that_an_h200_took(part):
 SMOLLM2 = dense("llama", 576, 1_536, 30, 9, 3, 64, 49_152, True, 8_192)
 
 
-@pytest.mark.parametrize(("length", "took"), [(32, 5.3e9), (184, 8.1e9)])
-def test_the_estimate_of_trainings_that_two_cores_took(length, took):
-    step = estimate(replace(PRESETS["smollm2"], max_completion_length=length), SMOLLM2, None)
+@pytest.mark.parametrize(
+    ("length", "in_32_bits", "took"), [(32, False, 5.3e9), (184, False, 8.1e9), (32, True, 8.2e9)]
+)
+def test_the_estimate_of_trainings_that_two_cores_took(length, in_32_bits, took):
+    settings = replace(PRESETS["smollm2"], max_completion_length=length)
+    step = estimate(settings, SMOLLM2, None, in_32_bits=in_32_bits)
     assert step.peak == pytest.approx(took, rel=0.1)
+
+
+@pytest.mark.parametrize("said", ["1", "0", ""])
+def test_the_check_knows_as_unsloth_does_whether_a_cpu_computes_in_32_bits(
+    monkeypatch, machine, said
+):
+    from unsloth_zoo.cpu.runtime import cpu_bf16_supported
+
+    monkeypatch.setenv("UNSLOTH_CPU_BF16", said)
+    in_32_bits = not cpu_bf16_supported.__wrapped__()
+    step = estimate(PRESETS["smollm2"], SMOLLM2, None, in_32_bits=in_32_bits)
+    lines = check(PRESETS["smollm2"], this_machine(), SMOLLM2)
+    assert memory.size(step.peak) in "\n".join(lines)
 
 
 def test_the_process_and_the_activations_without_a_gpu_by_hand():
@@ -247,7 +263,8 @@ def test_the_estimate_matches_the_pocket_model_in_4_bits():
         if scales:
             counted += scales.absmax.numel() * scales.absmax.element_size()
             counted += 4 * scales.state2.absmax.numel()
-    assert estimate(POCKET, config, None).held["frozen weights"] == pytest.approx(counted, rel=0.02)
+    step = estimate(POCKET, config, None, in_32_bits=not cpu_has_bf16())
+    assert step.held["frozen weights"] == pytest.approx(counted, rel=0.02)
     adapted = policy.add_adapter(model, POCKET, seed=0).parameters()
     trained = sum(weight.numel() for weight in adapted if weight.requires_grad)
     assert memory.sizes_of(config, 8)["adapted"] * POCKET.lora_rank == trained
