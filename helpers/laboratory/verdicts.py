@@ -347,6 +347,13 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
         return "Silence scores more than a wrong answer. Give it no more than a wrong answer gets."
     if attack == _IN_REASONING and is_own(lab.reward(payer)):
         return "It also reads the reasoning. Read only the answer, with `answer_of`."
+    table = lab.results.attacks
+    full = table.loc[HONEST_RIGHT, "total"] - table.loc[HONEST_WRONG, "total"]
+    if judges and table.loc[attack, "gain"] < 0.9 * full:
+        return (
+            "It gives partial credit for this, more than for an honest wrong answer. Give every "
+            "wrong answer the same score."
+        )
     if judges:
         return (
             "It accepts this as correct. Make it require exactly one answer, and compare the whole "

@@ -434,6 +434,11 @@ def blocks(*answers: str, think: str = "<think>so") -> list[str]:
     return [f"{think}</think><answer>{answer}</answer>" for answer in answers]
 
 
+def near(text, gold: str) -> float:
+    """Two fifths for an answer that contains the right one."""
+    return 0.4 * (gold in (THINK_ANSWER.extract_answer(completion_text(text)) or ""))
+
+
 RIGHT_AND_WRONG = [*blocks("{}", "-1"), "so"]
 JUDGED = [correctness_reward]
 # A sentence of the verdict, and the rewards and the group of completions that lead to it.
@@ -458,6 +463,14 @@ REASONS = {
     ),
     "It accepts this as correct": (
         [reward_of("contains_reward", lambda text, gold: float(gold in completion_text(text)))],
+        RIGHT_AND_WRONG,
+    ),
+    "It gives partial credit for this": (
+        [
+            reward_of(
+                "near_reward", lambda text, gold: 1.0 if is_right(text, gold) else near(text, gold)
+            )
+        ],
         RIGHT_AND_WRONG,
     ),
     "It rewards this at any weight": (
@@ -822,7 +835,7 @@ def test_a_reward_that_wants_the_tag_which_the_template_opens_is_named(sums):
     rows = sums.head(4)
     lab.signal(rows, [[text.format(answer) for text in group] for answer in rows["answer"]])
     assert re.search(
-        "think_format_reward gave 0 .* wants <think> .* template opens", str(lab.verdict())
+        "think_format_reward gave 0 .* expects <think> .* template opens", str(lab.verdict())
     )
 
 
