@@ -154,8 +154,8 @@ NEWER = {"training": {"written": LATER}, "data": {"fingerprint": "another"}}
         ("evaluation.json", "training", "is from an earlier training .*--run told --only 05"),
         ("comparison.json", "training", "is from an earlier training .*--run told --only 05"),
         ("merged", "training", "is from an earlier training .*--run told --only 05"),
-        ("metrics.csv", "data", "is of earlier data than the run now holds.*--only 03"),
-        ("reward_report.json", "data", "is of earlier data than the run now holds.*--only 02"),
+        ("metrics.csv", "data", "is from earlier data than the run now holds.*--only 03"),
+        ("reward_report.json", "data", "is from earlier data than the run now holds.*--only 02"),
         ("data_report.json", "data", None),
     ],
 )

@@ -39,7 +39,7 @@ def test_nothing_is_said_of_what_trl_can_use(kind):
         (made("NoTool", JUDGED, reset=sick.Healthy.reset), "NoTool has no tool"),
         (
             made("Silent", JUDGED, reset=sick.Healthy.reset, say=lambda self: ""),
-            "tool `say`: .* no docstring.* under `Args:`.* call it `_say`",
+            "tool `say`: .* no docstring.* under `Args:`.* name it `_say`",
         ),
     ],
     ids=lambda value: getattr(value, "__name__", type(value).__name__),

@@ -89,7 +89,7 @@ OLD = "driver of NVIDIA L4 is 570.124.06, and the pinned torch needs 580"
             ["Tesla P100-PCIE-16GB, 16384, 6.0, 580.82.07"],
             "Tesla P100-PCIE-16GB, 17 GB, compute capability 6.0, fp16 only",
             "pocket",
-            "serves 7.5 (Turing: T4, RTX 20) and later",
+            "supports 7.5 (Turing: T4, RTX 20) and later",
         ),
         (["NVIDIA L4, 23034, 8.9, 570.124.06"], "NVIDIA L4, 24 GB", "pocket", OLD),
         (["NVIDIA GeForce RTX 4060, 8188, 8.9, 580.95.05"], "RTX 4060, 9 GB", "small", None),

@@ -338,8 +338,8 @@ NAMES = {"USA": "US", "apples": "apple", "Paris, France": "Paris,", "yes": "y"}
 @pytest.mark.parametrize(
     ("rule", "answers", "noted"),
     [
-        (within(0.01), DECIMALS, "'0.7' earns as much as the right answer '0.70456'"),
-        (within(0.001), DECIMALS, "Are both meant to be right?"),
+        (within(0.01), DECIMALS, "'0.7' earns as much as the correct answer '0.70456'"),
+        (within(0.001), DECIMALS, "Are both meant to be correct?"),
         (lambda b, gold: round(float(b), 2) == round(float(gold), 2), DECIMALS, "'0.7'"),
         (lambda b, gold: max(0, 1 - abs(float(b) - float(gold))), DECIMALS, ""),
         (lambda block, gold: block in (gold, NAMES.get(gold)), [*NAMES, "no"], "'US' earns"),

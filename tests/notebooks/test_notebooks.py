@@ -150,7 +150,8 @@ def test_the_manifest_says_what_was_made_of_what_and_that_the_merge_is_proven(ex
     assert training["base"]["quantised"] == "here" and len(training["base"]["revision"]) == 40
     assert abs(merge["kept"] - 1) < 1e-3 and merge["unexplained"] < 1e-3
     gap = merge["quantisation_gap"]
-    assert merge["logit_difference"] <= 1e-3 < gap["dequantised"] < gap["original"]
+    assert merge["logit_difference"] <= 1e-3 < gap["original"]
+    assert gap["dequantised"] < gap["original"], "0 where the policy computes in 32 bits, too"
 
 
 # --- Refused --------------------------------------------------------------------------------------

@@ -351,7 +351,7 @@ def test_the_quantisation_used_in_training_is_dequantised(trained_on_dynamic, ba
     [
         (
             {"base": STORED},
-            'model me/mine-4bit was made from is not known: use merge="dequantised"',
+            'model that me/mine-4bit was made from is not known: use merge="dequantised"',
         ),
         ({"merge": "8bit"}, "merge='8bit' is not known. Known: original, dequantised, adapter"),
         (
