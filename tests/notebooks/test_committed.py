@@ -96,7 +96,7 @@ SHOWN = [
     ("08", "by_carries = ", "0 ", 1, 0, 0.49),
     ("08", "by_carries = ", "1 ", 1, 1, 1),
     ("08", "by_carries = ", "2 ", 1, 1, 1),
-    ("08", "verdicts = []", "12 intervals, ", 0, 2, 2),
+    ("08", "verdicts = []", "8 intervals, ", 0, 1, 1),
     ("08", "", "  0.0003: shown: -", 2, 0.01, 1),
     # of 09: untrained, the policy solves nearly every task sometimes, and greedily; with the
     # visible tests as its reward it looks answers up, with the hidden ones it becomes reliable
