@@ -157,9 +157,12 @@ class Worker:
             if not line:
                 self.start()
                 self.wait_until_ready()
-            score, used, now = json.loads(line or _KILLED)
-            if used is None:
                 return None, seconds + _GRACE, False
+            score, used, now = json.loads(line)
+            # A child is killed inside one long operation. On a slow machine an honest judgement has
+            # such operations, too, so the row may get more time in a later round.
+            if used is None:
+                return None, seconds + _GRACE, True
             # 2. If the machine has become slower, a late row did not get its time: judge it again.
             before = self.slowness
             self.slowness = now or before

@@ -123,6 +123,23 @@ def test_the_first_verdict_of_a_worker_is_right(pair, monkeypatch):
     assert right == [True]
 
 
+def test_a_row_whose_child_was_killed_in_its_slice_gets_the_time_that_a_late_row_gets(monkeypatch):
+    """On a slow machine an honest judgement may be in one long operation when its slice ends."""
+    worker = workers.Worker("equal")
+    worker.wait_until_ready()
+    reply, killed = worker.next_line, iter([workers._KILLED])
+
+    def first_is_killed(seconds: float) -> str:
+        line = reply(seconds)
+        return next(killed, line)
+
+    monkeypatch.setattr(worker, "next_line", first_is_killed)
+    pair = fresh()
+    scores = worker.scores_of([pair])
+    worker.end()
+    assert scores == {pair: 1.0}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("bomb", ["9^{{9^{{9^{{{n}}}}}}}", "{n}0000000!", "(x+{n}){parts}"])
 def test_bombs_that_are_half_a_batch_are_bounded_and_cost_no_answer_its_verdict(bomb):
