@@ -100,8 +100,8 @@ def hostile_batches() -> tuple[list[str], list[float]]:
     """A row of a table for each kind of hostile answer, and how slow the machine was at each try.
 
     A cell has the seconds of a reward on 64 answers, the fastest and the slowest of three tries,
-    each divided by the slowness that the workers had measured by its end: their limits are
-    multiples of it.
+    each divided by the slowness that the workers had measured, their limits being multiples of it:
+    the mean of what it was before and after the try.
     """
     rows, slow = [], []
     for name, nth in HOSTILE.items():
@@ -113,24 +113,30 @@ def hostile_batches() -> tuple[list[str], list[float]]:
             tries = []
             for _ in range(3):
                 correctness_reward(ready, answer=["1+x"] * len(texts))  # the workers are up
+                measured = [one.slowness for one in workers._workers["equal"]]
                 began = time.perf_counter()
                 reward(texts, answer=golds)
                 taken = time.perf_counter() - began
-                slow.append(statistics.mean(one.slowness for one in workers._workers["equal"]))
+                measured += [one.slowness for one in workers._workers["equal"]]
+                slow.append(statistics.mean(measured))
                 tries.append(taken / slow[-1])
             seconds.append(f"{min(tries):.2f} to {max(tries):.2f}")
         rows.append(f"| {name} | {' | '.join(seconds)} |")
     return rows, sorted(slow)
 
 
-def rate(judge, completions: list, golds: list) -> tuple[float, list]:
-    """Verdicts a second, in batches as a trainer asks for them, and the verdicts."""
+def rate(judge, completions: list, golds: list, clock=time.process_time) -> tuple[float, list]:
+    """Verdicts a second, in batches as a trainer asks for them, and the verdicts.
+
+    clock: the processor time of this process, which a busy machine hardly changes; for judgements
+    in workers, the time of a clock.
+    """
     numbers._parse.cache_clear()
     gc.collect()
-    began, verdicts = time.perf_counter(), []
+    began, verdicts = clock(), []
     for start in range(0, len(completions), BATCH):
         verdicts += judge(completions[start : start + BATCH], golds[start : start + BATCH])
-    return len(completions) / (time.perf_counter() - began), verdicts
+    return len(completions) / (clock() - began), verdicts
 
 
 def ours(completions: list, golds: list) -> list:
@@ -152,13 +158,14 @@ def compare(name: str, completions: list, golds: list, workers_cache: bool = Fal
     eighth of the texts; a turn of ours is all of them, or the same eighth where workers cache.
     """
     theirs(completions[:8], golds[:8])  # compiles its regular expressions
+    clock = time.perf_counter if workers_cache else time.process_time
     turns, verdicts = [], []
     for at in range(0, min(len(completions), COMPARED), COMPARED // TURNS):
         part = slice(at, at + COMPARED // TURNS)
-        mine, judged = rate(ours, completions[part], golds[part])
+        mine, judged = rate(ours, completions[part], golds[part], clock)
         if not workers_cache:
             mine, _ = rate(ours, completions, golds)
-        trl, other = rate(theirs, completions[part], golds[part])
+        trl, other = rate(theirs, completions[part], golds[part], clock)
         turns.append((mine / trl, mine, trl))
         verdicts += zip(judged, other, strict=True)
     differing = [at for at, (a, b) in enumerate(verdicts) if a != b]
@@ -197,8 +204,8 @@ def main() -> None:
     text = f"""# Judging answers: correctness_reward beside TRL's accuracy_reward
 
 `python -m benchmarks.rewards --rows {named}` on {os.cpu_count()} cores, {platform.machine()}, {len(rows)} questions, groups of
-{GROUP}, batches of {BATCH:,}. The table shows verdicts per second (the median of {TURNS} turns), the median and the range of
-their ratio within a turn, the number of answers that both judged, and the number of these on which they differ.
+{GROUP}, batches of {BATCH:,}. The table shows verdicts per second of processor time, or of clock time with workers (the median of {TURNS} turns),
+the median and the range of their ratio within a turn, the number of answers that both judged, and the number of these on which they differ.
 
 | | correctness_reward | accuracy_reward | ratio | from, to | compared | differ |
 |---|---|---|---|---|---|---|
