@@ -431,8 +431,8 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
         reasons = verdict.stops if few_learn else verdict.notes
         reasons.insert(
             0,
-            f"{signal['cut_off']:.0%} of the completions were cut off at max_completion_length, "
-            "most of them before their answer. Raise it before you change anything else.",
+            f"{signal['cut_off']:.0%} of the completions were cut off at max_completion_length. "
+            "A completion without its answer usually scores as wrong. Raise this limit first.",
         )
 
     # 2. Rewards whose scores never differ, and totals that do not differ in most groups.
