@@ -33,8 +33,7 @@ def high_kl(signals: Signals) -> Finding | None:
         "The policy has moved far from the reference model." if runaway else "The KL is high.",
         f"{now:.3g} nats per token, a running median, which is above {KL_HIGH:g} at {span(since)}",
         "Lower the learning rate first, then raise beta: this far from the reference, a policy "
-        "forgets what it could do. On a GPU, Unsloth no longer pulls back a token that has become "
-        "13.6 times less likely.",
+        "forgets what it could do.",
     )
 
 

@@ -83,7 +83,8 @@ def dead_groups(signals: Signals) -> Finding | None:
         "Many groups are dead, and teach nothing, because all their completions score the same."
     )
     if wrong:
-        sentence = "Many groups are dead because almost no answer is correct."
+        # if something else is paid, all of a group's completions may earn the most there is
+        sentence = "Many groups are dead, and almost no answer is correct."
     elif not known:
         sentence = (
             "Many groups are dead. This log does not show whether the questions are solved or "
@@ -98,12 +99,16 @@ def dead_groups(signals: Signals) -> Finding | None:
         "zero_spread",
         sentence,
         evidence,
-        _first_step_for_dead_groups(signals, wrong or level <= 0, known),
+        _first_step_for_dead_groups(signals, wrong, level, known),
     )
 
 
-def _first_step_for_dead_groups(signals: Signals, nothing_earned: bool, known: bool) -> str:
-    """Return advice for dead groups that are not solved, by what their rewards are."""
+def _first_step_for_dead_groups(signals: Signals, wrong: bool, level: float, known: bool) -> str:
+    """Return advice for dead groups that are not solved, by what their rewards are.
+
+    wrong: whether almost no answer is known to be correct.
+    level: the mean reward at the end.
+    """
     reward = signals.series("reward")
     clipped = signals.optional("completions/clipped_ratio")
     if clipped is not None and clipped.std() > 0.2 and reward.corr(clipped) < -NEARLY_ALL:
@@ -111,10 +116,11 @@ def _first_step_for_dead_groups(signals: Signals, nothing_earned: bool, known: b
             "The reward of a step depends only on whether its completions are cut off: raise "
             "max_completion_length until none are, then ask several questions per step."
         )
-    if nothing_earned:
+    if wrong or level <= 0:
         return (
-            "No completion earns the reward. Use easier questions, a larger model, or a reward "
-            "with partial credit, and read some completions."
+            f"{'Almost no answer is correct' if level > 0 else 'No completion earns the reward'}. "
+            "Use easier questions, a larger model, or a reward with partial credit, and read some "
+            "completions."
         )
     if np.ptp(reward) < 1e-6:
         return (

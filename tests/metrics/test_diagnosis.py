@@ -643,6 +643,11 @@ DEAD = {"zero": 1.0, "reward_std": 0.0, "grad_norm": 0.0, "kl": 0.0, FORM: 0.0, 
 ADVICE = {
     "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
     "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "partial credit"),
+    "wrong, and paid for something else": (
+        DEAD | {"reward": 0.25, RIGHT: 0.0},
+        "zero_spread",
+        "Almost no answer is correct. Use easier",
+    ),
     "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
     "solved or unsolvable": (DEAD, "zero_spread", "sometimes answered correctly"),
     "cut off": (DEAD | {"clipped": 1.0}, "clipped", "Raise max_completion_length"),
