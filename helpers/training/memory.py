@@ -107,7 +107,8 @@ def check(
             f"has {sizes['positions']:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
-    step = estimate(settings, config, card, sees, card is None and not cpu_has_bf16())
+    in_32_bits = card is None and not cpu_has_bf16()
+    step = estimate(settings, config, card, sees, in_32_bits=in_32_bits)
     if card and step.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(step.peak)}, but only "
