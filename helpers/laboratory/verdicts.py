@@ -280,8 +280,8 @@ def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
     costs points, or because silence gets no score.
     """
     table = lab.results.attacks
-    wrong = table.loc[HONEST_WRONG]
-    earned = table["total"] - wrong["total"]
+    of_wrong = table.loc[HONEST_WRONG, "total"]
+    earned = table["total"] - of_wrong
 
     # 1. An error costs points. Let `worth` be what the judges give, counted from a wrong answer: a
     # policy that is right with probability p earns p * worth[right] by answering. So an attack pays
@@ -312,7 +312,7 @@ def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
             "silence gets no score (None), so TRL leaves it out of its group, and it is worth more "
             "than a wrong answer: give unreadable completions a number, such as the score of a "
             "wrong answer.",
-            stops=wrong["total"] < 0,
+            stops=of_wrong < 0,
         )
 
 
@@ -350,8 +350,7 @@ def _judge_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     """Return what to change in the reward that pays for an attack."""
-    missing = _missing_columns(lab, payer)
-    if missing:
+    if missing := _missing_columns(lab, payer):
         return missing
     if lab.weights[lab.names.index(payer)] < 0:
         return (
@@ -410,8 +409,7 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
 
 def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
     """Return the likely cause why a user's own reward gives 0 to right answers."""
-    missing = _missing_columns(lab, name)
-    if missing:
+    if missing := _missing_columns(lab, name):
         return missing
     code = code_of(lab.reward(name))
     if "math_verify" in code and re.search("async def|thread", code, re.I):
