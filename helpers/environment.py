@@ -428,14 +428,14 @@ def quiet() -> None:
     ):
         logging.getLogger(name).setLevel(logging.ERROR)
     # with Unsloth's GPU code, Transformers warns about its own arguments at each call of `generate`
-    logging.getLogger("transformers.generation.utils").addFilter(_not_of_generate_arguments)
-    this_machine()
-
-
-def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
-    return not record.getMessage().startswith(
-        ("Both `max_new_tokens`", "Passing `generation_config`")
+    logging.getLogger("transformers.generation.utils").addFilter(
+        lambda record: (
+            not record.getMessage().startswith(
+                ("Both `max_new_tokens`", "Passing `generation_config`")
+            )
+        )
     )
+    this_machine()
 
 
 def kernel():

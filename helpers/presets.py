@@ -339,7 +339,7 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
     The engine becomes "vllm" or "transformers", and `vllm_importance_sampling_correction` is
     decided.
     """
-    # the machine can train the preset
+    # 1. whether the machine can train the preset
     if machine.gpu is None and settings.needs_gb > 0:
         raise ValueError(
             f"preset {settings.name!r} needs an NVIDIA GPU with {settings.needs_gb:.0f} GB, but "
@@ -360,35 +360,10 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
             f"{machine.gpu} does not support: use backend='unsloth', or load_in_4bit=False."
         )
 
-    # which library samples: vLLM, if it is there and Unsloth starts it for this model
-    engine = settings.engine
-    if engine == "auto":
-        engine = "vllm" if machine.gpu else "transformers"
-    if engine == "vllm" and (obstacle := vllm_obstacle(machine, settings.load_in_4bit)):
-        if settings.engine == "vllm":
-            install = ""
-            if obstacle == "vLLM is not installed":
-                install = ", or install it: python -m helpers install"
-            raise ValueError(f"engine='vllm': {obstacle}. Use engine='transformers'{install}.")
-        print(
-            f"{obstacle}: sampling goes through Transformers, which is slower "
-            "(engine='transformers')."
-        )
-        engine = "transformers"
-    if engine == "vllm":
-        config = families.config_of(settings.model_path)
-        kind = config.get("model_type", "")
-        family = families.family_of(kind)
-        starts = family.vllm_from is not None and machine.compute_capability >= family.vllm_from
-        if not starts or ("vision_config" in config and sees and not family.sees_through_vllm):
-            print(
-                f"Unsloth does not start vLLM for {kind}{' and pictures' if sees else ''} on "
-                f"{machine.gpu} (compute capability {machine.compute_capability}): sampling goes "
-                "through Transformers, which is slower (engine='transformers')."
-            )
-            engine = "transformers"
+    # 2. which library samples
+    engine = _engine(settings, machine, sees)
 
-    # by default, correct vLLM's probabilities only in a long run with 4-bit weights
+    # 3. whether to correct vLLM's probabilities: by default only in a long run with 4-bit weights
     corrects = settings.vllm_importance_sampling_correction
     if engine == "vllm":
         if corrects is None and settings.load_in_4bit and settings.max_steps >= 100:
@@ -400,11 +375,46 @@ def _fit(settings: Preset, machine: Machine, sees: bool, changes: dict) -> Prese
     elif corrects:
         corrects = None  # recorded where vLLM sampled
 
-    # a processor takes an unknown template keyword for one of its own
-    thinking = None if sees else settings.thinking
     return replace(
         settings,
         engine=engine,
-        thinking=thinking,
+        # a processor takes an unknown template keyword for one of its own
+        thinking=None if sees else settings.thinking,
         vllm_importance_sampling_correction=corrects,
     )
+
+
+def _engine(settings: Preset, machine: Machine, sees: bool) -> str:
+    """Return which library samples on this machine, "vllm" or "transformers". Print a sentence if
+    vLLM was to sample, and cannot; raise ValueError if it was asked for and is not there.
+    """
+    if settings.engine == "transformers" or (settings.engine == "auto" and not machine.gpu):
+        return "transformers"
+
+    # 1. whether vLLM is there
+    obstacle = vllm_obstacle(machine, settings.load_in_4bit)
+    if obstacle and settings.engine == "vllm":
+        install = ""
+        if obstacle == "vLLM is not installed":
+            install = ", or install it: python -m helpers install"
+        raise ValueError(f"engine='vllm': {obstacle}. Use engine='transformers'{install}.")
+    if obstacle:
+        print(
+            f"{obstacle}: sampling goes through Transformers, which is slower "
+            "(engine='transformers')."
+        )
+        return "transformers"
+
+    # 2. whether Unsloth starts it for this model
+    config = families.config_of(settings.model_path)
+    kind = config.get("model_type", "")
+    family = families.family_of(kind)
+    starts = family.vllm_from is not None and machine.compute_capability >= family.vllm_from
+    if starts and not ("vision_config" in config and sees and not family.sees_through_vllm):
+        return "vllm"
+    print(
+        f"Unsloth does not start vLLM for {kind}{' and pictures' if sees else ''} on "
+        f"{machine.gpu} (compute capability {machine.compute_capability}): sampling goes "
+        "through Transformers, which is slower (engine='transformers')."
+    )
+    return "transformers"

@@ -30,20 +30,30 @@ def main(parsed: argparse.Namespace) -> int:
         raise ValueError(f"{', '.join(parsed.runs)}: name two or more different runs to compare.")
     runs = [Run(name) for name in parsed.runs]
     histories = {run.name: read_metrics(run.require("metrics.csv")) for run in runs}
+
+    # 1. how each run was trained
     for run in runs:
         for sentence in training_in_words(run.section("training")):
             print(f"{run.name}: {sentence}")
-    differ = settings_that_differ(runs)
-    print(f"settings that differ\n{'nothing differs' if differ.empty else differ.to_string()}\n")
+
+    # 2. the tables; few runs have results of the harness
+    different = settings_that_differ(runs)
+    print(
+        f"settings that differ\n{'nothing differs' if different.empty else different.to_string()}\n"
+    )
     print(f"holdout accuracy\n{outcomes(runs).to_string()}\n")
     harness = pd.DataFrame({run.name: harness_results(run) for run in runs})
-    if len(harness):
+    if not harness.empty:
         print(f"lm-evaluation-harness\n{harness.to_string()}\n")
+
+    # 3. evaluations that the tables leave out, because the run was trained again after them
     for run in runs:
         if why := run.outdated("evaluation.json"):
             print(f"note: {why}")
-    name = f"compare-{'-'.join(parsed.runs)}"[:100]
-    print("curves:", runs[0].save_figure(plots.overlay(histories), name))
+
+    # 4. the curves, in the folder of the first run
+    figure = f"compare-{'-'.join(parsed.runs)}"[:100]
+    print("curves:", runs[0].save_figure(plots.overlay(histories), figure))
     return 0
 
 
@@ -52,24 +62,29 @@ def settings_that_differ(runs: list[Run]) -> pd.DataFrame:
 
     It has a row per setting and a column per run.
     """
-    columns = {}
+    # 1. what each run has recorded
+    recorded = {}
     for run in runs:
         training = run.section("training")
         data = run.manifest.get("data", {})
         settings = training["settings"]
         weights = zip(training.get("rewards", []), training.get("weights", []), strict=False)
-        columns[run.name] = settings | {
+        recorded[run.name] = settings | {
             "seed": training["seed"],
             "source": data.get("source", settings.get("source")),
             "tags": data.get("tags"),
             "data": training.get("data", "")[:12],
             "rewards": ", ".join(f"{name} x {weight:g}" for name, weight in weights),
         }
-    # a setting that a run of an earlier version did not record is blank
-    names = dict.fromkeys(name for settings in columns.values() for name in settings)
-    cells = {run: [settings.get(name, "") for name in names] for run, settings in columns.items()}
-    table = pd.DataFrame(cells, index=list(names), dtype=object)
-    # compare as text, in which None counts as a value
+
+    # 2. one row per setting; one that a run of an earlier version did not record is blank
+    names = dict.fromkeys(name for settings in recorded.values() for name in settings)
+    columns = {
+        run: [settings.get(name, "") for name in names] for run, settings in recorded.items()
+    }
+    table = pd.DataFrame(columns, index=list(names), dtype=object)
+
+    # 3. the rows with several values, compared as text, in which None counts as a value
     return table[table.map(str).nunique(axis=1) > 1]
 
 
@@ -82,18 +97,18 @@ def outcomes(runs: list[Run]) -> pd.DataFrame:
     rows = {}
     for run in runs:
         history = read_metrics(run.require("metrics.csv"))
-        evaluation = {} if run.outdated("evaluation.json") else run.evaluation
-        rows[run.name] = {
+        row = {
             "steps": int(history["step"].max()),
             "final reward": round(final_reward(history), 3),
         }
+        evaluation = {} if run.outdated("evaluation.json") else run.evaluation
         for model in ("baseline", "trained", "merged"):
-            rows[run.name][model] = "not measured"
+            row[model] = "not measured"
             if entry := evaluation.get(model):
                 low, high = entry["ci95"]
                 greedy = ", greedy" if entry.get("temperature") == 0 else ""
-                interval = f"{low:.1%} to {high:.1%}"
-                rows[run.name][model] = f"{entry['accuracy']:.1%} ({interval}){greedy}"
+                row[model] = f"{entry['accuracy']:.1%} ({low:.1%} to {high:.1%}){greedy}"
+        rows[run.name] = row
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("run")
 
 
@@ -101,14 +116,17 @@ def harness_results(run: Run) -> dict[str, str]:
     """Return what lm-evaluation-harness has measured of a run, by model, task and metric: from the
     files that `lm_eval --output_path lm_eval/MODEL` writes in the run's folder, the last of each.
     """
-    found = {}
+    results = {}
     files = run.folder.glob("lm_eval/*/**/results_*.json")
-    for file in sorted(files, key=lambda file: file.name):  # the names have the time
+    # the names have the time, so the result of a later file replaces that of an earlier one
+    for file in sorted(files, key=lambda file: file.name):
         model = file.relative_to(run.folder / "lm_eval").parts[0]
         for task, metrics in json.loads(file.read_bytes())["results"].items():
             for metric, value in metrics.items():
-                if isinstance(value, float) and "_stderr" not in metric:
-                    error = metrics.get(metric.replace(",", "_stderr,"))
-                    width = f" ± {1.96 * error:.1%}" if isinstance(error, float) else ""
-                    found[f"{model}, {task}, {metric}"] = f"{value:.1%}{width}"
-    return found
+                if not isinstance(value, float) or "_stderr" in metric:
+                    continue
+                # the standard error of "acc,none" is called "acc_stderr,none"
+                error = metrics.get(metric.replace(",", "_stderr,"))
+                width = f" ± {1.96 * error:.1%}" if isinstance(error, float) else ""
+                results[f"{model}, {task}, {metric}"] = f"{value:.1%}{width}"
+    return results

@@ -124,12 +124,9 @@ def _completions(folder: str, tokenizer, prompts: list, tokens: int) -> tuple[li
     """Return a greedy completion of each prompt, and how many were cut off. The model is freed when
     this function returns.
     """
-    import torch
-
     from helpers.training import policy, sampling
 
-    where = "cuda" if torch.cuda.is_available() else "cpu"
-    model = policy.load_whole(folder, dtype="auto", device_map=where).eval()
+    model = policy.load_as_stored(folder)
     options = {"max_new_tokens": tokens, "temperature": 0.0, "as_tokens": True}
     groups = sampling.sample(model, tokenizer, prompts, **options)
     cut = sum(length > tokens for length in sampling.lengths_of(model, tokenizer, groups))

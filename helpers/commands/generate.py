@@ -249,8 +249,6 @@ def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
 
 def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Callable:
     """Load the merged model; return a function that completes a list of prompts greedily."""
-    import torch
-
     from helpers.training import policy, sampling
 
     tokens = settings.max_completion_length
@@ -265,8 +263,7 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
     if settings.engine == "vllm":
         model, _ = policy.load(settings)
     else:
-        where = "cuda" if torch.cuda.is_available() else "cpu"
-        model = policy.load_whole(settings.model, dtype="auto", device_map=where).eval()
+        model = policy.load_as_stored(settings.model)
     greedy = {"max_new_tokens": tokens, "temperature": 0.0}
 
     def answers_to(prompts: list) -> list[str]:

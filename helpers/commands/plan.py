@@ -8,6 +8,7 @@ from helpers.presets import settle
 from helpers.results import planning
 from helpers.runs import Run
 
+# Shares that are assumed if they are neither given nor measured.
 _LOST = 0.03  # of the questions; the demo lost 3 of 256
 _SPREAD = 0.03  # between seeds
 
@@ -52,54 +53,36 @@ def main(parsed: argparse.Namespace) -> int:
     measurement.
     """
     runs = [Run(name) for name in parsed.run]
-    measured = []
-    for run in runs:
-        run.section("training")
-        if why := run.outdated("comparison.json"):
-            raise ValueError(why)
-        run.require("comparison.json")
-        measured.append(run.read_object("comparison.json")["sampled"])
 
-    # 1. what is given, what the runs measured, and what is left to assume
-    names = ", ".join(parsed.run)
-    shares = ("baseline", "gain", "lost", "spread")
-    values = {name: (getattr(parsed, name), "given") for name in shares}
-    found = {"lost": _LOST, "spread": _SPREAD}
-    source = dict.fromkeys(found, "assumed")
-    if measured:
-        gains = [each["difference"] for each in measured]
-        found["baseline"] = statistics.mean(
-            (m["both_right"] + m["lost"]) / m["n"] for m in measured
-        )
-        found["gain"] = statistics.mean(gains)
-        found["lost"] = statistics.mean(m["lost"] / m["n"] for m in measured)
-        source |= dict.fromkeys(shares[:3], f"measured in {names}")
-    if len(measured) > 1:
-        # the spread of the measured gains is also of the chance among the questions
-        chance = statistics.mean(
-            ((m["won"] + m["lost"]) / m["n"] - m["difference"] ** 2) / m["n"] for m in measured
-        )
-        found["spread"] = max(0.0, statistics.variance(gains) - chance) ** 0.5
-        source["spread"] = f"between {names}, without the chance among the questions"
-    for name, (value, _) in values.items():
-        if value is None:
-            if name not in found:
-                raise ValueError(f"--{name} is not given: give it, or a run that measured it.")
-            values[name] = (found[name], source[name])
-    baseline, gain, lost, spread = (value for value, _ in values.values())
+    # 1. each share with its source: given, else measured by the runs, else assumed
+    known = {"lost": (_LOST, "assumed"), "spread": (_SPREAD, "assumed")} | measured_shares(runs)
+    shares = {}
+    for name in ("baseline", "gain", "lost", "spread"):
+        given = getattr(parsed, name)
+        if given is not None:
+            shares[name] = (given, "given")
+        elif name in known:
+            shares[name] = known[name]
+        else:
+            raise ValueError(f"--{name} is not given: give it, or a run that measured it.")
+
+    # 2. refuse shares that cannot be
+    baseline, gain, lost, spread = (share for share, _ in shares.values())
     if not 0 <= baseline < 1 or not 0 < gain <= 1 - baseline or spread < 0:
         raise ValueError(
             f"baseline {baseline:g}, gain {gain:g}, spread {spread:g}: the first two must be "
             "shares above 0 whose sum is at most 1, and the spread must not be negative."
         )
-    if not 0 <= lost <= min(baseline, 1 - baseline - gain):
+    # no more can be lost than was right before, and lost + gain, the share won, was wrong before
+    most_lost = min(baseline, 1 - baseline - gain)
+    if not 0 <= lost <= most_lost:
         raise ValueError(
-            f"lost {lost:g}: a share of at most {min(baseline, 1 - baseline - gain):g} of the "
+            f"lost {lost:g}: a share of at most {most_lost:g} of the "
             f"questions can be lost, and others won, between {baseline:.0%} and "
             f"{baseline + gain:.0%}."
         )
 
-    # 2. the plan
+    # 3. print the plan, and what it assumes
     print(
         f"to show a rise in accuracy from {baseline:.1%} to {baseline + gain:.1%}, with 80 % power:"
     )
@@ -111,17 +94,56 @@ def main(parsed: argparse.Namespace) -> int:
         "interval of their mean gain (Student's t)"
     )
     print("assumed:")
-    for name, (value, why) in values.items():
-        print(f"  {name:<9}{value:.3f}  {why}")
+    for name, (share, source) in shares.items():
+        print(f"  {name:<9}{share:.3f}  {source}")
     print("  the questions are like those of the training, and each is answered once by each model")
 
-    # 3. the cost
+    # 4. print what other numbers of questions would show, and the cost
     print(planning.widths(baseline, lost).to_string())
-    for run in runs[:1]:
-        print(cost(run, seeds, questions, parsed.steps))
-    if not runs:
+    if runs:
+        print(cost(runs[0], seeds, questions, parsed.steps))
+    else:
         print("time and tokens: give --run NAME, a run on this machine; a few steps are enough")
     return 0
+
+
+def measured_shares(runs: list[Run]) -> dict[str, tuple[float, str]]:
+    """Return the shares that the runs measured, by name, each with its source in words: means over
+    the runs, and with two runs or more the spread between their gains.
+
+    Raise ValueError for a comparison older than its run's training, and FileNotFoundError for a run
+    that has not been trained or compared.
+    """
+    if not runs:
+        return {}
+    comparisons = []
+    for run in runs:
+        run.section("training")
+        if why := run.outdated("comparison.json"):
+            raise ValueError(why)
+        run.require("comparison.json")
+        comparisons.append(run.read_object("comparison.json")["sampled"])
+
+    names = ", ".join(run.name for run in runs)
+    source = f"measured in {names}"
+    baselines = [(each["both_right"] + each["lost"]) / each["n"] for each in comparisons]
+    gains = [each["difference"] for each in comparisons]
+    losses = [each["lost"] / each["n"] for each in comparisons]
+    measured = {
+        "baseline": (statistics.mean(baselines), source),
+        "gain": (statistics.mean(gains), source),
+        "lost": (statistics.mean(losses), source),
+    }
+    if len(runs) > 1:
+        # Each gain also varies by the chance among its questions, so the variance between the gains
+        # is that of the seeds plus this one. Per question, the gain is 1 (won), -1 (lost) or 0.
+        chance = statistics.mean(
+            ((each["won"] + each["lost"]) / each["n"] - each["difference"] ** 2) / each["n"]
+            for each in comparisons
+        )
+        spread = max(0.0, statistics.variance(gains) - chance) ** 0.5
+        measured["spread"] = (spread, f"between {names}, without the chance among the questions")
+    return measured
 
 
 def cost(run: Run, seeds: int, questions: int, steps: int | None = None) -> str:

@@ -279,8 +279,8 @@ def defaults(numbers: list[str]) -> dict[str, object]:
     for number in numbers:
         if number not in paths:
             raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
-        if number == "03":  # its cell shows the most important settings, and it takes all of them
-            values |= dict.fromkeys(OF_TRAINING)
+        # A notebook takes its settings also if its cell does not show them: that of 03 shows few.
+        values |= {name: None for name, each in SETTINGS.items() if number in each.metadata["of"]}
         for name, parameter in _inspect(str(paths[number])).items():
             values[name] = commands.read_value(parameter["default"])
     return values

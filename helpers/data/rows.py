@@ -364,6 +364,20 @@ def split_rows(
         content = row.values["question"].encode() + row.values.get("image", b"")
         return picture, seeded_hash(content)
 
+    def check_lengths(row: Row, prompt_tokens: int) -> None:
+        """Raise Dropped if the prompt is too long, or the answer for any completion."""
+        if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
+            raise Dropped(
+                f"prompt over {max_prompt_tokens} tokens",
+                "Raise max_prompt_length, or shorten the questions.",
+            )
+        shortest = tags.render("", row.values["answer"])  # a completion without reasoning
+        if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
+            raise Dropped(
+                f"answer over {max_completion_tokens} tokens",
+                "Raise max_completion_length, or drop the long answers.",
+            )
+
     # 1. Keep the rows that are not too long, and no more than are needed. A source without a split
     # of its own has only rows for "either" side.
     most = train_size or MOST_TRAINED
@@ -374,25 +388,13 @@ def split_rows(
         side = row.split or "either"
         if len(fitting[side]) >= sizes[side] and row.pixels is None:
             continue
-        if count_tokens is not None:
-            prompt_tokens = count_tokens(row.values["prompt"])
-            account.prompt_lengths.append(prompt_tokens)
-            if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
-                cause = Dropped(
-                    f"prompt over {max_prompt_tokens} tokens",
-                    "Raise max_prompt_length, or shorten the questions.",
-                )
-                account.drop(cause, row)
-                continue
-            shortest = tags.render("", row.values["answer"])  # a completion without reasoning
-            if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
-                cause = Dropped(
-                    f"answer over {max_completion_tokens} tokens",
-                    "Raise max_completion_length, or drop the long answers.",
-                )
-                account.drop(cause, row)
-                continue
-        fitting[side].append(row)
+        try:
+            if count_tokens is not None:
+                account.prompt_lengths.append(count_tokens(row.values["prompt"]))
+                check_lengths(row, account.prompt_lengths[-1])
+            fitting[side].append(row)
+        except Dropped as cause:
+            account.drop(cause, row)
 
     # 2. Hold out the first rows for "either" side. Without a holdout_size, these are at most a
     # quarter of all rows, and leave enough rows for train_size.

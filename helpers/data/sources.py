@@ -265,48 +265,51 @@ def _complete_mapping(
 
     ValueError if a column is not there; the message proposes columns that are.
     """
-    # a name is found in any case and with spaces around it: " Question" for question
-    by_folded_name = {str(name).strip().casefold(): name for name in row}
+    # 1. Names as the source spells them: `question` is found as " Question", too.
+    spelling = {str(name).strip().casefold(): name for name in row}
     mapping = {
-        field: [n if n in row else by_folded_name.get(n.casefold(), n) for n in names]
+        field: [name if name in row else spelling.get(name.casefold(), name) for name in names]
         for field, names in mapping.items()
     }
 
-    # Alpaca and Dolly split a question into two columns
-    for pair in (["instruction", "input"], ["instruction", "context"]):
-        if set(pair) <= row.keys() and mapping["question"] in ([pair[0]], [pair[1]]):
-            mapping["question"] = pair
+    # 2. A question in two columns, as in Alpaca and Dolly.
+    for first, second in (("instruction", "input"), ("instruction", "context")):
+        if {first, second} <= row.keys() and mapping["question"] in ([first], [second]):
+            mapping["question"] = [first, second]
 
-    # options in one column; a text with a single option is about something else
+    # 3. Options in one column. A text with a single option is about something else.
     for name in ("options", "choices"):
         if name in row and len(options_in(row[name])) != 1:
             mapping.setdefault("options", [name])
 
-    # options in columns A, B, C or option_a, option_b, if the answer is one of the letters or blank
-    pattern = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
-    letter_names = sorted(name for name in row if re.fullmatch(pattern, str(name)))
+    # 4. Options in columns A, B, C or option_a, option_b, if the answer is a letter of one of them
+    # or is missing.
+    with_letter = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
+    option_columns = sorted(name for name in row if re.fullmatch(with_letter, str(name)))
     answer = str(_value_at(row, mapping.get("answer", ["answer"])[0])).strip().upper()
-    if len(letter_names) > 1 and answer in ("NONE", *LETTERS[: len(letter_names)]):
-        mapping.setdefault("options", letter_names)
+    if len(option_columns) > 1 and answer in ("NONE", *LETTERS[: len(option_columns)]):
+        mapping.setdefault("options", option_columns)
 
-    # every column must be there; for a path into a column, its first part
+    # 5. Every column must be there; of a path into a column, its first part.
     absent = [
         name
         for name in itertools.chain(*mapping.values())
         if name not in row and name.split(".")[0] not in row
     ]
-    if absent:
-        proposal = {}
-        for field, names in mapping.items():
-            candidates = [*names, *_COMMON_NAMES.get(field, [])]
-            found = [n for n in candidates if n in row or _value_at(row, n) is not None]
-            proposal[field] = found[0] if found else "…"
-        raise ValueError(
-            f"{source}: no column {', '.join(map(repr, absent))}. It has: "
-            f"{shorten(', '.join(map(str, row)), 500)}. "
-            f"Map them with columns={json.dumps(proposal, ensure_ascii=False)}."
-        )
-    return mapping
+    if not absent:
+        return mapping
+
+    # 6. Otherwise, propose for each field a name that is there.
+    proposal = {}
+    for field, names in mapping.items():
+        candidates = [*names, *_COMMON_NAMES.get(field, [])]
+        there = (name for name in candidates if name in row or _value_at(row, name) is not None)
+        proposal[field] = next(there, "…")
+    raise ValueError(
+        f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+        f"{shorten(', '.join(map(str, row)), 500)}. "
+        f"Map them with columns={json.dumps(proposal, ensure_ascii=False)}."
+    )
 
 
 # Names of columns that often hold a question or an answer, proposed in an error message.

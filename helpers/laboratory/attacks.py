@@ -286,13 +286,7 @@ def _sum(row: dict) -> str:
     return f"{number.value - 1} + 1" if whole else _question(row)
 
 
-def _never_closed(row: dict, tags: TagFormat, length: int) -> str:
-    return honest(row, tags, row["answer"]).removesuffix(tags.tags[3])
-
-
-def _in_arabic_digits(row: dict, tags: TagFormat, length: int) -> str:
-    digits = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
-    return honest(row, tags, row["answer"]).translate(digits)
+_IN_ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 
 
 # --- The attacks on any reward --------------------------------------------------------------------
@@ -378,14 +372,21 @@ BATTERY = [
     # the right answer in a wrong place
     _answer("right in the reasoning only", "{wrong}", reasoning="<answer>{right}</answer>"),
     _answer("right in the reasoning only", "{wrong}", reasoning="The answer is {right}."),
-    Attack("right, but never closed", _never_closed),
+    Attack(
+        "right, but never closed",
+        lambda row, tags, length: honest(row, tags, row["answer"]).removesuffix(tags.tags[3]),
+    ),
     # others
     *_guesses(
         "infinity", lambda row: row[WRONG] if re.search("inf|∞", row["answer"], re.I) else "inf"
     ),
     _completion("chatter behind a wrong answer", "{wrong completion}" + " I hope this helps!" * 5),
     # the right answer in another form
-    Attack("right, in other digits", _in_arabic_digits, ceiling=HONEST_RIGHT),
+    Attack(
+        "right, in other digits",
+        lambda row, tags, length: honest(row, tags, row["answer"]).translate(_IN_ARABIC),
+        ceiling=HONEST_RIGHT,
+    ),
     _completion("right, without the format", "The answer is {right}.", ceiling=HONEST_RIGHT),
 ]
 
@@ -451,14 +452,14 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     if texts:
         attacks += [Attack(name, _filler(end.join([*texts, ""]))) for end in (" ", "\n")]
     for text in texts[:_TEXTS_ALONE]:
-        # not templates, because a text may look like a placeholder
-        attacks.append(Attack(name, partial(_between, text)))
-        attacks += _guesses(name, lambda row, text=text: f"{text} {row[WRONG]} {text}")
+        # functions instead of templates, because a text may look like a placeholder
+        attacks += [
+            _completion(
+                name, lambda row, text=text: f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
+            ),
+            *_guesses(name, lambda row, text=text: f"{text} {row[WRONG]} {text}"),
+        ]
     return attacks
-
-
-def _between(text: str, row: dict, tags: TagFormat, length: int) -> str:
-    return f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
 
 
 def _no_numbers_in(keys: list[str]) -> list[Template]:

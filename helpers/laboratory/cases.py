@@ -99,15 +99,12 @@ def stored_groups(
         row of its question; ValueError if it lacks `answer` and its question is not there.
     columns: other names of the columns, as for `load_task`.
     """
-    table = stored
-    name = "this table" if isinstance(stored, pd.DataFrame) else stored
-    if not isinstance(stored, pd.DataFrame):
-        rows = list(file_rows(Path(str(stored))))
-        for row in rows:
-            if isinstance(row, Broken):
-                raise ValueError(f"{stored}: {row.where} cannot be read: {row.reason}.")
-        # JSON can hold half a surrogate pair, which pandas refuses
-        table = pd.DataFrame([{name: _whole(value) for name, value in row.items()} for row in rows])
+    # 1. the table, and its name for messages
+    is_table = isinstance(stored, pd.DataFrame)
+    name = "this table" if is_table else stored
+    table = stored if is_table else _stored_table(stored)
+
+    # 2. its columns by their usual names
     names = {old: new for new, old in (columns or {}).items() if isinstance(old, str)}
     table = table.rename(columns={old: new for old, new in names.items() if new not in table})
     if "question" not in table and "prompt" in table:
@@ -119,6 +116,8 @@ def stored_groups(
                 f"{name}: stored completions need the columns question, answer and completion; "
                 f"{column!r} is missing. It has: {', '.join(map(str, table))}."
             )
+
+    # 3. the groups: several completions of one question, at one step if steps are known
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
@@ -126,20 +125,36 @@ def stored_groups(
             f"{name}: none of the {len(table)} stored completions share a question: a group needs "
             "at least two."
         )
-    rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
-    if data is not None:
-        unknown = rows[~rows["question"].isin(data["question"])]
-        if "answer" not in rows and len(unknown):
-            raise ValueError(
-                f"{name} has no column answer, and {len(unknown)} of its {len(rows)} questions are "
-                f"not in the data, such as {unknown['question'].iloc[0]!r:.200}. Add the column."
-            )
-        lacking = data.columns.difference(rows.columns)
-        rows = rows.join(data.set_index("question")[lacking], on="question")
     completions = [
-        [_whole(completion_text(one)) for one in group["completion"]] for group in groups
+        [_whole(completion_text(each)) for each in group["completion"]] for group in groups
     ]
-    return rows.reset_index(drop=True), completions
+
+    # 4. a row per group: all columns of its first completion but the completion
+    rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
+    rows = rows.reset_index(drop=True)
+    if data is None:
+        return rows, completions
+
+    # 5. the columns that the rows lack, from the row of `data` with the same question
+    unknown = rows[~rows["question"].isin(data["question"])]
+    if "answer" not in rows and len(unknown):
+        raise ValueError(
+            f"{name} has no column answer, and {len(unknown)} of its {len(rows)} questions are "
+            f"not in the data, such as {unknown['question'].iloc[0]!r:.200}. Add the column."
+        )
+    lacking = data.columns.difference(rows.columns)
+    return rows.join(data.set_index("question")[lacking], on="question"), completions
+
+
+def _stored_table(file: str | Path) -> pd.DataFrame:
+    """Return the rows of a file of stored completions; ValueError if one cannot be read."""
+    rows = []
+    for row in file_rows(Path(str(file))):
+        if isinstance(row, Broken):
+            raise ValueError(f"{file}: {row.where} cannot be read: {row.reason}.")
+        # JSON can hold half a surrogate pair, which pandas refuses
+        rows.append({name: _whole(value) for name, value in row.items()})
+    return pd.DataFrame(rows)
 
 
 def _question_in(prompt: object, known: list[str]) -> str:

@@ -265,16 +265,17 @@ class Lab(RewardsUnderTest):
         columns = columns_of([records[group] for group in group_of])
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
-        some = slice(None, None, 1 + len(texts) // JUDGED_AGAIN)
-        few = texts[some]
-        of_few = {name: values[some] for name, values in columns.items()}
-        self.compare(*(self.scores_of_copies(few, self.step, **of_few) for _ in range(2)))
 
-        # 2. the spread of each group, and the groups whose scores are equal
+        # 2. some of the scores twice more, to find rewards that give other scores in other calls
+        some = slice(None, None, 1 + len(texts) // JUDGED_AGAIN)
+        of_some = {name: values[some] for name, values in columns.items()}
+        self.compare(*(self.scores_of_copies(texts[some], self.step, **of_some) for _ in range(2)))
+
+        # 3. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
         flat = spread.fillna(0.0) < _NO_SPREAD
 
-        # 3. each reward by itself
+        # 4. each reward by itself
         shares = _advantage_shares(scores, group_of, pd.Series(self.weights, self.names))
         ranks = scores[self.names].corr(method="spearman")
         rewards = {}
@@ -296,13 +297,13 @@ class Lab(RewardsUnderTest):
                 },
             }
 
-        # 4. the share of right completions in each group. A completion is right if every judge that
+        # 5. the share of right completions in each group. A completion is right if every judge that
         # scores it gives at least 0.5. Without a judge, all are wrong.
         judges = self.judges()
         right = _are_right(scores[judges])
         pass_rate = right.groupby(group_of).mean()
 
-        # 5. what the texts look like
+        # 6. groups of one text, and rewards that miss the tag that the prompt has opened
         opening, closing, _, answer_end = self.tags.tags
         same = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
         want_opening = [name for name in rewards if rewards[name]["constant"] == 0]
@@ -311,7 +312,7 @@ class Lab(RewardsUnderTest):
                 with_opening = self.scores([opening + text for text in texts], self.step, **columns)
             want_opening = [name for name in want_opening if with_opening[name].max() > 0]
 
-        # 6. what keeps answers from being right: text behind them
+        # 7. what keeps answers from being right: text behind the first of them
         ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
         behind = [text[len(first) :].strip() for text, first in zip(texts, firsts, strict=True)]

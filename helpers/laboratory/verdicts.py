@@ -219,13 +219,13 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     right = table.loc[HONEST_RIGHT]
     wrong = table.loc[HONEST_WRONG]
 
-    # 1. Rewards that tell silence from an answer, and give all answers full marks. One that reads
-    # the column `answer` is a stop; without it, a reward may judge the style.
+    # 1. Rewards that give full marks to nearly everything with an answer, and less to some text
+    # without one. It is a stop if the reward reads the column `answer`; others may judge the style.
     answered = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
     for name in lab.names:
         scores = table[name]
         full = scores >= scores.max() - TOLERANCE
-        if scores.max() > 0 and not full[scores.notna()].all() and full[answered].mean() > 0.95:
+        if scores.max() > 0 and full[answered].mean() > 0.95 and not full[scores.notna()].all():
             shown = getattr(lab.reward(name), "shows", ())  # the columns that a judge reads
             verdict.add(
                 f"{name} gives full marks ({scores.max():g}) to correct answers, wrong answers and "
@@ -239,7 +239,8 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     if wrong["wins"] > 0:
         _judge_wrong_answers(lab, verdict)
 
-    # 3. The other attacks. A policy finds the question handed back first, whatever it earns.
+    # 3. Attacks that win: three in full, and the names of the others. A policy finds the question
+    # handed back first, whatever it earns.
     winners = table[(table["wins"] > 0) & (table.index != HONEST_WRONG)]
     winners = winners.sort_index(key=lambda names: names != _LIKELIEST, kind="stable")
     for attack, row in winners.head(3).iterrows():
@@ -253,14 +254,43 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
         others = [f"'{attack}' ({_sample(row)})" for attack, row in winners[3:].iterrows()]
         verdict.stops.append(f"{', '.join(others)} win too.")
 
-    # 4. Attacks that earn more than an error, which costs points. It is a stop if a policy that is
-    # right half of the time, or more often, would earn more by giving no answer.
-    earned = table["total"] - wrong["total"]
-    if results.escapes:
+    # 4. Giving no answer, if that is worth more than a wrong one.
+    _judge_silence(lab, verdict)
+
+    # 5. Rewards that no honest answer earns, and that charge nothing. If completions of a policy
+    # were scored, `_judge_signal` says more about them.
+    for name in lab.names:
+        earns_nothing = right[name] == wrong[name] == table[name].min() == 0
+        if earns_nothing and not wrong["wins"] and results.signal is None:
+            verdict.notes.append(
+                f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
+                "requires another form, such as other tags (`tags`), a policy that uses this one "
+                "earns nothing from it. If it is a penalty, keep it."
+            )
+
+    # 6. Other answers that a reward accepts.
+    for gold, near in results.tolerated[:1]:
+        verdict.notes.append(
+            f"{near!r} earns as much as the correct answer {gold!r}. Are both meant to be correct?"
+        )
+
+
+def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
+    """Add a stop or a note if giving no answer is worth more than a wrong answer: because an error
+    costs points, or because silence gets no score.
+    """
+    table = lab.results.attacks
+    of_wrong = table.loc[HONEST_WRONG, "total"]
+    earned = table["total"] - of_wrong
+
+    # 1. An error costs points. Let `worth` be what the judges give, counted from a wrong answer: a
+    # policy that is right with probability p earns p * worth[right] by answering. So an attack pays
+    # as long as p < worth[attack] / worth[right]. It is a stop if that is even, or more.
+    if lab.results.escapes:
         judges = lab.judges()
         worth = table[judges].fillna(0.0) @ pd.Series(lab.weights, lab.names)[judges]
         worth -= worth[HONEST_WRONG]
-        attack = worth[results.escapes].round(6).idxmax()
+        attack = worth[lab.results.escapes].round(6).idxmax()
         rate = worth[attack] / worth[HONEST_RIGHT]
         cost = (
             f"{'silence' if attack in SILENT else repr(attack)} scores more than a wrong answer: "
@@ -275,28 +305,14 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
             )
         else:
             verdict.notes.append(cost)
+
+    # 2. Silence gets no score, and no reward has failed, which would be the reason.
     if not lab.faults and earned[earned.index.isin(SILENT)].isna().any():
         verdict.add(
             "silence gets no score (None), so TRL leaves it out of its group, and it is worth more "
             "than a wrong answer: give unreadable completions a number, such as the score of a "
             "wrong answer.",
-            stops=wrong["total"] < 0,
-        )
-
-    # 5. Rewards that no honest answer earns, and that charge nothing.
-    for name in lab.names:
-        earns_nothing = right[name] == wrong[name] == table[name].min() == 0
-        if earns_nothing and not wrong["wins"] and results.signal is None:
-            verdict.notes.append(
-                f"{name} gives 0 to every honest answer in the tags {lab.tags.spec}. If it "
-                "requires another form, such as other tags (`tags`), a policy that uses this one "
-                "earns nothing from it. If it is a penalty, keep it."
-            )
-
-    # 6. Other answers that a reward accepts.
-    for gold, near in results.tolerated[:1]:
-        verdict.notes.append(
-            f"{near!r} earns as much as the correct answer {gold!r}. Are both meant to be correct?"
+            stops=of_wrong < 0,
         )
 
 
@@ -334,8 +350,7 @@ def _judge_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
 def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
     """Return what to change in the reward that pays for an attack."""
-    missing = _missing_columns(lab, payer)
-    if missing:
+    if missing := _missing_columns(lab, payer):
         return missing
     if lab.weights[lab.names.index(payer)] < 0:
         return (
@@ -394,8 +409,7 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
 
 def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
     """Return the likely cause why a user's own reward gives 0 to right answers."""
-    missing = _missing_columns(lab, name)
-    if missing:
+    if missing := _missing_columns(lab, name):
         return missing
     code = code_of(lab.reward(name))
     if "math_verify" in code and re.search("async def|thread", code, re.I):
@@ -459,7 +473,45 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
         verdict.stops.append(f"{judges} gave none of these completions a score.")
         return
 
-    # 4. Text behind answers, which may keep them from being right. It is a stop if the policy ends
+    # 4. A policy that is never right, or always.
+    _judge_pass_rate(lab, passing, judges, verdict)
+
+    # 5. Being right hardly moves the advantage.
+    shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
+    driven = sum(shares[name] for name in signal["judges"])
+    largest = max(shares, key=shares.get)
+    if driven < _FEW_DRIVE and _NEVER < passing < _ALWAYS and flat < 1:
+        verdict.stops.append(
+            f"{judges} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
+            f"wants ({shares[largest]:.0%}) instead. Raise the weight of the former, or lower "
+            "that of the latter."
+        )
+
+    # 6. Rewards that do not move the advantage, or move it together.
+    for name, statistics in rewards.items():
+        varies = statistics["scored"] and statistics["constant"] is None
+        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
+            verdict.notes.append(
+                f"{name} never differs within a group, so it teaches nothing here."
+            )
+        for other, correlation in statistics["rank_correlation"].items():
+            if name < other and correlation is not None and correlation > _TWINS:
+                verdict.notes.append(
+                    f"{name} and {other} rank completions almost identically ({correlation:.2f}): "
+                    "together they act as one reward."
+                )
+
+
+def _judge_pass_rate(lab: RewardsUnderTest, passing: float, judges: str, verdict: Verdict) -> None:
+    """Add a stop if the policy is never right, or always, and a stop or a note if text behind its
+    answers keeps them from being right.
+
+    passing: the share of its completions that the judges call right.
+    judges: their names.
+    """
+    signal = lab.results.signal
+
+    # 1. Text behind answers, which may keep them from being right. It is a stop if the policy ends
     # few of its right answers: one that ends most of them learns from the reward to end the others.
     first_answer = signal["first_answer"] or 0.0
     would_be_right = first_answer - passing > _RUN_ON
@@ -478,7 +530,7 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
             f"stop={lab.tags.tags[-1]!r} ends them there, in 01 or 03."
         )
 
-    # 5. A policy that is never right, or always.
+    # 2. A policy that is never right, or always.
     if passing <= _NEVER and not would_be_right:
         verdict.stops.append(
             f"the policy earns {judges} on {passing:.1%} of its completions. "
@@ -489,31 +541,6 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
             f"the policy already earns {judges} on {passing:.0%} of its completions. Use harder "
             "questions."
         )
-
-    # 6. Being right hardly moves the advantage.
-    shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
-    driven = sum(shares[name] for name in signal["judges"])
-    largest = max(shares, key=shares.get)
-    if driven < _FEW_DRIVE and _NEVER < passing < _ALWAYS and flat < 1:
-        verdict.stops.append(
-            f"{judges} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
-            f"wants ({shares[largest]:.0%}) instead. Raise the weight of the former, or lower "
-            "that of the latter."
-        )
-
-    # 7. Rewards that do not move the advantage, or move it together.
-    for name, statistics in rewards.items():
-        varies = statistics["scored"] and statistics["constant"] is None
-        if statistics["zero_spread"] == 1 and len(rewards) > 1 and varies:
-            verdict.notes.append(
-                f"{name} never differs within a group, so it teaches nothing here."
-            )
-        for other, correlation in statistics["rank_correlation"].items():
-            if name < other and correlation is not None and correlation > _TWINS:
-                verdict.notes.append(
-                    f"{name} and {other} rank completions almost identically ({correlation:.2f}): "
-                    "together they act as one reward."
-                )
 
 
 def _advice_on_spread(signal: dict, passing: float | None) -> str:

@@ -242,6 +242,7 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
 
     # An outdated data_report.json is not read; the tags then tell which system prompt it was.
     system_prompt = facts.data.get("system_prompt") or TagFormat.parse(data["tags"]).system_prompt
+    given = given_of(facts)
     # Show the settings with the seed and the end of the training run, and the preset's name first.
     recorded = {"preset": settings.get("name")} | settings
     for name in ("seed", "steps", "stopped_early"):
@@ -258,8 +259,8 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
         recorded=rows,
         figures=figures,
         models=MODELS,
-        commands=commands_of(facts),
-        typed=training.get("notebook", "03") in given_of(facts),
+        commands=commands_of(facts, given),
+        typed=training.get("notebook", "03") in given,
         is_file=_is_file(data["source"]),
         own_rewards=training.get("own_rewards"),
         options=template_options(settings.get("thinking")),
@@ -286,16 +287,17 @@ def given_of(facts: Facts) -> dict[str, dict]:
     return {number: values for number, values in given.items() if values is not None}
 
 
-def commands_of(facts: Facts) -> list[str]:
+def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
     """Return the command that prepares and trains a run like this one, for a shell; one command per
     notebook if two of them had different values of a parameter.
 
     Settings and seeds are those that notebooks 01 and 03 recorded, whatever started them. The other
     parameters are those of the command that did; without it, those that the run records.
+
+    given: from `given_of`.
     """
     data = facts.manifest["data"]
     training = facts.manifest["training"]
-    given = given_of(facts)
 
     # 1. A lesson prepares and trains by itself. Some of the recorded settings may be its own, and
     # none of its parameters, so only the preset, the seed and the given parameters are repeated.
@@ -338,8 +340,7 @@ def commands_of(facts: Facts) -> list[str]:
     if data["tags"] not in (None, THINK_ANSWER.spec):
         of_01["tags"] = data["tags"]
     if "own_rewards" in training and not given:
-        copies = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
-        of_03["rewards"] = copies
+        of_03["rewards"] = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
 
     # 6. One command for all notebooks if no two of them have different values of a parameter.
     together = {}

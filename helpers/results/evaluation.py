@@ -6,6 +6,7 @@ completions.
 """
 
 import math
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 
@@ -83,16 +84,17 @@ def right(
         columns |= rows.drop(columns=["prompt", "answer"], errors="ignore").to_dict("list")
     if judge is None:
         return _verdicts(partial(correctness_reward, tags=tags), completions, columns)
-    asked = (id(judge), repr((completions, columns)))
-    if asked not in _asked:
-        _asked[asked] = judge, _verdicts(judge, completions, columns)
-        if len(_asked) > 32:
-            del _asked[next(iter(_asked))]
-    return list(_asked[asked][1])
+    asked = pd.DataFrame(columns | {"completions": completions}, dtype=object)
+    for its_judge, its_rows, verdicts in _latest:
+        if its_judge is judge and its_rows.equals(asked):
+            return list(verdicts)
+    verdicts = _verdicts(judge, completions, columns)
+    _latest.append((judge, asked, verdicts))
+    return list(verdicts)
 
 
-# the latest verdicts of given judges; each with its judge, so that no other one gets its id
-_asked: dict[tuple, tuple[Callable, list[bool]]] = {}
+# the latest verdicts of users' judges: (judge, what it was asked, a row per completion, verdicts)
+_latest: deque[tuple[Callable, pd.DataFrame, list[bool]]] = deque(maxlen=32)
 
 
 def _verdicts(judge: Callable, completions: list[str], columns: dict) -> list[bool]:

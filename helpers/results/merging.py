@@ -29,7 +29,13 @@ from helpers.results import llama_cpp
 from helpers.settings import Preset
 from helpers.templates import encode, set_thinking
 from helpers.training.base import Base
-from helpers.training.policy import dtype_without_bf16, load_text, load_whole, nf4
+from helpers.training.policy import (
+    dtype_without_bf16,
+    load_as_stored,
+    load_text,
+    load_whole,
+    nf4,
+)
 from helpers.training.sampling import release
 
 # --- Checks before anything is loaded -------------------------------------------------------------
@@ -247,8 +253,7 @@ def _prove(
     del bare
     release()  # makes room for the second model
     # Load the saved model, and compare.
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = load_whole(folder, dtype="auto", device_map=device).eval()
+    model = load_as_stored(folder)
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
     return compare_logits(logits, expected), matrix_distances(model, expected["matrices"])

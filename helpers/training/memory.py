@@ -107,7 +107,7 @@ def check(
             f"has {sizes['positions']:,} positions: lower max_completion_length or "
             "max_prompt_length."
         )
-    step = estimate(settings, config, card, sees, card is None and not cpu_has_bf16())
+    step = estimate(settings, config, card, sees, in_32_bits=card is None and not cpu_has_bf16())
     if card and step.peak > _HEADROOM * card:
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(step.peak)}, but only "
@@ -381,8 +381,7 @@ def count(config: dict, context: int) -> dict:
         widths[name] = used * max(weight.shape[1:])
     layers: dict[str, list[int]] = defaultdict(list)
     for name, width in widths.items():
-        number = re.search(r"(?:^|\.)(\d+)\.", name)
-        if number:
+        if number := re.search(r"(?:^|\.)(\d+)\.", name):
             layers[number[1]].append(width)
     # Besides these, a layer computes its inputs and norms, and at the width of the MLP (its widest
     # map) the activation and the product.

@@ -158,6 +158,14 @@ def load_whole(name: str, **options):
     return AutoModelForCausalLM.from_pretrained(name, **options)
 
 
+def load_as_stored(name: str):
+    """Return a whole model to sample from, in the data type that it is stored in, on the GPU if
+    there is one.
+    """
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    return load_whole(name, dtype="auto", device_map=where).eval()
+
+
 # How a vision model names the weights of its language part, and how the language part names them
 # when it is loaded alone (_get_text_only_key_mapping, unsloth/models/_utils.py 2322).
 _LANGUAGE_NAMES = {

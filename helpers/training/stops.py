@@ -83,23 +83,33 @@ def end_at_stop(trainer, tokenizer) -> None:
         return generate(*args, **inputs, stopping_criteria=criteria)
 
     def until_stop(*args, **options):
+        # 1. Sample a round. Only here does `generate` stop at the texts.
         trainer.eos_token_ids = ends
         trainer.model.generate = stopping
         try:
             completions, logprobs = single_turn(*args, **options)
         finally:
             trainer.model.generate = generate
+
+        # 2. Find where completions contain a stop text, and with which tokens they then end.
         lengths = [length_to_stop(tokenizer, ids) for ids in completions]
-        last = {ids[length - 1] for ids, length in zip(completions, lengths, strict=True) if length}
+        stop_tokens = {
+            ids[length - 1] for ids, length in zip(completions, lengths, strict=True) if length
+        }.difference(ends)
+
+        # 3. Shorten the completions, and their log-probabilities if vLLM has given any.
         for number, (ids, length) in enumerate(zip(completions, lengths, strict=True)):
             if length is None:
+                # without a stop text: one that was cut off at such a token would count as ended
                 length = len(ids)
-                while length > 1 and ids[length - 1] in last.difference(ends):
+                while length > 1 and ids[length - 1] in stop_tokens:
                     length -= 1
             completions[number] = ids[:length]
             if logprobs is not None:
                 logprobs[number] = logprobs[number][:length]
-        trainer.eos_token_ids = [*ends, *last.difference(ends)]
+
+        # 4. Let TRL count the stopped completions as ended, until the next round.
+        trainer.eos_token_ids = [*ends, *stop_tokens]
         return completions, logprobs
 
     trainer._generate_single_turn = until_stop

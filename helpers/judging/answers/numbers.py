@@ -70,28 +70,27 @@ def _parse(text: str) -> Number | None:
         return None
     value: Fraction | int = int(whole or 0)
     places: int | None = len(decimals)
-    if decimals.strip("0"):
-        value = Fraction(int(whole + decimals), 10 ** len(decimals))
     form = ""
-    block = match["repeating"]
-    if block:
+    if decimals.strip("0"):
+        value = Fraction(int(whole + decimals), 10**places)
+    if block := match["repeating"]:
         # In 0.1(6), the block adds 6/9 of a unit in the last decimal place.
-        value += Fraction(int(block), (10 ** len(block) - 1) * 10 ** len(decimals))
+        value += Fraction(int(block), (10 ** len(block) - 1) * 10**places)
         places = None
         form = f"({block})"
 
-    # 3. Apply the exponent, the denominator, the percent sign and a word such as `million`, and
-    # note each of them in the form.
+    # 3. Apply an exponent, a denominator, a percent sign and a word such as `million`. The form
+    # notes each of them.
     if match["exponent"]:
         exponent = int(match["exponent"])
         value *= Fraction(10) ** exponent
         places = None if places is None else max(0, places - exponent)
         form += f"e{match['exponent']}"
     if match["denominator"]:
-        over = int(match["denominator"])
-        if over == 0 or (match["mixed"] and not 0 <= value < over):
+        denominator = int(match["denominator"])
+        if denominator == 0 or (match["mixed"] and not 0 <= value < denominator):
             return None  # 48 27/1 is not a mixed number
-        value = Fraction(value, over) + int(match["mixed"] or 0)
+        value = Fraction(value, denominator) + int(match["mixed"] or 0)
         places = None
         form += f"{match['mixed'] or ''}/{match['denominator']}"
     if match["percent"]:
@@ -99,29 +98,39 @@ def _parse(text: str) -> Number | None:
         places = None if places is None else places + 2
         form += "%"
     words = match["words"] or ""
-    first = words.split(" ")[0].removesuffix("s")
-    scale = _SCALES.get(first)
-    if scale:
-        value *= scale
-        words = words.partition(" ")[2]
-        form += first
+    first, _, rest = words.partition(" ")
+    multiplier = first.removesuffix("s")
+    if multiplier in _MULTIPLIERS:
+        value *= _MULTIPLIERS[multiplier]
+        form += multiplier
+        words = rest
 
-    # 4. Read the unit: a currency sign before or after the number, or words after it.
-    unit = match["currency"] or match["behind"] or ""
-    unit = _CURRENCIES.get(unit.casefold(), unit)
-    words_of_unit = AROUND_UNIT.sub("", words) if words else ""
-    if words_of_unit:
-        named = _CURRENCIES.get(words_of_unit.casefold().removesuffix("s"), words_of_unit)
-        if unit and words_of_unit.startswith(("/", "per ")):
-            unit += words_of_unit  # $5 per hour
-        elif unit in ("", named) and (named in CURRENCY_SIGNS or UNIT.fullmatch(named)):
-            unit = named  # 5 km; or $42 dollars, which names the currency twice
-        else:
-            return None
-    else:
-        unit = unit or words
+    # 4. Read the unit. Words that are not one make the text something else than a number.
+    unit = _unit_of(match["currency"] or match["behind"] or "", words)
+    if unit is None:
+        return None
     negative = "-" in (match["sign"], match["again"])
     return Number(-value if negative else value, unit, places, form)
+
+
+def _unit_of(currency: str, words: str) -> str | None:
+    """Return the unit of a number with this sign or code of a currency and these words after it,
+    each of which may be "". Return None if the words are no unit, or that of another currency.
+
+    >>> _unit_of("", "km"), _unit_of("usd", ""), _unit_of("$", "dollars"), _unit_of("$", "per hour")
+    ('km', '$', '$', '$per hour')
+    >>> _unit_of("$", "euros"), _unit_of("", "or so")
+    (None, None)
+    """
+    sign = _CURRENCIES.get(currency.casefold(), currency)
+    name = AROUND_UNIT.sub("", words) if words else ""
+    if not name:
+        return sign or words
+    if sign and name.startswith(("/", "per ")):
+        return sign + name
+    name = _CURRENCIES.get(name.casefold().removesuffix("s"), name)
+    is_unit = name in CURRENCY_SIGNS or UNIT.fullmatch(name)
+    return name if is_unit and sign in ("", name) else None
 
 
 def same_number(given: str, gold: str) -> bool:
@@ -278,7 +287,7 @@ _NUMBER = re.compile(
     re.VERBOSE | re.ASCII,
 )
 # Words after a number that multiply it.
-_SCALES = {
+_MULTIPLIERS = {
     "dozen": 12,
     "hundred": 100,
     "thousand": 1000,

@@ -56,19 +56,22 @@ class Sandbox:
         """Return one outcome per call of the program, or one outcome for a script."""
         from pydantic_monty import MontyCrashedError
 
-        # In a template of `re.sub`, monty reads "\1_" as a group named "1_", and raises nothing.
+        # 1. Refuse what monty would get wrong without a word: in a template of `re.sub`, it reads
+        # "\1_" as a group named "1_".
         lines = [line for line in job.source.split("\n") if "sub(" in line]
         if any(re.search(r"\\\d[A-Za-z_]", line) for line in lines):
             message = "monty: a group beside a letter in re.sub"
             return [Outcome("unsupported", message=message)] * job.count
-        # A worker may have died while it was idle. The second try gets a new worker.
+
+        # 2. Run the program. A worker may have died while it was idle; a second try gets a new one.
         for _ in range(2):
             try:
                 outcomes = _run_session(self.pool, job, limits)
             except MontyCrashedError:
                 continue
-            # monty's sets, such as `set(x)` and `{1, 2}`, keep the order of insertion. The braces
-            # of a string, as in f"{x}", are no set.
+
+            # 3. Mark programs with sets: monty's, such as `set(x)` and `{1, 2}`, keep the order of
+            # insertion. The braces of a string, as in f"{x}", are no set.
             bare = re.sub(r"""(["'])(?:(?!\1)[^{}\n\\]|\{[^{}\n]*\})*\1""", "", job.source)
             if re.search(r"\bset\(", job.source) or re.search(r"\{[^{}:]*\}", bare):
                 outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
@@ -96,23 +99,23 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
         limits=session_limits, os_policy=policy, assert_message_annotations=False
     ) as session:
         began = time.monotonic()
-        # Feed our own functions first, because the program may redefine `type` and `print`.
+        # 1. Feed our own functions first, because the program may redefine `type` and `print`.
         if job.calls:
-            ours = _BEFORE_CALLS
-            for name in {name for name, _ in job.calls}:
-                if hasattr(builtins, name):
-                    ours += _NOT_A_BUILTIN.format(name=name)
+            builtin = {name for name, _ in job.calls if hasattr(builtins, name)}
+            ours = _BEFORE_CALLS + "".join(_NOT_A_BUILTIN.format(name=name) for name in builtin)
             outcome = _feed(session, job, limits, ours, {"__name__": "program"})
         else:
             lines = re.findall(r"[^\n]*\n|[^\n]+", job.stdin[0])
             outcome = _feed(session, job, limits, _BEFORE_SCRIPT, {_INPUTS: lines[::-1]})
-        # Feed the program.
+
+        # 2. Feed the program. A script is finished then.
         if outcome.kind == "value":
             source = job.source if job.calls else _with_streams(job.source)
             outcome = _feed(session, job, limits, f"{source}\n'{_TOKEN}'")
         if outcome.kind != "value" or not job.calls:
             return [replace(outcome, seconds=time.monotonic() - began)] * job.count
-        # Feed one call after the other, until one of them ends the session.
+
+        # 3. Feed one call after the other, until one of them ends the session.
         outcomes: list[Outcome] = []
         for name, arguments in job.calls:
             outcome = limit_outcome("timeout", limits)
@@ -120,18 +123,25 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
                 call = f"write_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
                 outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
             ended = outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
-            if outcome.kind == "value" and not outcome.value:
-                outcome = limit_outcome("output", limits, outcome.output)
-            elif outcome.kind == "value":
-                try:
-                    outcome = replace(outcome, value=decode(outcome.value[0]))
-                except ValueError as error:
-                    outcome = Outcome("error", message=str(error), output=outcome.output)
+            if outcome.kind == "value":
+                outcome = _read_value(outcome, limits)
             outcomes.append(outcome)
             if ended:
                 break
     # The calls that were not made have the outcome of the last call.
     return outcomes + [outcome] * (job.count - len(outcomes))
+
+
+def _read_value(outcome: Outcome, limits: Limits) -> Outcome:
+    """Return the outcome of a call with its value decoded. [] stands for a value that is too long,
+    which does not end the session.
+    """
+    if not outcome.value:
+        return limit_outcome("output", limits, outcome.output)
+    try:
+        return replace(outcome, value=decode(outcome.value[0]))
+    except ValueError as error:
+        return Outcome("error", message=str(error), output=outcome.output)
 
 
 def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = None) -> Outcome:
@@ -146,7 +156,6 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
             output += text
 
     error = None
-    value = None
     try:
         value = session.feed_run(code, inputs=inputs, print_callback=collect)
     except MontyError as raised:
@@ -160,7 +169,7 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
             return Outcome("error", error="SyntaxError", message=message, output=output)
         return Outcome("value", value, output=output)
 
-    # 1. The code exceeded a limit.
+    # It failed. 1. It exceeded a limit.
     raised = error.exception()
     name = type(raised).__name__
     message = str(raised)
@@ -285,6 +294,7 @@ def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
     """Return whether monty raised an error because it lacks something: monty says so, or the error
     names something that CPython has. line: the line of the program that raised the error.
     """
+    # 1. What monty says, and lines that raise errors themselves.
     text = str(error)
     if text.startswith("Internal error in monty"):  # for `raise ValueError(3)`, for example
         # The program cannot catch this error, but in CPython it might have caught its own.
@@ -296,14 +306,17 @@ def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
     if isinstance(error, TypeError):
         return "+=" in line and bool(re.match(_ADDED_TO_LIST, text))
 
-    # What is missing, and the module or class that should have it: "'list' object has no attribute
-    # 'x'", "No module named 'x'", "cannot import name 'x' from 'y'".
+    # 2. What is missing, and the module or class that should have it: "'list' object has no
+    # attribute 'x'", "No module named 'x'", "cannot import name 'x' from 'y'".
     missing = re.search(r"(?:No module named|name|attribute) '(\w+)", text)
     if missing is None or not isinstance(error, ImportError | NameError | AttributeError):
         return False
     name = missing[1]
     owned = re.search(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'", text)
     owner = owned and (owned[1] or owned[2])
+
+    # 3. Whether CPython has it: as a module, as a builtin, in a module of that name, or in a class
+    # of that name in one of the modules. A class of the program itself is none of them.
     if job.calls and {name, owner} & set(_MACHINE.split()):
         return False
     if isinstance(error, ModuleNotFoundError):
@@ -312,7 +325,6 @@ def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
         return hasattr(builtins, name)
     if re.search(rf"\bclass\s+{owner}\b", job.source):
         return False
-    # Does CPython's module of this name have it, or a class of this name in one of the modules?
     modules = {module: importlib.import_module(module) for module in _MODULES.split()}
     owners = [vars(module).get(owner) for module in (builtins, *modules.values())]
     return any(hasattr(has, name) for has in [modules.get(owner), *owners])

@@ -111,33 +111,39 @@ def run_code(
             f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
             "with run()."
         )
+
+    # 1. The first pass, of all programs. It is the only one if a back end is named.
     budget = BACKENDS.get(backend or "monty", BACKENDS["sandlock"])
     outcomes = _run_batch(jobs, limits, backend or "monty", workers, budget)
-    if backend is None:
-        doubtful = [
-            at
-            for at, of_job in enumerate(outcomes)
-            if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
-        ]
-        if doubtful and sandlock_works():
-            # Early in a training run, most errors are programs that CPython cannot read, either.
-            # One program in the sandbox finds them all.
-            unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
-            reading = Job(
-                "def reads(source): compile(source, '<program>', 'exec')",
-                [("reads", (jobs[at].source,)) for at in unread],
-            )
-            [found] = run_code([reading], limits, "sandlock") if unread else [[]]
-            for at, outcome in zip(unread, found, strict=True):
-                if outcome.error in ("SyntaxError", "IndentationError", "TabError"):
-                    outcomes[at] = [outcome] * jobs[at].count
-                    doubtful.remove(at)
-            # CPython has the last word on the others. They get a budget of their own, so that no
-            # neighbour has used it up; both budgets together take no longer than sandlock alone.
-            found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
-            for at, of_job in zip(doubtful, found, strict=True):
-                if all(each.kind != "not started" for each in of_job):
-                    outcomes[at] = of_job
+    if backend is not None:
+        return outcomes
+    doubtful = [
+        at
+        for at, of_job in enumerate(outcomes)
+        if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
+    ]
+    if not doubtful or not sandlock_works():
+        return outcomes
+
+    # 2. Early in a training run, most errors are programs that CPython cannot read, either. One
+    # program in the sandbox, which compiles each of them, finds them all.
+    unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
+    compiling = Job(
+        "def reads(source): compile(source, '<program>', 'exec')",
+        [("reads", (jobs[at].source,)) for at in unread],
+    )
+    [found] = run_code([compiling], limits, "sandlock") if unread else [[]]
+    for at, outcome in zip(unread, found, strict=True):
+        if outcome.error in ("SyntaxError", "IndentationError", "TabError"):
+            outcomes[at] = [outcome] * jobs[at].count
+            doubtful.remove(at)
+
+    # 3. The second pass: CPython has the last word on the others. They get a budget of their own,
+    # so that no neighbour has used it up; both budgets together take no longer than sandlock alone.
+    found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
+    for at, of_job in zip(doubtful, found, strict=True):
+        if all(each.kind != "not started" for each in of_job):
+            outcomes[at] = of_job
     return outcomes
 
 
@@ -172,34 +178,39 @@ def _run_batch(
                 outcomes[at] = outcomes_of_job
             return [at for at in waiting if any(one.kind == "timeout" for one in outcomes[at])]
 
-        # 1. Give every program a slice. On a busy machine, slices and budgets are longer. If no
-        # program of the last batch was late, this is not measured before, and the late ones get a
-        # second slice.
+        # 1. Give every program a slice, which is longer on a busy machine. To measure that takes
+        # time, so it is done beforehand only if programs of the last batch were late.
         before = _margin() if _late_before else 1.0
-        had = limits.seconds / 8 * before
-        late = run(range(len(jobs)), had)
+        seconds = limits.seconds / 8 * before
+        late = run(range(len(jobs)), seconds)
         _late_before[:] = late
+
+        # 2. If programs are late, measure now. Give them another slice if the machine is busier
+        # than was thought.
         factor = max(before, _margin()) if late else before
         if factor > _BUSY * before:
-            had = limits.seconds / 8 * factor
-            late = run(late, had)
-        most = limits.seconds * factor
-        budget *= factor
-        # 2. Let the late programs share the rest of the budget, as long as they get much more time
-        # than they had.
-        while late:
-            left = began + budget - time.monotonic()
-            seconds = min(most, left * workers / len(late))
-            if seconds < 1.5 * had:
-                break
+            seconds = limits.seconds / 8 * factor
             late = run(late, seconds)
-            had = seconds
-    if late and had < most:
+
+        # 3. Let the late programs share the rest of the budget, as long as they get much more time
+        # than they had.
+        most = limits.seconds * factor
+        end = began + budget * factor
+        while late:
+            longer = min(most, (end - time.monotonic()) * workers / len(late))
+            if longer < 1.5 * seconds:
+                break
+            seconds = longer
+            late = run(late, seconds)
+
+    # 4. Mark the programs that would have had more time in a smaller batch.
+    if late and seconds < most:
         for at in late:
             outcomes[at] = [replace(one, cut_short=True) for one in outcomes[at]]
         warnings.warn(
-            f"{len(late)} of {len(jobs)} programs were stopped after {had:.2g} s, because together "
-            "they had used up the time of the batch; they count as programs that never end.",
+            f"{len(late)} of {len(jobs)} programs were stopped after {seconds:.2g} s, because "
+            "together they had used up the time of the batch; they count as programs that never "
+            "end.",
             stacklevel=4,
         )
     return outcomes
