@@ -642,7 +642,11 @@ DEAD = {"zero": 1.0, "reward_std": 0.0, "grad_norm": 0.0, "kl": 0.0, FORM: 0.0, 
 # For each cause: columns, the rule that reports it, and words that only its advice contains.
 ADVICE = {
     "frozen weights": (FLAT | {"grad_norm": 0.0, "kl": 0.0}, "no_gradient", "is_trainable=True"),
-    "nothing is earned": (DEAD | {"reward": 0.0, RIGHT: None}, "zero_spread", "No completion earns"),
+    "nothing is earned": (
+        DEAD | {"reward": 0.0, RIGHT: None},
+        "zero_spread",
+        "No completion earns",
+    ),
     "wrong, and paid for something else": (
         DEAD | {"reward": 0.25, RIGHT: 0.0},
         "zero_spread",
