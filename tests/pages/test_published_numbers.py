@@ -59,8 +59,8 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
     ]
     before, after, _ = (round(mean(column)) for column in zip(*seeds, strict=True))
     times = sorted(seed[2] for seed in seeds)
-    words = {5: "Five", 6: "Six", 7: "Seven", 10: "ten", 11: "eleven", 12: "twelve"}
+    words = {5: "five", 6: "six", 7: "seven", 10: "ten", 11: "eleven", 12: "twelve"}
     page = " ".join(read("README.md").replace("*", "").split())
-    told = f"{words[round(times[0])]} to {words[round(times[-1])]} minutes of GRPO on two CPU cores raise SmolLM2-135M-Instruct, a real language model, from {before} % to {after} %"
+    told = f"In {words[round(times[0])]} to {words[round(times[-1])]} minutes of GRPO on two CPU cores, SmolLM2-135M-Instruct, a real language model, goes from {before} % to {after} %"
     assert len(seeds) == 3 and told in page and "sampled at temperature 1" in page
     assert f"three seeds, {times[0]} to {times[-1]} minutes each" in page
