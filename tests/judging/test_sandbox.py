@@ -1,6 +1,7 @@
 """Programs in a sandbox: every back end gives the same outcomes, and only plain data comes out."""
 
 import sys
+import time
 from dataclasses import replace
 
 import pytest
@@ -264,6 +265,32 @@ def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
 
 
 @NEEDS_SANDLOCK
+class Slow:
+    """A back end whose endless programs use all of their time. The right one, which comes last,
+    needs the time `needed` for the second of its calls.
+    """
+
+    needed = 0.02
+
+    def run(self, job, limits):
+        endless = job.source == "endless"
+        if endless:
+            time.sleep(limits.seconds)
+        late = [] if not endless and limits.seconds >= self.needed else [Outcome("timeout")]
+        values = [Outcome("value", 1)] * (0 if endless else job.count)
+        return (values[: job.count - len(late)] + late * job.count)[: job.count]
+
+
+def test_what_is_left_of_a_batch_goes_to_the_programs_that_have_come_furthest(monkeypatch):
+    """Not enough for all: a slice is 12.5 ms, and another for each would exceed the budget."""
+    monkeypatch.setattr("helpers.judging.programs.sandbox._margin", lambda: 1.0)
+    jobs = [Job("endless", [("f", ())] * 2)] * 60 + [Job("right", [("f", ())] * 2)]
+    with pytest.warns(UserWarning, match="60 of 61 programs were stopped"):
+        *endless, right = run_code(jobs, Limits(seconds=0.1), Slow(), workers=1)
+    assert [one.kind for one in right] == ["value", "value"]
+    assert all(each[0].kind == "timeout" for each in endless)
+
+
 def test_programs_that_cpython_cannot_read_keep_its_verdict_without_a_run_of_their_own(monkeypatch):
     """Nor do those run twice whose braces are a string's."""
     unread = [

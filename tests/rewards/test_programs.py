@@ -277,8 +277,8 @@ def test_known_differences_of_monty_score_none_and_using_the_machine_scores_0(pr
 
 
 LOOPS = [f"while {n}: pass" for n in range(1, 63)]
-WORKS = f"for _ in range(60_000): pass\n{RIGHT_ADD}"  # a fifth of its slice of BRIEF
-BRIEF = Limits(seconds=0.12)
+WORKS = f"for _ in range(120_000): pass\n{RIGHT_ADD}"  # a fifth of its slice of BRIEF
+BRIEF = Limits(seconds=0.24)  # below, a pause of the machine is as long as a slice
 
 
 @pytest.mark.parametrize("beside", ["nothing", "busy processes"])

@@ -193,12 +193,18 @@ def _run_batch(
             late = run(late, seconds)
 
         # 3. Let the late programs share the rest of the budget, as long as they get much more time
-        # than they had.
+        # than they had. If it does not suffice for all, it goes to those that have answered most
+        # of their calls: an endless program answers none, and a right one may have been paused.
         most = limits.seconds * factor
         end = began + budget * factor
         while late:
-            longer = min(most, (end - time.monotonic()) * workers / len(late))
+            left = (end - time.monotonic()) * workers
+            longer = min(most, left / len(late))
             if longer < 1.5 * seconds:
+                if most >= 1.5 * seconds:
+                    late.sort(key=lambda at: -sum(one.kind == "value" for one in outcomes[at]))
+                    enough = max(0, int(left / (2 * seconds)))
+                    late = run(late[:enough], min(most, 2 * seconds)) + late[enough:]
                 break
             seconds = longer
             late = run(late, seconds)
