@@ -14,6 +14,22 @@ from tqdm import tqdm
 
 from helpers.tags import escaped
 
+# A line that begins with one of these is printed. The number is that of a notebook with such lines;
+# lessons that do the same have them, too.
+_PREFIXES = (
+    "step ",  # 03: a step of the training, or a finding about it
+    "data: ",  # 01: how many rows are usable
+    "note: ",  # all: what a user may not expect
+    "WARNING: ",  # 05: a model that should not be used
+    "NOT ",  # 03: rewards that 02 did not test or did not approve
+    "stopping early: ",  # 03: why
+    "to sample everything: ",  # 02: a forecast, before minutes without a line
+    "every completion at its limit: ",  # 03: a forecast of the training
+    "tracker: ",  # 03: where its events go
+    "continuing the interrupted training ",  # 03: from which step
+)
+_FORECAST = re.compile(r"[\d,]+ steps?: at most ")  # 03, after the line above
+
 
 def lines_to_print(source: str, output: str) -> list[str]:
     """Return the lines of a cell's output that belong on the terminal.
@@ -26,34 +42,29 @@ def lines_to_print(source: str, output: str) -> list[str]:
     >>> lines_to_print("print(verdict)", "NO GO:\\n  - it pays for length")
     ['NO GO:', '  - it pays for length']
     """
-    # WARNING: 05 about a model that should not be used. NOT: 03 about untested rewards. The second
-    # line has forecasts, before minutes without a line, and where the events of a tracker go.
-    beginnings = ("step ", "data: ", "note: ", "WARNING: ", "NOT ", "stopping early: ")
-    beginnings += ("to sample everything: ", "every completion at its limit: ", "tracker: ")
-    beginnings += ("continuing the interrupted training ",)
+    prefixes = _PREFIXES
     # A notebook calls its own verdict `verdict`. Verdicts on examples of bad rewards stay inside.
     if "print(verdict)" in source:
-        beginnings += ("GO:", "NO GO:", "  - ", "  note: ")
+        prefixes += ("GO:", "NO GO:", "  - ", "  note: ")
     # 04's findings about the run itself; other notebooks diagnose examples.
     if "diagnose(history)" in source:
-        beginnings += ("critical (", "warning (")
+        prefixes += ("critical (", "warning (")
     return [
         escaped(line)
         for line in output.split("\n")
-        if line.startswith(beginnings) or _FORECAST.match(line)
+        if line.startswith(prefixes) or _FORECAST.match(line)
     ]
-
-
-_FORECAST = re.compile(r"[\d,]+ steps?: at most ")
 
 
 class Client(PapermillNotebookClient):
     """papermill's client, which also prints the `lines_to_print` of each output.
 
     Of the streams, only standard output is read: a warning on the other may quote a completion.
+    The kernel may send a line in parts: only the first is matched and printed, because a later part
+    is not the beginning of a line, whatever it begins with.
     """
 
-    inside_line = None  # the cell whose last text on standard output has not ended its line
+    unfinished = None  # the index of the cell whose last part has not ended its line
 
     def process_message(self, msg, cell, cell_index):
         """Print lines of a kernel's message, then handle it as nbclient's NotebookClient does."""
@@ -63,11 +74,9 @@ class Client(PapermillNotebookClient):
             if msg["msg_type"] == "stream":
                 output = content["text"] if content["name"] == "stdout" else ""
                 if output:
-                    # the kernel may send a line in parts, and only the first is its beginning
-                    inside_line, self.inside_line = self.inside_line, None
-                    if not output.endswith("\n"):
-                        self.inside_line = cell_index
-                    if inside_line == cell_index:
+                    continues_line = self.unfinished == cell_index
+                    self.unfinished = None if output.endswith("\n") else cell_index
+                    if continues_line:
                         output = output.partition("\n")[2]
             for line in lines_to_print(cell.source, output):
                 tqdm.write(f"    {line}")

@@ -5,6 +5,7 @@ won and lost with McNemar's test. A model is any folder that Transformers loads.
 """
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -19,7 +20,8 @@ from helpers.runs import Run
 from helpers.tags import TagFormat
 from helpers.templates import as_prompted
 
-_KEYWORDS = {"pocket": PRESETS["pocket"], "smollm2": PRESETS["smollm2"]}  # models without a folder
+# models that are given by a name instead of a folder
+_NAMED_MODELS = {"pocket": PRESETS["pocket"], "smollm2": PRESETS["smollm2"]}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,15 +73,16 @@ def main(parsed: argparse.Namespace) -> int:
     for name in parsed.models:
         folders[name] = name  # a folder, or a name on the hub
         thinking = None
-        if name in _KEYWORDS:
-            folders[name] = _KEYWORDS[name].model_path
+        if name in _NAMED_MODELS:
+            folders[name] = _NAMED_MODELS[name].model_path
         elif not Path(name).exists() and "/" not in name:
             run = Run(name)
             folders[name] = str(run.require("merged"))
             thinking = run.manifest.get("training", {}).get("settings", {}).get("thinking")
         tokenizers[name] = tokenizer_of(folders[name], thinking)
 
-    # 2. Read the questions. Every usable row is asked, because nothing is trained here.
+    # 2. Read the questions. Nothing is trained here, so every usable row is asked: a task holds out
+    # at least one row, which is put back.
     tags = TagFormat.parse(parsed.tags)
     judge = own.load_reward(parsed.judge, tags, "judge") if parsed.judge else None
     task = load_task(
@@ -109,8 +112,10 @@ def main(parsed: argparse.Namespace) -> int:
             asked,
             judge=judge,
             rows=rows,
-            count_tokens=lambda text, of=tokenizer: len(of(text)["input_ids"]),
+            count_tokens=partial(_count_tokens, tokenizer),
         )
+        # In evaluation.json, an entry measures sampled completions, and its `greedy` the greedy
+        # ones. Here both are the same, and temperature 0 leaves the table's sampled accuracy empty.
         evaluation[name] = entry | {"temperature": 0, "greedy": entry}
         correct[name] = right(texts, list(rows["answer"]), asked, judge, rows)
     print("\n".join(summary(evaluation)))
@@ -118,6 +123,10 @@ def main(parsed: argparse.Namespace) -> int:
         comparison = compare_outcomes(*correct.values(), tuple(correct))
         print(*comparison_lines(comparison), sep="\n")
     return 0
+
+
+def _count_tokens(tokenizer, text: str) -> int:
+    return len(tokenizer(text)["input_ids"])
 
 
 def _completions(folder: str, tokenizer, prompts: list, tokens: int) -> tuple[list[str], int]:

@@ -24,7 +24,8 @@ from papermill.translators import PythonTranslator
 from helpers import PROJECT, commands, presets
 from helpers.commands import engine  # noqa: F401  # registers the engine that papermill uses
 from helpers.data.prompts import example_turns
-from helpers.data.sources import check_columns, check_model, check_source
+from helpers.data.sources import check_columns, check_source
+from helpers.data.tasks import check_model
 from helpers.environment import this_machine
 from helpers.judging.answers import check_kind
 from helpers.rewards import own

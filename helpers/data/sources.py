@@ -68,7 +68,16 @@ def read_source(
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
 
     # a folder, or owner/name on the hub
-    if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
+    if source and Path(source).is_dir():
+        file_types = {file.suffix for file in Path(source).glob("*")} & set(FILE_TYPES)
+        if len(file_types) > 1:
+            raise ValueError(
+                f"{source} has files of several types ({', '.join(sorted(file_types))}), but only "
+                "files of one type would be read: give the path of a file, or a folder with files "
+                "of one type."
+            )
+        return _hub(source, mapping)
+    if source.count("/") == 1 and source[0] != ".":
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -80,8 +89,8 @@ def read_source(
 def check_source(source: str, columns: dict | str | None = None) -> None:
     """Raise ValueError if `read_source` would refuse the source, without reading all of it.
 
-    The first row of a file is read, to check its columns. A hub data set is not downloaded, so its
-    name and its columns are not checked.
+    The first row of a file is read, to check its columns. The files of a folder are not read, and a
+    hub data set is not downloaded, so their columns and the data set's name are not checked.
     """
     rows = read_source(source, columns, None, 1, 0)
     if str(source).lower().endswith(FILE_TYPES):
@@ -111,6 +120,9 @@ def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> 
 
 
 def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
+    """Return rows of a family. Not a generator function, which would check nothing before its first
+    row is asked for.
+    """
     try:
         import reasoning_gym
         from reasoning_gym.factory import DATASETS
@@ -125,14 +137,16 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
         raise ValueError(
             f"reasoning-gym has no family {family!r}. {did_you_mean(family, DATASETS)}".strip()
         )
-    for entry in reasoning_gym.create_dataset(family, size=size, seed=seed):
-        yield {
+    return (
+        {
             "question": entry["question"],
             "answer": entry["answer"],
             "family": family,
             # the family's own score_answer needs the whole entry; JSON fits one Parquet column
             "entry": json.dumps(entry, default=str),
         }
+        for entry in reasoning_gym.create_dataset(family, size=size, seed=seed)
+    )
 
 
 # --- Hub data sets --------------------------------------------------------------------------------
@@ -148,12 +162,6 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
 
     name, _, config = source.partition(":")
     is_gsm8k = name == "openai/gsm8k"
-    file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)
-    if len(file_types) > 1:
-        raise ValueError(
-            f"{source} has files of several types ({', '.join(FILE_TYPES)}), but only files of one "
-            "type would be read: give the path of a file, or a folder with files of one type."
-        )
     try:
         splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
     except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
@@ -177,6 +185,34 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
 # --- Columns --------------------------------------------------------------------------------------
 
 _MAPPING = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
+
+# A source's column of one of these names would be passed to a reward or to TRL as something else.
+_RESERVED = {
+    *("prompt", "question", "answer", "options", "split", "image", "tags"),  # ours
+    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
+    *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
+    *("trainer_state", "log_extra", "log_metric", "environments"),
+    # options of rewards
+    *("backend", "citations", "ignore_case", "limits", "maximum", "minimum", "ngram_size"),
+    *("patterns", "relative_tolerance", "schema", "share", "steps", "target", "threshold"),
+    *("tolerance", "unit"),
+}
+
+# Names of columns that often hold a question or an answer, proposed in an error message.
+_COMMON_NAMES = {
+    "question": ["problem", "prompt", "instruction", "messages", "conversations", "query", "input"],
+    "answer": [
+        "solution",
+        "reward_model",
+        "output",
+        "response",
+        "answerKey",
+        "correct",
+        "label",
+        "messages.-1.content",  # the assistant's last message
+        "conversations.-1.value",
+    ],
+}
 
 
 def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
@@ -245,19 +281,6 @@ def mapped_rows(
         yield mapped
 
 
-# A source's column of one of these names would be passed to a reward or to TRL as something else.
-_RESERVED = {
-    *("prompt", "question", "answer", "options", "split", "image", "tags"),  # ours
-    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
-    *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
-    *("trainer_state", "log_extra", "log_metric", "environments"),
-    # options of rewards
-    *("backend", "citations", "ignore_case", "limits", "maximum", "minimum", "ngram_size"),
-    *("patterns", "relative_tolerance", "schema", "share", "steps", "target", "threshold"),
-    *("tolerance", "unit"),
-}
-
-
 def _complete_mapping(
     mapping: dict[str, list[str]], row: dict, source: str
 ) -> dict[str, list[str]]:
@@ -296,37 +319,23 @@ def _complete_mapping(
         for name in itertools.chain(*mapping.values())
         if name not in row and name.split(".")[0] not in row
     ]
-    if not absent:
-        return mapping
+    if absent:
+        raise ValueError(
+            f"{source}: no column {', '.join(map(repr, absent))}. It has: "
+            f"{shorten(', '.join(map(str, row)), 500)}. "
+            f"Map them with columns={json.dumps(_proposal(mapping, row), ensure_ascii=False)}."
+        )
+    return mapping
 
-    # 6. Otherwise, propose for each field a name that is there.
+
+def _proposal(mapping: dict[str, list[str]], row: dict) -> dict[str, str]:
+    """Return, for each field, a column of the row that may hold it, or "…" if none is known."""
     proposal = {}
     for field, names in mapping.items():
         candidates = [*names, *_COMMON_NAMES.get(field, [])]
         there = (name for name in candidates if name in row or _value_at(row, name) is not None)
         proposal[field] = next(there, "…")
-    raise ValueError(
-        f"{source}: no column {', '.join(map(repr, absent))}. It has: "
-        f"{shorten(', '.join(map(str, row)), 500)}. "
-        f"Map them with columns={json.dumps(proposal, ensure_ascii=False)}."
-    )
-
-
-# Names of columns that often hold a question or an answer, proposed in an error message.
-_COMMON_NAMES = {
-    "question": ["problem", "prompt", "instruction", "messages", "conversations", "query", "input"],
-    "answer": [
-        "solution",
-        "reward_model",
-        "output",
-        "response",
-        "answerKey",
-        "correct",
-        "label",
-        "messages.-1.content",  # the assistant's last message
-        "conversations.-1.value",
-    ],
-}
+    return proposal
 
 
 def _value_at(row: dict, path: str) -> object:
@@ -341,18 +350,3 @@ def _value_at(row: dict, path: str) -> object:
         except (KeyError, IndexError, ValueError, TypeError):
             return None
     return value
-
-
-# --- Models ---------------------------------------------------------------------------------------
-
-
-def check_model(model: str) -> None:
-    """Raise ValueError if the model is the folder of an adapter."""
-    folder = Path(model)
-    by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
-    if by_name or (folder / "adapter_config.json").is_file():
-        raise ValueError(
-            f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
-            "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "
-            "trained on."
-        )

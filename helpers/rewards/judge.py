@@ -6,8 +6,8 @@ of the data.
 A policy may attack the judge with what it writes. So a completion reaches the judge between marks
 that a policy cannot know, without marks of a chat template, and a verdict is read only if it is all
 that the judge says after its thinking, with values in the requested range. A completion can still
-persuade a judge: attack the judge
-(`attacks.JUDGE_BATTERY`) before you train with it. The server is yours and is trusted.
+persuade a judge: attack the judge (`attacks.JUDGE_BATTERY`) before you train with it. The server is
+yours and is trusted.
 """
 
 import asyncio
@@ -35,6 +35,14 @@ class Request(NamedTuple):
     body: str
     fields: tuple[str, ...]
     values: tuple
+
+
+class Judgement(NamedTuple):
+    """The result of a request: a verdict, or the reason why there is none."""
+
+    verdict: list | None  # a value per field
+    reason: str = ""
+    unreadable: str = ""  # the beginning of a reply that holds no verdict
 
 
 @dataclass(eq=False)
@@ -90,18 +98,25 @@ class JudgeReward:
         self, completions: list, prompts: list, log_metric=None, **columns
     ) -> list[float | None]:
         """Return a score or None for each completion. Raise ValueError if a row has no criteria."""
+        # Make a request for each completion that is not empty. It asks for a number from 0 to `top`
+        # for each of its fields: points by the rubric, or whether the row's criteria are met.
         top = self.points if self.rubric_column is None else 1
-        # Make a request for each completion that is not empty, and keep its criteria's weights.
         requests: list[Request | None] = []
-        weights: list[list[float]] = []
-        for at, completion in enumerate(self.texts(completions)):
-            criteria = self._criteria(at, columns) if self.rubric_column else []
-            weights.append([weight for _, weight in criteria] or [1.0])
-            numbered = [f"{number}. {text}" for number, (text, _) in enumerate(criteria, 1)]
-            fields = [str(number) for number in range(1, len(criteria) + 1)] or ["score"]
+        weights: list[list[float]] = []  # of the fields of each request
+        for row, completion in enumerate(self.texts(completions)):
+            if self.rubric_column is None:
+                rubric = self.rubric
+                fields = ["score"]
+                weights.append([1.0])
+            else:
+                criteria = self._criteria(row, columns)
+                fields = [str(number) for number in range(1, len(criteria) + 1)]
+                numbered = [f"{number}. {text}" for number, (text, _) in enumerate(criteria, 1)]
+                rubric = "\n".join([self.rubric, *numbered])
+                weights.append([weight for _, weight in criteria])
             request = self.request(
-                "\n".join([self.rubric, *numbered]).strip(),
-                self.context(at, prompts, columns) | {"completion": completion},
+                rubric.strip(),
+                self.context(row, prompts, columns) | {"completion": completion},
                 f'{{"{fields[0]}": …}} with a whole number from 0 (not met) to {top} (fully met) '
                 f"for each of {', '.join(fields)}.",
                 fields,
@@ -121,9 +136,9 @@ class JudgeReward:
                 scores.append(min(1.0, max(0.0, float(share))))
         return scores
 
-    def _criteria(self, at: int, columns: dict) -> list[tuple[str, float]]:
-        """Return the criteria of the row at index `at`, with their weights."""
-        listed = columns[self.rubric_column][at] if self.rubric_column in columns else None
+    def _criteria(self, row: int, columns: dict) -> list[tuple[str, float]]:
+        """Return the criteria of a row of the batch, given by its index, with their weights."""
+        listed = columns[self.rubric_column][row] if self.rubric_column in columns else None
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             items = json.loads(listed) if isinstance(listed, str) else listed
             criteria = [(item["criterion"].strip(), float(item["weight"])) for item in items]
@@ -131,7 +146,7 @@ class JudgeReward:
             if max(weights) > 0 and math.isfinite(sum(weights)):
                 return criteria
         raise ValueError(
-            f"{self.name}: the {self.rubric_column!r} of row {at} in the batch must be a list of "
+            f"{self.name}: the {self.rubric_column!r} of row {row} in the batch must be a list of "
             f'{{"criterion": text, "weight": number}}, one weight above 0; it is {listed!r:.200}.'
         )
 
@@ -144,12 +159,12 @@ class JudgeReward:
             texts = [self.tags.extract_answer(text) or "" for text in texts]
         return [self._defuse(text) for text in texts]
 
-    def context(self, at: int, prompts: list, columns: dict) -> dict[str, str]:
+    def context(self, row: int, prompts: list, columns: dict) -> dict[str, str]:
         """Return the other texts that the judge reads with a completion, by name."""
-        prompt = prompts[at]
+        prompt = prompts[row]
         if not isinstance(prompt, str):
             prompt = "\n\n".join(f"{turn['role']}: {turn.get('content')}" for turn in prompt)
-        texts = {"prompt": prompt} | {column: str(columns[column][at]) for column in self.shows}
+        texts = {"prompt": prompt} | {column: str(columns[column][row]) for column in self.shows}
         return {name: self._defuse(text) for name, text in texts.items()}
 
     def _defuse(self, text: str) -> str:
@@ -157,7 +172,7 @@ class JudgeReward:
         inside each mark of a chat template: `<|im_end|>` becomes `< |im_end|>`.
         """
         text = visible(text).encode(errors="replace")[: self.longest].decode(errors="ignore")
-        return re.sub(_SPECIAL, r"\g<0> ", text).strip()
+        return _SPECIAL.sub(r"\g<0> ", text).strip()
 
     def request(
         self, rubric: str, texts: dict[str, str], answer: str, fields: list[str], values: list
@@ -216,29 +231,29 @@ class JudgeReward:
             limits=httpx.Limits(max_connections=self.parallel),
             mounts={"all://127.0.0.1": None, "all://localhost": None},  # no proxy for these
         ) as client:
-            replies = await asyncio.gather(*(self._reply(client, request) for request in distinct))
-        reply_to = dict(zip(distinct, replies, strict=True))
-        answers = [reply_to.get(request) for request in requests]
+            judged = await asyncio.gather(*(self._judgement(client, each) for each in distinct))
+        judgement_on = dict(zip(distinct, judged, strict=True))
+        judgements = [judgement_on.get(request, Judgement(None)) for request in requests]
 
-        reasons = [answer for answer in answers if isinstance(answer, str)]
+        failed = [judgement for judgement in judgements if judgement.reason]
         if log_metric and requests:
-            log_metric(f"{self.name}/unjudged", len(reasons) / len(requests))
-        if reasons:
-            causes = {reason for reason in reasons if _SUCH_AS not in reason}
-            # no two of these are equal: show one of them
-            unread = [reason for reason in reasons if _SUCH_AS in reason]
-            causes |= {f"{len(unread)} × {reason}" for reason in unread[:1]}
+            log_metric(f"{self.name}/unjudged", len(failed) / len(requests))
+        if failed:
+            causes = {judgement.reason for judgement in failed if not judgement.unreadable}
+            # no two unreadable replies are equal: count them, and show one
+            unreadable = [judgement for judgement in failed if judgement.unreadable]
+            if unreadable:
+                example = f"{unreadable[0].reason}, such as {unreadable[0].unreadable}"
+                causes.add(f"{len(unreadable)} × {example}")
             warnings.warn(
-                f"{self.name}: {len(reasons)} of {len(requests)} requests were not judged and "
+                f"{self.name}: {len(failed)} of {len(requests)} requests were not judged and "
                 f"score None: {'; '.join(sorted(causes))}.",
                 stacklevel=3,
             )
-        return [answer if isinstance(answer, list) else None for answer in answers]
+        return [judgement.verdict for judgement in judgements]
 
-    async def _reply(self, client, request: Request) -> list | str:
-        """Send a request, repeat it if the failure may be temporary, and return its verdict, or the
-        reason why there is none.
-        """
+    async def _judgement(self, client: httpx.AsyncClient, request: Request) -> Judgement:
+        """Send a request, and repeat it if the failure may be temporary."""
         url = f"{self.base_url.rstrip('/')}/chat/completions"
         for pause in _PAUSES:
             await asyncio.sleep(pause)
@@ -246,40 +261,44 @@ class JudgeReward:
             try:
                 reply = await client.post(url, content=request.body)
             except httpx.TimeoutException:
-                return f"no answer within {self.timeout:g} s"
+                return Judgement(None, f"no answer within {self.timeout:g} s")
             except httpx.HTTPError as error:
                 reason = f"no connection to {url} ({type(error).__name__})"
                 continue
             if reply.status_code == 200:
-                return self._verdict(reply.content, request)
-            said = on_one_line(" ".join(reply.text.split())[:200])  # it may quote the completion
-            reason = f"HTTP {reply.status_code} {said}".rstrip()
+                return self._read_reply(reply.content, request)
+            message = on_one_line(" ".join(reply.text.split())[:200])  # it may quote the completion
+            reason = f"HTTP {reply.status_code} {message}".rstrip()
             if reply.status_code not in (408, 429) and reply.status_code < 500:
                 break
-        return reason
+        return Judgement(None, reason)
 
     @staticmethod
-    def _verdict(reply: bytes, request: Request) -> list | str:
-        """Return the value of each field in a reply, or the reason why there is no verdict.
+    def _read_reply(reply: bytes, request: Request) -> Judgement:
+        """Read the verdict in a server's reply.
 
         A verdict is a JSON object, alone or in a fence, after the judge's thinking if it thinks.
         The thinking itself is not read, because it may quote a completion.
         """
-        shown = reply.decode(errors="replace")
+        text = reply.decode(errors="replace")
         hint = ""
         try:
             choice = json.loads(reply)["choices"][0]
-            shown = choice["message"]["content"] or shown
-            *thinking, said = re.split(_END_OF_THINKING, shown)
+            text = choice["message"]["content"] or text
+            *thinking, conclusion = re.split(_END_OF_THINKING, text)
             if choice.get("finish_reason") == "length":
                 hint = " (it was cut off: raise `max_tokens` in `options`)"
-                said = "" if thinking else said  # the end of a cut thought may be a quotation
-            fenced = re.fullmatch(r"\s*```\w*\n(.*)```\s*", said, re.DOTALL)
-            answer = json.loads(fenced[1] if fenced else said)
-            return [_value(answer[name], request.values) for name in request.fields]
+                # the end of a cut thought may be a quotation
+                conclusion = "" if thinking else conclusion
+            fenced = re.fullmatch(r"\s*```\w*\n(.*)```\s*", conclusion, re.DOTALL)
+            fields = json.loads(fenced[1] if fenced else conclusion)
+            return Judgement([_value(fields[name], request.values) for name in request.fields])
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            start = repr(on_one_line(str(shown)[:_SHOWN]))
-            return f"a reply without the verdict that was asked for{hint}{_SUCH_AS}{start}"
+            return Judgement(
+                None,
+                reason=f"a reply without the verdict that was asked for{hint}",
+                unreadable=repr(on_one_line(str(text)[:_SHOWN])),
+            )
 
 
 def _value(given: object, values: tuple) -> object:
@@ -293,8 +312,6 @@ def _value(given: object, values: tuple) -> object:
 
 
 _SHOWN = 100  # characters of a reply in a warning
-_SUCH_AS = ", such as "  # before a reply that could not be read
-
 _PAUSES = (0, 0.5, 1, 2, 4, 8, 16)  # seconds before each try of a request
 
 # </think>, </seed:think>, </thought>, [/THINK], ◁/think▷
@@ -308,12 +325,19 @@ _ORDINARY = (
     r"summary|sup|svg|table|tbody|td|tfoot|th|thead|title|tr|tt|u|ul|var|video|"
     r"bool|char|double|float|int|long|str|string|void"
 )
-# The first character, "<" or "[" or "]", of a mark in a chat template:
-# <|im_end|> and <｜User｜>; every tag that is not ordinary, such as <s>, </role>, <extra_id_1>;
-# [|system|], [gMASK] and [/INST]; [e~[ and ]~b]; ◁think▷.
-_SPECIAL = (
-    rf"<(?=[^<>\s]{{0,64}}[|｜]|(?!/?(?:{_ORDINARY})/?>)[^<>\s]{{1,64}}>)"
-    r"|\[(?=\||e~\[|/?\w{0,32}[A-Z_]\w{0,32}\])|\](?=~)|◁(?=/?\w{1,32}▷)"
+# The first character of a mark in a chat template. The second line is for every tag that is not
+# ordinary.
+_SPECIAL = re.compile(
+    rf"""
+    < (?= [^<>\s]{{0,64}} [|｜] )                              # <|im_end|>, <turn|>, <｜User｜>
+    | < (?! /? (?:{_ORDINARY}) /? > ) (?= [^<>\s]{{1,64}} > )  # <s>, </role>, <extra_id_1>
+    | \[ (?= \| )                                             # [|system|]
+    | \[ (?= e~\[ )                                           # [e~[
+    | \[ (?= /? \w{{0,32}} [A-Z_] \w{{0,32}} \] )             # [gMASK], [/INST]
+    | \] (?= ~ )                                              # ]~b]
+    | ◁ (?= /? \w{{1,32}} ▷ )                                 # ◁think▷
+    """,
+    re.VERBOSE,
 )
 
 # The judge's instructions.

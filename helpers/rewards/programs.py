@@ -20,7 +20,7 @@ from helpers.tags import TagFormat, completion_text
 def tests_reward(
     completions: list,
     tests: list | None = None,
-    entry_point: list | None = None,
+    entry_point: list[str | None] | str | None = None,
     share: bool = True,
     tags: TagFormat | None = None,
     limits: Limits | None = None,
@@ -31,7 +31,8 @@ def tests_reward(
     """Return the share of its row's tests that each program passes; with share=False, 1.0 if it
     passes all of them, else 0.0.
 
-    tests, entry_point: columns of the data, in a form that `read_tests` knows.
+    tests, entry_point: columns of the data, in a form that `read_tests` knows. A single entry_point
+        is that of every row.
     limits: for a program with all its tests; by default 1 s, 256 MB and 64 kB of output. A test
         that ends in an error or exceeds a limit is not passed. A time-out also fails the tests
         after it.
@@ -52,36 +53,12 @@ def tests_reward(
     [1.0]
     """
     rows = _judge_batch(completions, tests, entry_point, tags, limits, backend)
-
-    # Count the completions without a verdict, as metrics and in one warning.
-    counts = []
-    for kind, programs in {
-        "unreadable": "tests that cannot be read",
-        "unsupported": "programs that the sandbox cannot run",
-        "not started": "programs that were not started",
-    }.items():
-        reasons = [row.reason for row in rows if row.unjudged == kind]
-        if log_metric and rows:
-            log_metric(f"tests_reward/{kind.replace(' ', '_')}", len(reasons) / len(rows))
-        if reasons:
-            example = reasons[0].rstrip(".")[:160]
-            counts.append(f"{len(reasons)} × {programs} (such as: {example})")
-    if log_metric and rows:
-        late = sum(any(outcome.cut_short for outcome in row.outcomes) for row in rows)
-        log_metric("tests_reward/out_of_time", late / len(rows))
-    if counts:
-        unjudged = sum(bool(row.unjudged) for row in rows)
-        warnings.warn(
-            f"tests_reward: {unjudged} of {len(rows)} completions were not judged and score None, "
-            f"or 0 if another one of their row was judged: {'; '.join(counts)}.",
-            stacklevel=2,
-        )
-
-    # Score each program. An unsupported one scores 0 if another one of its row was judged.
-    judged = {id(row.tests) for row in rows if not row.unjudged}
+    _report(rows, log_metric)
+    # An unsupported program scores 0 if another one was judged on the same tests.
+    judged_tests = {row.tests_key for row in rows if not row.unjudged}
     scores: list[float | None] = []
     for row in rows:
-        if row.unjudged == "unsupported" and id(row.tests) in judged:
+        if row.unjudged == "unsupported" and row.tests_key in judged_tests:
             scores.append(0.0)
         elif row.unjudged:
             scores.append(None)
@@ -171,8 +148,9 @@ class _Row:
     "unreadable", "unsupported" or "not started". reason: the same in words.
     """
 
+    tests_key: str  # the same for rows with the same tests
     tests: Sequence[Test] = ()
-    job: str = ""  # the key of the program's job, "" without a program
+    job_key: str = ""  # the same for equal programs with equal inputs; "" without a program
     outcomes: Sequence[Outcome] = ()  # one per test
     passed: Sequence[bool] = ()  # one per test
     unjudged: str = ""
@@ -180,41 +158,19 @@ class _Row:
 
 
 def _judge_batch(
-    completions: list, tests: list | None, entry_point=None, tags=None, limits=None, backend=None
+    completions: list,
+    tests: list | None,
+    entry_point: list[str | None] | str | None = None,
+    tags: TagFormat | None = None,
+    limits: Limits | None = None,
+    backend: object = None,
 ) -> list[_Row]:
     """Run the programs of a batch on their tests, and return a row for each completion."""
-    tests = [None] * len(completions) if tests is None else tests
-    if not isinstance(entry_point, list | tuple):
-        entry_point = [entry_point] * len(completions)
-    # Read the tests, once for each group, and collect the jobs, without duplicates.
-    rows: list[_Row] = []
-    tests_read: dict[str, list[Test]] = {}
-    jobs: dict[str, Job] = {}
-    for completion, column, function in zip(completions, tests, entry_point, strict=True):
-        row = _Row()
-        rows.append(row)
-        key = repr((as_lists(column), function))
-        try:
-            tests_read[key] = tests_read.get(key) or read_tests(column, function)
-        except (ValueError, MemoryError, RecursionError) as error:
-            row.unjudged = "unreadable"
-            row.reason = str(error)
-            continue
-        row.tests = tests_read[key]
-        row.outcomes = [Outcome("error", error="no program")] * len(row.tests)
-        program = program_of(completion, tags)
-        # All tests of a program are one job, so that they share its time.
-        if row.tests[0].call is None:
-            job = Job(program, stdin=[test.stdin for test in row.tests])
-        else:
-            job = Job(program, [(test.call, test.args) for test in row.tests])
-        if program.strip():
-            row.job = repr(job)
-            jobs[row.job] = job
-    # Run the jobs, and compare the outcomes with the expected values.
+    rows, jobs = _read_batch(completions, tests, entry_point, tags)
     outcomes = dict(zip(jobs, run_code(list(jobs.values()), limits, backend), strict=True))
+    # Compare the outcomes with the expected values.
     for row in rows:
-        row.outcomes = outcomes.get(row.job, row.outcomes)
+        row.outcomes = outcomes.get(row.job_key, row.outcomes)
         pairs = list(zip(row.tests, row.outcomes, strict=True))
         row.passed = [test.passes(outcome) for test, outcome in pairs]
         for (test, outcome), passed in zip(pairs, row.passed, strict=True):
@@ -227,8 +183,81 @@ def _judge_batch(
     return rows
 
 
+def _read_batch(
+    completions: list,
+    tests: list | None,
+    entry_point: list[str | None] | str | None,
+    tags: TagFormat | None,
+) -> tuple[list[_Row], dict[str, Job]]:
+    """Return a row for each completion, still without the outcomes of its program, and the distinct
+    jobs by their keys.
+    """
+    tests = [None] * len(completions) if tests is None else tests
+    if not isinstance(entry_point, list | tuple):
+        entry_point = [entry_point] * len(completions)
+    rows: list[_Row] = []
+    jobs: dict[str, Job] = {}
+    tests_read: dict[str, list[Test]] = {}
+    for completion, column, function in zip(completions, tests, entry_point, strict=True):
+        # 1. The tests, which are the same for a whole group and so are read once. Lists instead of
+        # arrays, because the repr of a long array omits its middle.
+        row = _Row(tests_key=repr((as_lists(column), function)))
+        rows.append(row)
+        try:
+            if row.tests_key not in tests_read:
+                tests_read[row.tests_key] = read_tests(column, function)
+        except (ValueError, MemoryError, RecursionError) as error:
+            row.unjudged = "unreadable"
+            row.reason = str(error)
+            continue
+        row.tests = tests_read[row.tests_key]
+        # 2. The program. All its tests are one job, so that they share its time.
+        program = program_of(completion, tags)
+        if not program.strip():
+            row.outcomes = [Outcome("error", error="no program")] * len(row.tests)
+            continue
+        if row.tests[0].call is None:
+            job = Job(program, stdin=[test.stdin for test in row.tests])
+        else:
+            job = Job(program, [(test.call, test.args) for test in row.tests])
+        row.job_key = repr(job)
+        jobs[row.job_key] = job
+    return rows, jobs
+
+
 def _same_items(value: object, expected: object) -> bool:
     """Return whether two lists or tuples have the same items, in any order."""
     if not isinstance(value, list | tuple) or not isinstance(expected, list | tuple):
         return False
     return sorted(map(repr, value)) == sorted(map(repr, expected))
+
+
+# --- Completions without a verdict ----------------------------------------------------------------
+
+
+def _report(rows: list[_Row], log_metric: Callable | None) -> None:
+    """Log the shares of completions without a verdict and of those out of time, and give one
+    warning if there are completions without a verdict.
+    """
+    counts = []
+    for kind, programs in {
+        "unreadable": "tests that cannot be read",
+        "unsupported": "programs that the sandbox cannot run",
+        "not started": "programs that were not started",
+    }.items():
+        reasons = [row.reason for row in rows if row.unjudged == kind]
+        if log_metric and rows:
+            log_metric(f"tests_reward/{kind.replace(' ', '_')}", len(reasons) / len(rows))
+        if reasons:
+            example = reasons[0].rstrip(".")[:160]
+            counts.append(f"{len(reasons)} × {programs} (such as: {example})")
+    if log_metric and rows:
+        late = sum(any(outcome.cut_short for outcome in row.outcomes) for row in rows)
+        log_metric("tests_reward/out_of_time", late / len(rows))
+    if counts:
+        unjudged = sum(bool(row.unjudged) for row in rows)
+        warnings.warn(
+            f"tests_reward: {unjudged} of {len(rows)} completions were not judged and score None, "
+            f"or 0 if another one of their row was judged: {'; '.join(counts)}.",
+            stacklevel=3,
+        )

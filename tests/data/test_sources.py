@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from helpers.data.sources import read_source
+from helpers.data.sources import check_source, read_source
 from helpers.data.tasks import prompt_token_counter
 from helpers.presets import PRESETS
 
@@ -19,13 +19,14 @@ def read(source, columns=None, train_size=None, holdout_size=1, seed=1) -> list:
 # --- reasoning-gym --------------------------------------------------------------------------------
 
 
-def test_without_reasoning_gym_the_error_says_how_to_get_it(monkeypatch):
+@pytest.mark.parametrize("door", [read, check_source])
+def test_without_reasoning_gym_the_error_says_how_to_get_it(monkeypatch, door):
     monkeypatch.setitem(sys.modules, "reasoning_gym", None)
     with pytest.raises(
         ValueError,
         match=r"reasoning-gym/leg_counting.*pip install reasoning-gym.*deploy/requirements-optional\.txt",
     ):
-        read("reasoning-gym/leg_counting")
+        door("reasoning-gym/leg_counting")
 
 
 @pytest.mark.needs("reasoning_gym")
@@ -36,8 +37,13 @@ def test_reasoning_gym_rows_carry_the_entry_that_scores_them():
         entry = json.loads(row["entry"])
         assert (entry["question"], entry["answer"]) == (row["question"], row["answer"])
         assert row["family"] == "leg_counting"
+
+
+@pytest.mark.needs("reasoning_gym")
+@pytest.mark.parametrize("door", [read, check_source])
+def test_a_family_that_reasoning_gym_does_not_have_is_refused(door):
     with pytest.raises(ValueError, match=r"Did you mean .*leg_counting"):
-        read("reasoning-gym/leg_countin")
+        door("reasoning-gym/leg_countin")
 
 
 # --- Names ----------------------------------------------------------------------------------------
@@ -148,11 +154,12 @@ def test_missing_columns_are_refused_with_a_proposal(tmp_path, names, columns, s
     assert said in str(error.value)
 
 
-def test_a_folder_with_files_of_two_types_is_refused(tmp_path):
+@pytest.mark.parametrize("door", [read, check_source])
+def test_a_folder_with_files_of_two_types_is_refused_with_these_types(tmp_path, door):
     file_of(tmp_path, PROBLEM)
     (tmp_path / "b.csv").touch()
-    with pytest.raises(ValueError, match="has files of several types"):
-        read(tmp_path)
+    with pytest.raises(ValueError, match=r"has files of several types \(\.csv, \.jsonl\), but"):
+        door(tmp_path)
 
 
 # --- Models ---------------------------------------------------------------------------------------

@@ -203,6 +203,7 @@ FAULTS = [  # the warning, the server's answer, the number of requests
     *[(NO_VERDICT, (200, body), 1) for body in (b"", b"\xff\xfe", b"[]", b'{"choices": []}')],
     (f"HTTP 404 {MISSING.decode()}", (404, MISSING), 1),
     ("HTTP 400 too long", (400, b"too\nlong"), 1),
+    ("HTTP 400 a bad field, such as x", (400, b"a bad field, such as x"), 1),
     ("HTTP 500", (500, b""), 7),
     ("HTTP 429 slowly", (429, b"slowly"), 7),
     ("HTTP 408", (408, b""), 7),
