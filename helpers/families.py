@@ -17,18 +17,21 @@ LORA_TARGETS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", 
 
 @dataclass(frozen=True)
 class Family:
-    """One row of FAMILIES.
+    """One row of FAMILIES. A name in brackets with a file is where a package states the column.
 
     targets: names of the linear maps that get an adapter; empty: every linear map except the head
         (PEFT's all-linear).
     in_4_bits: whether 4-bit weights are advisable for training; Unsloth advises against them for
         some families.
     experts_in_4_bits: whether Unsloth quantises experts as well; otherwise they stay in 16 bits.
-    vllm_from: the lowest compute capability on which Unsloth starts vLLM; None: it never does.
-    sees_through_vllm: whether Unsloth starts vLLM for prompts with pictures.
+    vllm_from: the lowest compute capability on which Unsloth starts vLLM; None: it never does
+        (VLLM_UNSUPPORTED_MODEL_TYPES, VLLM_NEEDS_SM80_MODEL_TYPES, unsloth/models/loader.py).
+    sees_through_vllm: whether Unsloth starts vLLM for prompts with pictures (VLLM_SUPPORTED_VLM,
+        unsloth/models/vision.py).
     language_part: whether the language part of a vision model can be loaded, trained and merged
-        alone.
-    overflows: whether activations overflow float16.
+        alone (_is_family_text_decoder, unsloth/models/_utils.py, and Transformers). No family
+        without it has been tried.
+    overflows: whether activations overflow float16 (FORCE_FLOAT32, unsloth_zoo/model_lists.py).
     """
 
     targets: tuple[str, ...] = tuple(LORA_TARGETS)
@@ -52,8 +55,8 @@ def lora_targets(model) -> list[str] | str:
     regular expression, or "all-linear".
 
     Targets other than the usual seven are given as an expression. Unsloth would narrow a list of
-    names to its own lists of attention and MLP layers (unsloth/models/vision.py 5108), which miss
-    LFM2's convolutions.
+    names to its own lists of attention and MLP layers (FastBaseModel.get_peft_model,
+    unsloth/models/vision.py), which miss LFM2's convolutions.
     """
     targets = family_of(model.config.get_text_config().model_type).targets
     if not targets:
@@ -61,15 +64,10 @@ def lora_targets(model) -> list[str] | str:
     return LORA_TARGETS if list(targets) == LORA_TARGETS else rf".*\.({'|'.join(targets)})"
 
 
-# The sources of each column:
-# vllm_from: VLLM_UNSUPPORTED_MODEL_TYPES and VLLM_NEEDS_SM80_MODEL_TYPES of
-#     unsloth/models/loader.py 120, 125.
-# sees_through_vllm: VLLM_SUPPORTED_VLM of unsloth/models/vision.py 1276.
-# overflows: FORCE_FLOAT32 of unsloth_zoo/model_lists.py.
-# language_part: unsloth/models/_utils.py 2245 and Transformers; no other family has been tried.
 _QWEN3_5 = Family(
     # Three of four layers have linear attention (transformers/models/qwen3_5). Its in_proj_a and
-    # in_proj_b have one output per head and get no adapter, as in unsloth/models/decision.py 804.
+    # in_proj_b have one output per head and get no adapter, as in Unsloth's own list
+    # (_clef_peft_model, unsloth/models/decision.py).
     targets=(*LORA_TARGETS, "in_proj_qkv", "in_proj_z", "out_proj"),
     in_4_bits=False,  # unsloth.ai/docs/models/qwen3.5/fine-tune: loses more accuracy than others
     sees_through_vllm=True,
@@ -98,8 +96,8 @@ FAMILIES = {
     "gemma4_unified": _GEMMA4,
     "glm4_moe": Family(overflows=True),
     "glm4_moe_lite": Family(targets=(), overflows=True),
-    # In Unsloth's 4-bit repository experts are linear maps (unsloth/models/mapper.py 1050), which
-    # get an adapter. Through PEFT alone, only the attention gets one.
+    # In Unsloth's 4-bit repository (gpt-oss-20b-unsloth-bnb-4bit, unsloth/models/mapper.py) experts
+    # are linear maps, which get an adapter. Through PEFT alone, only the attention gets one.
     "gpt_oss": Family(experts_in_4_bits=True, vllm_from=None, overflows=True),
     # Ten of sixteen layers are convolutions (transformers/models/lfm2). Unsloth's notebook
     # nb/LFM2.5_(1.2B)-GRPO.ipynb names the same targets.
@@ -109,18 +107,37 @@ FAMILIES = {
 
 # --- Configurations -------------------------------------------------------------------------------
 
-_NAMES = (
-    *("model_type", "hidden_size", "intermediate_size", "num_hidden_layers"),
-    *("num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"),
-    *("tie_word_embeddings", "max_position_embeddings"),
-)
 
+def dense(
+    model_type: str,
+    hidden_size: int,
+    intermediate_size: int,
+    num_hidden_layers: int,
+    num_attention_heads: int,
+    num_key_value_heads: int,
+    head_dim: int,
+    vocab_size: int,
+    tie_word_embeddings: bool,
+    max_position_embeddings: int,
+    **others,
+) -> dict:
+    """Return the part of a text model's config.json that its memory depends on.
 
-def dense(*values, **others) -> dict:
-    """Return the part of a text model's config.json that its memory depends on: the values of
-    _NAMES in that order, and further entries.
+    others: further entries, of families that have them.
     """
-    return dict(zip(_NAMES, values, strict=True)) | others
+    return {
+        "model_type": model_type,
+        "hidden_size": hidden_size,
+        "intermediate_size": intermediate_size,
+        "num_hidden_layers": num_hidden_layers,
+        "num_attention_heads": num_attention_heads,
+        "num_key_value_heads": num_key_value_heads,
+        "head_dim": head_dim,
+        "vocab_size": vocab_size,
+        "tie_word_embeddings": tie_word_embeddings,
+        "max_position_embeddings": max_position_embeddings,
+        **others,
+    }
 
 
 def _seeing(model_type: str, *sizes, **others) -> dict:
@@ -129,46 +146,63 @@ def _seeing(model_type: str, *sizes, **others) -> dict:
     return {"model_type": model_type, "text_config": text, "vision_config": {}}
 
 
-# Copied from each model's config.json, so that an estimate needs no network.
+# Copied from each model's config.json, so that an estimate needs no network. The columns are the
+# parameters of `dense`.
+# fmt: off
 CONFIGS = {
     "unsloth/gemma-3-1b-it": dense(
-        "gemma3_text", 1152, 6912, 26, 4, 1, 256, 262_144, True, 32_768, sliding_window=512
+        # type         hidden     MLP layers  heads   KV  head    vocab   tied positions
+        "gemma3_text",  1_152,  6_912,    26,     4,   1,  256, 262_144,  True,   32_768,
+        sliding_window=512,
     ),
     "unsloth/Qwen2.5-1.5B-Instruct": dense(
-        "qwen2", 1536, 8960, 28, 12, 2, 128, 151_936, True, 32_768
+        "qwen2",        1_536,  8_960,    28,    12,   2,  128, 151_936,  True,   32_768,
     ),
-    "unsloth/Qwen3-1.7B": dense("qwen3", 2048, 6144, 28, 16, 8, 128, 151_936, True, 40_960),
+    "unsloth/Qwen3-1.7B": dense(
+        "qwen3",        2_048,  6_144,    28,    16,   8,  128, 151_936,  True,   40_960,
+    ),
     "unsloth/Llama-3.2-3B-Instruct": dense(
-        "llama", 3072, 8192, 28, 24, 8, 128, 128_256, True, 131_072
+        "llama",        3_072,  8_192,    28,    24,   8,  128, 128_256,  True,  131_072,
     ),
-    "unsloth/Qwen3-4B": dense("qwen3", 2560, 9728, 36, 32, 8, 128, 151_936, True, 40_960),
+    "unsloth/Qwen3-4B": dense(
+        "qwen3",        2_560,  9_728,    36,    32,   8,  128, 151_936,  True,   40_960,
+    ),
     "unsloth/Qwen3-4B-Instruct-2507": dense(
-        "qwen3", 2560, 9728, 36, 32, 8, 128, 151_936, True, 262_144
+        "qwen3",        2_560,  9_728,    36,    32,   8,  128, 151_936,  True,  262_144,
     ),
     "unsloth/Llama-3.1-8B-Instruct": dense(
-        "llama", 4096, 14_336, 32, 32, 8, 128, 128_256, False, 131_072
+        "llama",        4_096, 14_336,    32,    32,   8,  128, 128_256, False,  131_072,
     ),
-    "unsloth/Qwen3-8B": dense("qwen3", 4096, 12_288, 36, 32, 8, 128, 151_936, False, 40_960),
-    "unsloth/Qwen3-14B": dense("qwen3", 5120, 17_408, 40, 40, 8, 128, 151_936, False, 40_960),
+    "unsloth/Qwen3-8B": dense(
+        "qwen3",        4_096, 12_288,    36,    32,   8,  128, 151_936, False,   40_960,
+    ),
+    "unsloth/Qwen3-14B": dense(
+        "qwen3",        5_120, 17_408,    40,    40,   8,  128, 151_936, False,   40_960,
+    ),
     "unsloth/Qwen3.5-9B": _seeing(
-        "qwen3_5", 4096, 12_288, 32, 16, 4, 256, 248_320, False, 262_144, linear_num_value_heads=32
+        "qwen3_5",      4_096, 12_288,    32,    16,   4,  256, 248_320, False,  262_144,
+        linear_num_value_heads=32,
     ),
     "unsloth/Qwen3.5-27B": _seeing(
-        "qwen3_5", 5120, 17_408, 64, 24, 4, 256, 248_320, False, 262_144, linear_num_value_heads=48
+        "qwen3_5",      5_120, 17_408,    64,    24,   4,  256, 248_320, False,  262_144,
+        linear_num_value_heads=48,
     ),
     "unsloth/gpt-oss-20b": dense(
-        "gpt_oss", 2880, 2880, 24, 64, 8, 64, 201_088, False, 131_072, num_local_experts=32
+        "gpt_oss",      2_880,  2_880,    24,    64,   8,   64, 201_088, False,  131_072,
+        num_local_experts=32,
     ),
     "unsloth/Qwen3-VL-2B-Instruct": _seeing(
-        "qwen3_vl", 2048, 6144, 28, 16, 8, 128, 151_936, True, 262_144
+        "qwen3_vl",     2_048,  6_144,    28,    16,   8,  128, 151_936,  True,  262_144,
     ),
     "unsloth/gemma-3-4b-it": _seeing(
-        "gemma3", 2560, 10_240, 34, 8, 4, 256, 262_208, True, 131_072, sliding_window=1024
+        "gemma3",       2_560, 10_240,    34,     8,   4,  256, 262_208,  True,  131_072,
+        sliding_window=1024,
     ),
     "unsloth/Qwen3-VL-8B-Instruct": _seeing(
-        "qwen3_vl", 4096, 12_288, 36, 32, 8, 128, 151_936, False, 262_144
+        "qwen3_vl",     4_096, 12_288,    36,    32,   8,  128, 151_936, False,  262_144,
     ),
 }
+# fmt: on
 
 
 def config_of(model: str) -> dict:

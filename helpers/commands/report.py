@@ -14,7 +14,8 @@ from nbconvert import HTMLExporter
 from helpers.results import card
 from helpers.runs import Run
 
-# The notebooks that show results: 04 and 05, the quickstart, and the lessons that train.
+# The notebooks that show results, by their first two characters: the quickstart, 04 and 05, and the
+# lessons that train.
 _RESULTS = ("00", "04", "05", "07", "09", "10", "11")
 # A policy wrote some of the text. Besides escaping it, the page forbids the browser to run scripts
 # and to load anything.
@@ -39,9 +40,10 @@ img {{ max-width: 100% }}
 </body>
 </html>
 """
-# What only a completion has a use for: control characters, which a terminal that shows the file
-# would obey, and those that turn the direction of the text behind them.
-_HIDDEN = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+# Characters that a completion may contain and that the page replaces: control characters except
+# tabs and line ends, because a terminal that shows the file would obey them, and characters that
+# change the direction of the text after them.
+_CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,26 +56,8 @@ def main(parsed: argparse.Namespace) -> int:
     run = Run(parsed.run)
     facts = card.read_facts(run)
 
-    # Collect the cells of notebooks executed since the training, without exercises. Both times are
-    # in UTC and in ISO format; the first 19 characters are the date and the time in seconds, which
-    # sort as text.
-    trained = facts.manifest["training"]["written"][:19]
-    shown = []
-    for path in sorted(run.folder.glob("notebooks/*.ipynb")):
-        copy = nbformat.read(path, as_version=4)
-        ended = copy.metadata.get("papermill", {}).get("end_time") or ""
-        failed = any(
-            output.output_type == "error"
-            for cell in copy.cells
-            for output in cell.get("outputs", [])
-        )
-        if path.name[:2] in _RESULTS and ended[:19] >= trained and not failed:
-            for cell in copy.cells:
-                exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
-                if not exercise and not cell.source.startswith("### Exercise"):
-                    shown.append(cell)
-
     # put the facts first; they show the figures only if no notebook does
+    shown = _cells_with_results(run, facts.manifest["training"]["written"])
     figures = None if shown else card.figures_of(run)
     first = nbformat.v4.new_markdown_cell(card.markdown(facts, figures))
 
@@ -86,7 +70,7 @@ def main(parsed: argparse.Namespace) -> int:
     )
     whole = nbformat.v4.new_notebook(cells=[first, *shown])
     body, _ = exporter.from_notebook_node(whole, {"metadata": {"path": str(run.folder)}})
-    body = _HIDDEN.sub("\N{REPLACEMENT CHARACTER}", body)
+    body = _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", body)
     page = _PAGE.format(name=html.escape(run.name), body=body)
     # a completion may contain half a surrogate pair, which UTF-8 cannot encode
     run.path("report.html").write_text(page, encoding="utf-8", errors="replace")
@@ -98,3 +82,28 @@ def main(parsed: argparse.Namespace) -> int:
             f"and 05, execute them as a batch: python -m helpers run --run {run.name} --only 04,05"
         )
     return 0
+
+
+def _cells_with_results(run: Run, trained: str) -> list:
+    """Return the cells of the run's notebooks that show results, without exercises. Only notebooks
+    that were executed without an error since the training count.
+
+    trained: the time of the training, in UTC and in ISO format, as in the notebooks. The first 19
+        characters are the date and the time in seconds, which sort as text.
+    """
+    cells = []
+    for path in sorted(run.folder.glob("notebooks/*.ipynb")):
+        if path.name[:2] not in _RESULTS:
+            continue
+        notebook = nbformat.read(path, as_version=4)
+        executed = notebook.metadata.get("papermill", {}).get("end_time") or ""
+        is_older = executed[:19] < trained[:19]
+        outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+        has_failed = any(output.output_type == "error" for output in outputs)
+        if is_older or has_failed:
+            continue
+        for cell in notebook.cells:
+            is_exercise = {"exercise", "solution"} & set(cell.metadata.get("tags", []))
+            if not is_exercise and not cell.source.startswith("### Exercise"):
+                cells.append(cell)
+    return cells

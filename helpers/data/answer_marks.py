@@ -1,12 +1,13 @@
 r"""Find the answer in a worked solution: after `####`, in `\boxed{}`, between tags.
 
-`answer_in` reads a row's value. The marks that it looks for are listed below it in `MARKS`, each
-with two examples.
+`answer_in` reads a row's value. The marks that it looks for are listed in `MARKS`, each with two
+examples.
 """
 
 import re
 from typing import NamedTuple
 
+# For the marks, because `re` has no repeated groups, look-behinds of any length or recursion.
 import regex
 
 from helpers.data.files import Dropped, parse_literal
@@ -17,73 +18,10 @@ LETTER_IN_BOX = "a letter in a box"
 _ONE_RESULT = "Mark one result per row, and not several parts."
 
 
-def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
-    r"""Return the answer in a value, and the mark or field it was found in.
-
-    If the value is the answer itself, the second element is "". Numbers that were found lose their
-    thousands separators, as in GSM8K.
-
-    value: a worked solution, a field of a hub data set, or the answer itself.
-    kind: how the answer is judged. Answers of a kind in TEXT_KINDS may be about marks, so only a
-        mark at the end of a solution is read, and a list in a CSV cell is itself the answer.
-
-    Dropped if several different results are marked.
-
-    >>> answer_in("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
-    ('1234', '####')
-    >>> answer_in({"ground_truth": r"We add: $\boxed{\frac{1}{2}}$.", "style": "rule"})
-    ('\\frac{1}{2}', '\\boxed{}')
-    """
-    is_text = kind in TEXT_KINDS
-    found_in = ""
-
-    # 1. A CSV cell with a field or a list in it. `[1, 2]` stays a text: it may be an interval.
-    literal = parse_literal(value)
-    if isinstance(literal, dict) and "ground_truth" in literal:
-        value = literal
-    has_texts = isinstance(literal, list) and any(isinstance(item, str) for item in literal)
-    if has_texts and not is_text:
-        value = literal
-
-    # 2. The fields of verl's data sets, and lists of one answer.
-    for field in ("ground_truth", "target"):
-        if isinstance(value, dict) and field in value:
-            value = value[field]
-            found_in = f"the field {field}"
-    while isinstance(value, list) and len({str(item).strip() for item in value}) == 1:
-        value = value[0]
-        found_in = "a list of one"
-    if not isinstance(value, str):
-        return value, found_in
-
-    # 3. Marks, in the order of MARKS. Each is looked for in the result of the mark before it.
-    for mark in MARKS:
-        if is_text and not mark.also_in_texts:
-            continue
-        matches = list(mark.pattern.finditer(value))
-        if is_text:
-            # only at the end, and only if the mark is not the whole text
-            end = len(value.rstrip())
-            matches = [m for m in matches if (m.start() > 0 or found_in) and m.end() >= end]
-        results = {" ".join(match.captures("inside")).strip() for match in matches}
-        if len(results) > 1 or results == {""}:
-            raise Dropped(f"there is not exactly one answer in {mark.name}", _ONE_RESULT)
-        if results:
-            value = results.pop()
-            found_in = mark.name
-    if "####" in value and not is_text:
-        raise Dropped("there is not exactly one answer in ####, which are headings", _ONE_RESULT)
-
-    # 4. Thousands separators: GSM8K has 1,234.
-    if found_in and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
-        value = value.replace(",", "")
-    return value, found_in
-
-
 class Mark(NamedTuple):
     """A way to mark the answer in a worked solution.
 
-    name: its name in the report.
+    name: its name in the report. Two marks that look the same have the same name.
     examples: worked solutions, and the answer in each.
     pattern: matches the mark. The answer is the group `inside`; several such groups are joined by
         spaces.
@@ -117,13 +55,13 @@ MARKS = [
         ),
         also_in_texts=True,
     ),
-    Mark(  # GSM8K: the last line
+    Mark(  # in the last line, as in GSM8K
         "####",
         {"We add.\n#### 1,234": "1234", "#### Step 1\nAdd.\n#### six": "six"},
         regex.compile(r"(?<!\#)\#{4}(?!\#)\s*(?P<inside>(?:(?!\#{4})[^\n])*)\s*$"),
         also_in_texts=True,
     ),
-    Mark(  # a number or a letter before the last line; with several ####, they are headings
+    Mark(  # before the last line, only a number or a letter; several #### are headings
         "####",
         {"#### B.\nBecause.": "B", "We add.\n#### 6\nDone.": "6"},
         regex.compile(
@@ -173,3 +111,81 @@ MARKS = [
     ),
 ]
 MARK_NAMES = frozenset(mark.name for mark in MARKS)
+
+
+def answer_in(value: object, kind: str | None = None) -> tuple[object, str]:
+    r"""Return the answer in a value, and the mark or field it was found in.
+
+    If the value is the answer itself, the second element is "". Numbers that were found lose their
+    thousands separators, as in GSM8K.
+
+    value: a worked solution, a field of a hub data set, or the answer itself.
+    kind: how the answer is judged. Answers of a kind in TEXT_KINDS may be about marks, so only a
+        mark at the end of a solution is read, and a list in a CSV cell is itself the answer.
+
+    Dropped if several different results are marked.
+
+    >>> answer_in("He pays 2 * 617 = <<2*617=1234>>1234 dollars. #### 1,234")
+    ('1234', '####')
+    >>> answer_in({"ground_truth": r"We add: $\boxed{\frac{1}{2}}$.", "style": "rule"})
+    ('\\frac{1}{2}', '\\boxed{}')
+    """
+    is_text = kind in TEXT_KINDS
+    value, found_in = _unpacked(value, is_text)
+    if not isinstance(value, str):
+        return value, found_in
+    value, found_in = _marked_result(value, found_in, is_text)
+    # GSM8K has 1,234
+    if found_in and re.fullmatch(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?", value.strip()):
+        value = value.replace(",", "")
+    return value, found_in
+
+
+def _unpacked(value: object, is_text: bool) -> tuple[object, str]:
+    """Return the value inside the fields of verl's data sets and inside lists of one answer, and
+    which of these was opened last.
+
+    >>> _unpacked({"ground_truth": {"target": ["Paris"]}}, is_text=False)
+    ('Paris', 'a list of one')
+    """
+    # A CSV cell may hold a field or a list as text. `[1, 2]` stays a text: it may be an interval.
+    literal = parse_literal(value)
+    is_field = isinstance(literal, dict) and "ground_truth" in literal
+    has_texts = isinstance(literal, list) and any(isinstance(item, str) for item in literal)
+    if is_field or (has_texts and not is_text):
+        value = literal
+
+    found_in = ""
+    for field in ("ground_truth", "target"):
+        if isinstance(value, dict) and field in value:
+            value = value[field]
+            found_in = f"the field {field}"
+    while isinstance(value, list) and len({str(item).strip() for item in value}) == 1:
+        value = value[0]
+        found_in = "a list of one"
+    return value, found_in
+
+
+def _marked_result(text: str, found_in: str, is_text: bool) -> tuple[str, str]:
+    r"""Return the marked result in a text, and the mark; without a mark, return the arguments.
+
+    Each mark is looked for in the result of the mark before it, in the order of MARKS.
+
+    >>> _marked_result(r"<answer>so \boxed{6}</answer>", "", is_text=False)
+    ('6', '\\boxed{}')
+    """
+    for mark in [mark for mark in MARKS if mark.also_in_texts or not is_text]:
+        matches = list(mark.pattern.finditer(text))
+        if is_text:
+            # only at the end, and only if the mark is not the whole text
+            end = len(text.rstrip())
+            matches = [m for m in matches if (m.start() > 0 or found_in) and m.end() >= end]
+        results = {" ".join(match.captures("inside")).strip() for match in matches}
+        if len(results) > 1 or results == {""}:
+            raise Dropped(f"there is not exactly one answer in {mark.name}", _ONE_RESULT)
+        if results:
+            text = results.pop()
+            found_in = mark.name
+    if "####" in text and not is_text:
+        raise Dropped("there is not exactly one answer in ####, which are headings", _ONE_RESULT)
+    return text, found_in

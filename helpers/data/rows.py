@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -54,12 +55,20 @@ class Row:
         )
 
 
+class DroppedRow(NamedTuple):
+    """A row that is not used: the reason, advice for a user with many of them, and its text."""
+
+    reason: str
+    advice: str
+    row: str
+
+
 @dataclass
 class Account:
     """A record of what happened to the rows of a source.
 
     read: the number of rows read.
-    dropped: for each dropped row, the reason, advice for a user with many of them, and the row.
+    dropped: the rows that are not used, with the reasons.
     formats: how often each format of questions, answers and options was found (`chat messages`,
         `####`), and how many pictures were scaled down.
     unmarked: answers that were not marked as the result of a worked solution.
@@ -68,7 +77,7 @@ class Account:
     """
 
     read: int = 0
-    dropped: list[tuple[str, str, str]] = field(default_factory=list)
+    dropped: list[DroppedRow] = field(default_factory=list)
     formats: Counter = field(default_factory=Counter)
     unmarked: list[str] = field(default_factory=list)
     system_messages: list[str] = field(default_factory=list)
@@ -76,7 +85,7 @@ class Account:
 
     def drop(self, cause: Dropped | Broken, row: Row | str) -> None:
         """Record a row that is not used."""
-        self.dropped.append((cause.reason, cause.advice, str(row)[:200]))
+        self.dropped.append(DroppedRow(cause.reason, cause.advice, str(row)[:200]))
 
     @property
     def usable(self) -> int:
@@ -85,17 +94,18 @@ class Account:
 
     def reasons(self) -> Counter:
         """Return how many rows were dropped for each reason."""
-        return Counter(reason for reason, _, _ in self.dropped)
+        return Counter(dropped.reason for dropped in self.dropped)
 
     def report(self, train: list[Row], holdout: list[Row]) -> dict:
         """Return the numbers of rows, examples of dropped rows and the lengths of the prompts."""
-        examples = {}
-        for reason, _, row in self.dropped:
-            examples.setdefault(reason, []).append(row)
+        examples = {
+            reason: [dropped.row for dropped in self.dropped if dropped.reason == reason][:3]
+            for reason in self.reasons()
+        }
         report = {
             "rows_read": self.read,
             "dropped": dict(self.reasons()),
-            "dropped_examples": {reason: rows[:3] for reason, rows in examples.items()},
+            "dropped_examples": examples,
             "rows_unused": self.usable - len(train) - len(holdout),
             "rows_train": len(train),
             "rows_holdout": len(holdout),
@@ -125,13 +135,11 @@ class Account:
         example = ""
         if self.dropped:
             [(most_frequent, count)] = self.reasons().most_common(1)
-            reason, advice_for_reason, row = next(
-                entry for entry in self.dropped if entry[0] == most_frequent
-            )
-            example = f". For example, {reason}: {row}"
+            first = next(dropped for dropped in self.dropped if dropped.reason == most_frequent)
+            example = f". For example, {first.reason}: {first.row}"
             # if these rows were usable, there would be enough; or they are most of the source
             if count >= missing or count > self.usable:
-                advice = advice_for_reason
+                advice = first.advice
         if self.prompt_lengths:
             low, half, high = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
             advice += f" The prompts have {low} to {high} tokens, half of them over {half}."
@@ -181,79 +189,81 @@ def usable_rows(
             account.drop(source_row, source_row.where)
             continue
         row = Row(number, source_row, source_row.pop("split", None))
-        values = row.values
-        if kind:
-            values["kind"] = kind
-        row_kind = values.get("kind")
         try:
-            # 1. Find the question and the answer. With options, the answer is a letter.
-            has_picture = bool(values.get("image"))
-            question, question_format = question_in(values["question"], has_picture)
-            answer, answer_format = answer_in(values["answer"], "text" if is_verbatim else row_kind)
-            options = options_in(values.get("options"))
-            options_format = ""
-            if options and isinstance(question, str):
-                question, answer, options_format = with_options(question, options, answer)
-            question = _clean_text("question", question, row_kind)
-            answer = _clean_text("answer", answer, row_kind)
-
-            # 2. Record how they were found. A source's column `kind` may be about something else.
-            formats = [question_format, answer_format, options_format]
-            account.formats.update(name for name in formats if name)
-            account.system_messages.append(system_message_in(values["question"]))
-            if answer_format not in MARK_NAMES:
-                account.unmarked.append(answer)
-            values |= {"question": question, "answer": answer}
-            if options or answer_format == LETTER_IN_BOX:
-                values["kind"] = kind or "choice"
-            if _normal_form(question) in asked_in_examples:
+            _read_texts(row, account, kind, is_verbatim)
+            if _normal_form(row.values["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
                     "Add more questions, or choose other examples.",
                 )
-
-            # 3. Read the picture.
-            if "image" in values:
-                values["image"], row.pixels, was_scaled_down = prepare_picture(
-                    values["image"], folder, max_pixels
-                )
-                if was_scaled_down:
-                    account.formats["a picture made smaller (max_pixels)"] += 1
-            elif values.get("source_image") or values.get("source_images"):
-                account.formats["a picture that is not read (see columns, and notebook 11)"] += 1
+            _read_picture(row, account, folder, max_pixels)
             rows.append(row)
         except Dropped as cause:
             account.drop(cause, row)
     return _distinct(rows, account)
 
 
+def _read_texts(row: Row, account: Account, kind: str | None, is_verbatim: bool) -> None:
+    """Replace a row's question and answer by the texts found in them, and set its kind. The account
+    records how they were found. Dropped if there is no clear question or answer.
+
+    kind: that of all rows; None: each row has its own, or none.
+    """
+    values = row.values
+    if kind:
+        values["kind"] = kind
+    row_kind = values.get("kind")
+
+    # 1. Find the question, which may have a picture, and the answer. With options, the answer is a
+    # letter.
+    question, question_format = question_in(values["question"], bool(values.get("image")))
+    answer, answer_format = answer_in(values["answer"], "text" if is_verbatim else row_kind)
+    options = options_in(values.get("options"))
+    options_format = ""
+    if options and isinstance(question, str):
+        question, answer, options_format = with_options(question, options, answer)
+    question = _clean_text("question", question, row_kind)
+    answer = _clean_text("answer", answer, row_kind)
+
+    # 2. Record how they were found.
+    account.formats.update(filter(None, [question_format, answer_format, options_format]))
+    account.system_messages.append(system_message_in(values["question"]))
+    if answer_format not in MARK_NAMES:
+        account.unmarked.append(answer)
+
+    # 3. Keep them. With options, the source's own column `kind` is replaced: it may be about
+    # something else.
+    values |= {"question": question, "answer": answer}
+    if options or answer_format == LETTER_IN_BOX:
+        values["kind"] = kind or "choice"
+
+
+def _read_picture(row: Row, account: Account, folder: Path, max_pixels: int) -> None:
+    """Replace a row's picture, if it has one, by the bytes of a file. Dropped if it cannot be read.
+
+    folder: what the path of a picture is relative to.
+    """
+    if "image" in row.values:
+        row.values["image"], row.pixels, was_scaled_down = prepare_picture(
+            row.values["image"], folder, max_pixels
+        )
+        if was_scaled_down:
+            account.formats["a picture made smaller (max_pixels)"] += 1
+    elif row.values.get("source_image") or row.values.get("source_images"):
+        account.formats["a picture that is not read (see columns, and notebook 11)"] += 1
+
+
 def _clean_text(name: str, value: object, kind: str | None) -> str:
     """Return a question or an answer as text without spaces around it; Dropped if it is not text.
 
-    A list of numbers or expressions is the text of an answer of kind set or mathematics. Words may
-    have commas of their own.
-
     name: "question" or "answer", for the message.
 
-    >>> _clean_text("answer", [3, "x + 1", [1, 2]], "set")
-    '3, x + 1, (1, 2)'
+    >>> _clean_text("answer", 6.5, None), _clean_text("answer", [3, 4], "set")
+    ('6.5', '3, 4')
     """
-    # 1. A list as an answer.
+    # 1. A type that can be written as text.
     if isinstance(value, list) and name == "answer":
-        texts = [
-            f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
-            for item in value
-        ]
-        has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
-        if has_words or kind not in ("set", "mathematics"):
-            raise Dropped(
-                "answer is a list, not text",
-                "Name a column with one answer; the list remains for a reward of your own. If the "
-                "list is the answer, declare its kind, such as kind='set' for numbers and "
-                "expressions in any order, and write a list of words as one text, such as "
-                '"red, blue".',
-            )
-        value = ", ".join(texts)
+        value = _list_as_text(value, kind)
     if not isinstance(value, (str, int, float, type(None))):
         raise Dropped(
             f"{name} is a {type(value).__name__}, not text",
@@ -275,6 +285,30 @@ def _clean_text(name: str, value: object, kind: str | None) -> str:
             "If that is an answer, declare kind='text' or kind='exact'.",
         )
     return text
+
+
+def _list_as_text(items: list, kind: str | None) -> str:
+    """Return an answer that is a list of numbers or expressions as the text of one answer, of kind
+    set or mathematics. Dropped for any other kind, and for words, which may have commas of their
+    own.
+
+    >>> _list_as_text([3, "x + 1", [1, 2]], "set")
+    '3, x + 1, (1, 2)'
+    """
+    texts = [
+        f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
+        for item in items
+    ]
+    has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
+    if has_words or kind not in ("set", "mathematics"):
+        raise Dropped(
+            "answer is a list, not text",
+            "Name a column with one answer; the list remains for a reward of your own. If the "
+            "list is the answer, declare its kind, such as kind='set' for numbers and "
+            "expressions in any order, and write a list of words as one text, such as "
+            '"red, blue".',
+        )
+    return ", ".join(texts)
 
 
 # What spreadsheets, databases and pandas write for a missing value, and a spreadsheet's errors:
@@ -354,58 +388,42 @@ def split_rows(
 
     For the other arguments, see `tasks.load_task`.
     """
-
-    def seeded_hash(data: bytes) -> bytes:
-        return hashlib.sha256(f"{seed}\x1f".encode() + data).digest()
-
-    def position(row: Row) -> tuple[bytes, bytes]:
-        # first by picture, so that all questions about a picture follow one another
-        picture = seeded_hash(row.pixels) if row.pixels and not row.split else b""
-        content = row.values["question"].encode() + row.values.get("image", b"")
-        return picture, seeded_hash(content)
-
-    def check_lengths(row: Row, prompt_tokens: int) -> None:
-        """Raise Dropped if the prompt is too long, or the answer for any completion."""
-        if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
-            raise Dropped(
-                f"prompt over {max_prompt_tokens} tokens",
-                "Raise max_prompt_length, or shorten the questions.",
-            )
-        shortest = tags.render("", row.values["answer"])  # a completion without reasoning
-        if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
-            raise Dropped(
-                f"answer over {max_completion_tokens} tokens",
-                "Raise max_completion_length, or drop the long answers.",
-            )
-
-    # 1. Keep the rows that are not too long, and no more than are needed. A source without a split
-    # of its own has only rows for "either" side.
-    most = train_size or MOST_TRAINED
-    held_out = holdout_size or HELD_OUT
-    sizes = {"train": most, "holdout": held_out, "either": most + held_out}
-    fitting = {side: [] for side in sizes}
-    for row in sorted(rows, key=position):
-        side = row.split or "either"
-        if len(fitting[side]) >= sizes[side] and row.pixels is None:
+    # 1. Keep the rows that are not too long, and no more than are needed. If the source has no
+    # split of its own, all rows are under None, and both sides are taken from them.
+    train_limit = train_size or MOST_TRAINED
+    holdout_limit = holdout_size or HELD_OUT
+    limits = {"train": train_limit, "holdout": holdout_limit, None: train_limit + holdout_limit}
+    fitting = {split: [] for split in limits}
+    for row in sorted(rows, key=lambda row: _position(row, seed)):
+        if len(fitting[row.split]) >= limits[row.split] and row.pixels is None:
             continue
         try:
             if count_tokens is not None:
-                account.prompt_lengths.append(count_tokens(row.values["prompt"]))
-                check_lengths(row, account.prompt_lengths[-1])
-            fitting[side].append(row)
+                prompt_tokens = count_tokens(row.values["prompt"])
+                account.prompt_lengths.append(prompt_tokens)
+                _check_lengths(
+                    row, prompt_tokens, tags, count_tokens, max_prompt_tokens, max_completion_tokens
+                )
+            fitting[row.split].append(row)
         except Dropped as cause:
             account.drop(cause, row)
 
-    # 2. Hold out the first rows for "either" side. Without a holdout_size, these are at most a
-    # quarter of all rows, and leave enough rows for train_size.
-    if fitting["either"] and holdout_size is None:
-        held_out = max(1, min(held_out, account.usable // 4, account.usable - (train_size or 0)))
-    holdout = (fitting["holdout"] + fitting["either"])[:held_out]
+    # 2. Hold out the rows of the source's own split, or the first rows by hash. Without a
+    # holdout_size, these are at most a quarter of all rows, and leave enough rows for train_size.
+    if any(row.split for row in rows):
+        holdout = fitting["holdout"][:holdout_limit]
+        others = fitting["train"]
+    else:
+        if holdout_size is None:
+            room = account.usable - (train_size or 0)
+            holdout_limit = max(1, min(holdout_limit, account.usable // 4, room))
+        holdout = fitting[None][:holdout_limit]
+        others = fitting[None][holdout_limit:]
 
-    # 3. Train on the rest, without the pictures that are held out.
+    # 3. Train on the others, without the pictures that are held out.
     held_out_pictures = {row.pixels for row in holdout if row.pixels}
     train = []
-    for row in fitting["train"] + fitting["either"][held_out:]:
+    for row in others:
         if row.pixels in held_out_pictures:
             account.drop(
                 Dropped(
@@ -416,4 +434,36 @@ def split_rows(
             )
         else:
             train.append(row)
-    return train[:most], holdout
+    return train[:train_limit], holdout
+
+
+def _position(row: Row, seed: int) -> tuple[bytes, bytes]:
+    """Return where a row is in the order of the split. The first element is that of its picture, so
+    that all questions about a picture follow one another.
+    """
+    salt = f"{seed}\x1f".encode()
+    picture = hashlib.sha256(salt + row.pixels).digest() if row.pixels and not row.split else b""
+    content = row.values["question"].encode() + row.values.get("image", b"")
+    return picture, hashlib.sha256(salt + content).digest()
+
+
+def _check_lengths(
+    row: Row,
+    prompt_tokens: int,
+    tags: TagFormat,
+    count_tokens: Callable[[list[dict] | str], int],
+    max_prompt_tokens: int | None,
+    max_completion_tokens: int | None,
+) -> None:
+    """Raise Dropped if the prompt is too long, or the answer for any completion."""
+    if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
+        raise Dropped(
+            f"prompt over {max_prompt_tokens} tokens",
+            "Raise max_prompt_length, or shorten the questions.",
+        )
+    shortest = tags.render("", row.values["answer"])  # a completion without reasoning
+    if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
+        raise Dropped(
+            f"answer over {max_completion_tokens} tokens",
+            "Raise max_completion_length, or drop the long answers.",
+        )

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import cycle, islice
+from typing import NamedTuple
 
 import pandas as pd
 import torch
@@ -220,6 +221,13 @@ FEWEST = 8
 AUTO = 300  # seconds
 
 
+class _Planned(NamedTuple):
+    """A table to sample from, and the completions that each of its rows gets in all repetitions."""
+
+    rows: pd.DataFrame
+    per_row: int
+
+
 def questions_within(
     seconds: float | str | None,
     model,
@@ -244,15 +252,18 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
-    wished = tables | (extras or {})
+    planned = {
+        name: _Planned(rows, samples * times)
+        for name, (rows, samples, times) in (tables | (extras or {})).items()
+    }
     if seconds is None:
-        return [rows for rows, *_ in wished.values()]
+        return [table.rows for table in planned.values()]
 
     # 1. Measure the tokens per second of one batch. A CPU gains nothing from more than 16 prompts.
-    count = sum(len(rows) * samples * times for rows, samples, times in wished.values())
+    completions = sum(len(table.rows) * table.per_row for table in planned.values())
     most = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
-    prompts = [list(prompt) for rows, *_ in wished.values() for prompt in rows["prompt"]]
-    batch = list(islice(cycle(prompts), min(count, most)))
+    prompts = [list(prompt) for table in planned.values() for prompt in table.rows["prompt"]]
+    batch = list(islice(cycle(prompts), min(completions, most)))
     few = min(32, settings.max_completion_length)
     options = {"max_new_tokens": few, "temperature": settings.temperature}
     sampling.sample(model, tokenizer, batch, **options)  # warm up: one-time work is not measured
@@ -264,33 +275,32 @@ def questions_within(
 
     # 2. Keep the share of the tables' rows that the budget allows. An extra table gets what those
     # before it leave.
-    in_tables = sum(len(rows) * samples * times for rows, samples, times in tables.values())
-    needed = in_tables * seconds_each
-    share = min(1.0, seconds / needed)
+    in_tables = sum(len(planned[name].rows) * planned[name].per_row for name in tables)
+    share = min(1.0, seconds / (in_tables * seconds_each))
     kept = {}
     taken = 0.0  # seconds
-    for name, (rows, samples, times) in wished.items():
-        fewest = min(FEWEST, len(rows))
+    for name, table in planned.items():
+        fewest = min(FEWEST, len(table.rows))
         if name in tables:
-            room = max(fewest, int(share * len(rows)))
+            room = max(fewest, int(share * len(table.rows)))
         else:
-            room = int(max(0.0, seconds - taken) / (samples * times * seconds_each))
+            room = int(max(0.0, seconds - taken) / (table.per_row * seconds_each))
             if room < fewest:
                 room = 0
-        kept[name] = rows.iloc[:room]
-        taken += len(kept[name]) * samples * times * seconds_each
+        kept[name] = table.rows.iloc[:room]
+        taken += len(kept[name]) * table.per_row * seconds_each
 
     # 3. Print how long everything would take, and, if rows are left out, what is asked.
     print(
-        f"to sample everything: at most about {count * seconds_each:,.0f} s, at {rate:,.0f} tokens "
-        "a second"
+        f"to sample everything: at most about {completions * seconds_each:,.0f} s, at "
+        f"{rate:,.0f} tokens a second"
     )
-    if all(len(kept[name]) == len(rows) for name, (rows, *_) in wished.items()):
+    if all(len(kept[name]) == len(table.rows) for name, table in planned.items()):
         return list(kept.values())
     shares = []
-    for name, (rows, *_) in wished.items():
+    for name, table in planned.items():
         asked = len(kept[name])
-        shares.append(f"{asked} of {len(rows)} {name}")
+        shares.append(f"{asked} of {len(table.rows)} {name}")
         if asked:
             # half the width of the 95 % interval of a proportion, at its widest (one half)
             shares[-1] += f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)"
@@ -328,38 +338,43 @@ def held_out_looks(
 
     patience: of early stopping, which needs the score whatever it costs: two looks within it.
     """
-    # 1. A call of the model may have twice the training's batch, because without gradients that
-    # fits into the memory.
-    batch = settings.per_device_train_batch_size * settings.processes * 2
-    batch = min(batch, settings.completions_per_round)
+    if holdout.empty:
+        return _not_logged()
 
-    # 2. Choose how many looks, at how many questions, the training can afford: a fifteenth of its
-    # completions, because a look of the pocket model takes half a step. A call with fewer
-    # completions than a round may take as long as the round, so there are fewer of them.
-    spare = settings.max_steps * settings.completions_per_step // 15
-    spare = spare * batch // settings.completions_per_round
-    looks = min(8, settings.max_steps // 5, spare // FEWEST_AT_A_LOOK)
-    count = 0
-    enough = min(FEWEST_AT_A_LOOK, len(holdout))
+    # 1. The model may be called with twice the training's batch, because without gradients that
+    # fits into the memory.
+    largest_batch = min(
+        settings.per_device_train_batch_size * settings.processes * 2,
+        settings.completions_per_round,
+    )
+
+    # 2. Choose how many looks, and how many questions at most and at least.
     if patience is not None:
+        # Early stopping needs the score, whatever it costs: two looks within its patience.
         looks = math.ceil(2 * settings.max_steps / patience)
-        count = MOST_AT_A_LOOK
-        enough = 1
-    elif looks >= FEWEST_LOOKS:
-        count = min(MOST_AT_A_LOOK, spare // looks)
+        most = MOST_AT_A_LOOK
+        fewest = 1
+    else:
+        # The training can afford a fifteenth of its completions, because a look of the pocket model
+        # takes half a step. A batch that is smaller than a round may take as long as the round, so
+        # the number shrinks by their ratio.
+        affordable = settings.max_steps * settings.completions_per_step // 15
+        affordable = affordable * largest_batch // settings.completions_per_round
+        looks = min(8, settings.max_steps // 5, affordable // FEWEST_AT_A_LOOK)
+        if looks < FEWEST_LOOKS:
+            return _not_logged()
+        most = min(MOST_AT_A_LOOK, affordable // looks)
+        fewest = min(FEWEST_AT_A_LOOK, len(holdout))
 
     # 3. Keep the questions that the seconds allow.
-    asked = holdout.head(count)
-    if len(asked):
-        table = {"held-out questions during the training": (asked, 1, looks)}
-        (asked,) = questions_within(seconds, model, tokenizer, settings, table)
+    table = {"held-out questions during the training": (holdout.head(most), 1, looks)}
+    (asked,) = questions_within(seconds, model, tokenizer, settings, table)
 
     # 4. Use batches of equal size, because TRL averages over batches, with equal parts for all
     # processes, because accelerate asks some questions twice otherwise.
-    batch = min(batch, len(asked)) // settings.processes * settings.processes
-    if len(asked) < enough or not batch:
-        print("held-out score: not logged; the steps, the questions or the seconds are too few")
-        return None, {}
+    batch = min(largest_batch, len(asked)) // settings.processes * settings.processes
+    if len(asked) < fewest or not batch:
+        return _not_logged()
     asked = asked.iloc[: len(asked) // batch * batch]
 
     # 5. A look belongs to a logged step.
@@ -371,6 +386,12 @@ def held_out_looks(
         "num_generations_eval": 1,
         "per_device_eval_batch_size": batch // settings.processes,
     }
+
+
+def _not_logged() -> tuple[None, dict]:
+    """Print that no held-out questions are asked, and return what `held_out_looks` then returns."""
+    print("held-out score: not logged; the steps, the questions or the seconds are too few")
+    return None, {}
 
 
 def keep_apart(trainer) -> None:

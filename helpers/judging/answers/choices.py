@@ -28,6 +28,23 @@ from helpers.judging.answers.texts import plain_text, same_text, without_latex
 
 # --- Choice ---------------------------------------------------------------------------------------
 
+# One letter: A, a., (A), [A].
+_LETTER = r"(?:\(\s*[A-Za-z]\s*\)\.?|\[\s*[A-Za-z]\s*\]\.?|[A-Za-z][.):]?)"
+# Letters alone: A; A, C; (A) and (C); Answer: A.
+_LETTERS = re.compile(
+    rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}"
+    rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
+    re.IGNORECASE,
+)
+# A letter and the option's text: A) Paris, (A) Paris, A: Paris. Codes such as A.B and A:2 have no
+# space after the letter's mark.
+_OPTION = re.compile(
+    r"(?:\((?P<bracketed>[A-Za-z])\)|(?P<bare>[A-Za-z])[.):](?=\s))\s*(?P<text>.*\w.*)", re.DOTALL
+)
+# In the text of an option, a sign of a second option or a second thought: (B), b), B, or, not.
+# The capitals A and I alone are no signs, because they are also words.
+_ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b")
+
 
 def same_choice(given: str, gold: str) -> bool:
     """Return whether two answers name the same options."""
@@ -45,28 +62,33 @@ def split_option(text: str) -> tuple[frozenset[str], str]:
     ((frozenset({'B'}), 'London'), (frozenset(), ''))
     """
     text = plain_text(text)
+    # All 26 letters, joined by `and`, have 151 characters. A longer text is not tried, because the
+    # time of _LETTERS grows with the square of the number of spaces in a row.
     if len(text) <= 200 and _LETTERS.fullmatch(text):
         return frozenset(re.findall(r"\b[A-Z]\b", text.upper())), ""
     option = _OPTION.fullmatch(text)
-    if not option or _ANOTHER.search(option[3]):
+    if not option or _ANOTHER.search(option["text"]):
         return frozenset(), ""
-    return frozenset((option[1] or option[2]).upper()), option[3]
+    letter = option["bracketed"] or option["bare"]
+    return frozenset(letter.upper()), option["text"]
 
-
-# One letter: A, a., (A), [A].
-_LETTER = r"(?:\(\s*[A-Za-z]\s*\)\.?|\[\s*[A-Za-z]\s*\]\.?|[A-Za-z][.):]?)"
-# Letters alone: A; A, C; (A) and (C); Answer: A.
-_LETTERS = re.compile(
-    rf"(?:(?:option|choice|answer)s?\s*:?\s*)?{_LETTER}"
-    rf"(?:(?:\s*[,;&]\s*|\s*,?\s+and\s+){_LETTER})*",
-    re.IGNORECASE,
-)
-# A letter and the option's text: A) Paris, (A) Paris.
-_OPTION = re.compile(r"(?:\(([A-Za-z])\)|([A-Za-z])[.):](?=\s))\s*(.*\w.*)", re.DOTALL)
-# In the text of an option, a sign of a second option or a second thought: (B), or, not.
-_ANOTHER = re.compile(r"\([A-Za-z]\)|\b[A-Za-z]\)|\b[B-HJ-Z]\b|\b(?:or|not|no|but|wrong)\b")
 
 # --- Exact ----------------------------------------------------------------------------------------
+
+_LATEX_ARROW = re.compile(r"\\(?:right|longright)arrow|\\to\b")
+# Braces of an index or an exponent.
+_BRACED = re.compile(r"([_^])\{([\w+-]*)\}")
+# Spaces around an arrow, a colon or a dash.
+_SPACED_SIGN = re.compile(r"\s*(->|[:-])\s*")
+# An index stands after a letter or a bracket. The base of 101_2 is none.
+_INDEX = re.compile(r"(?<=[A-Za-z)\]])_(\d+)", re.ASCII)
+# A charge ends with its sign. The exponents of 10^2 and 10^-3 are none.
+_CHARGE = re.compile(r"\^(\d*[+-])(?!\w)", re.ASCII)
+_INDEX_BEFORE_CHARGE = re.compile(r"(?<=[A-Za-z)\]])\d+(?=[⁺⁻])", re.ASCII)
+# Translations of single characters.
+_TO_INDEX = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_TO_CHARGE = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
+_TO_PLAIN = {marked: plain for plain, marked in [*_TO_INDEX.items(), *_TO_CHARGE.items()]}
 
 
 def same_code(given: str, gold: str) -> bool:
@@ -78,10 +100,11 @@ def same_code(given: str, gold: str) -> bool:
     gold_code = code_of(gold)
     if code == gold_code:
         return code != ""
-    same_characters = code.translate(_PLAIN) == gold_code.translate(_PLAIN)
+    same_characters = code.translate(_TO_PLAIN) == gold_code.translate(_TO_PLAIN)
+    # H2O is H₂O, but O²⁻ is not O₂⁻
     return same_characters and all(
-        mark == gold_mark or mark.isascii() or gold_mark.isascii()
-        for mark, gold_mark in zip(code, gold_code, strict=True)
+        character == gold_character or character.isascii() or gold_character.isascii()
+        for character, gold_character in zip(code, gold_code, strict=True)
     )
 
 
@@ -90,26 +113,24 @@ def code_of(text: str) -> str:
 
     >>> code_of("Ca^{2+}"), code_of("H_2O"), code_of("H2O"), code_of("3 : 4"), code_of("101_{2}")
     ('Ca²⁺', 'H₂O', 'H2O', '3:4', '101_2')
+    >>> code_of("O2^-"), code_of("O_2^-"), code_of("O^{2-}")
+    ('O₂⁻', 'O₂⁻', 'O²⁻')
     """
-    text = without_latex(re.sub(r"\\(?:right|longright)arrow|\\to\b", "->", plain_text(text)))
-    text = _BRACED.sub(r"\1\2", " ".join(text.split()).removesuffix("."))
+    # 1. Use the characters of a keyboard, without LaTeX.
+    text = plain_text(text)  # **H₂O** becomes H_{2}O, and a → becomes ->
+    text = _LATEX_ARROW.sub("->", text)  # A \to B becomes A -> B
+    text = without_latex(text)  # \mathrm{CO_2} becomes CO_2
+    text = " ".join(text.split()).removesuffix(".")
+
+    # 2. Remove braces and spaces, because the patterns of step 3 allow none.
+    text = _BRACED.sub(r"\1\2", text)  # Ca^{2+} becomes Ca^2+
     if "->" in text:  # a chemical reaction
-        text = text.replace(" ", "")
-    text = _INDEX.sub(lambda index: index[1].translate(_LOWERED), _JOINED.sub(r"\1", text))
-    text = _CHARGE.sub(lambda charge: charge[1].translate(_RAISED), text)
-    # A plain digit before a marked sign is an index: the charge of O2^- is a single minus.
-    return _BEFORE_SIGN.sub(lambda index: index[0].translate(_LOWERED), text)
+        text = text.replace(" ", "")  # 2 H_2 + O_2 -> 2 H_2O becomes 2H_2+O_2->2H_2O
+    text = _SPACED_SIGN.sub(r"\1", text)  # 3 : 4 becomes 3:4
 
-
-# Spaces around an arrow, a colon or a dash: 3 : 4.
-_JOINED = re.compile(r"\s*(->|[:-])\s*")
-# Braces of an index or an exponent: x_{12}.
-_BRACED = re.compile(r"([_^])\{([\w+-]*)\}")
-# The index of H_2O. The base of 101_2 stays.
-_INDEX = re.compile(r"(?<=[A-Za-z)\]])_(\d+)", re.ASCII)
-# The charge of Ca^2+ and of SO_4^2-. The exponent of 10^2 stays.
-_CHARGE = re.compile(r"\^(\d*[+-])(?!\w)", re.ASCII)
-_BEFORE_SIGN = re.compile(r"(?<=[A-Za-z)\]])\d+(?=[⁺⁻])", re.ASCII)
-_LOWERED = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_RAISED = str.maketrans("0123456789+-", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻")
-_PLAIN = {high: low for low, high in [*_LOWERED.items(), *_RAISED.items()]}
+    # 3. Mark indices and charges: SO_4^2- becomes SO₄^2-, and then SO₄²⁻.
+    text = _INDEX.sub(lambda index: index[1].translate(_TO_INDEX), text)
+    text = _CHARGE.sub(lambda charge: charge[1].translate(_TO_CHARGE), text)
+    # Only now does a sign show that a plain digit before it is an index: O2^- became O2⁻, and
+    # becomes O₂⁻. It is the same as O_2^-. O^{2-} is another ion: both its characters are raised.
+    return _INDEX_BEFORE_CHARGE.sub(lambda index: index[0].translate(_TO_INDEX), text)
