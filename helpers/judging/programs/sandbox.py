@@ -96,7 +96,7 @@ def run_code(
 
     In each pass, every program first gets a slice: an eighth of its time. Then those that need
     longer share the budget of the pass, at most their time each: 5 times the time of one program
-    (10 under sandlock), or more for over 64 programs. A warning counts the programs that were
+    (10 if sandlock is named), or more for over 64 programs. A warning counts the programs that were
     stopped because it was used up. If the machine is busy, slices and budgets become longer, by the
     time that a reference computation takes. Raise ValueError if the back end is not known or does
     not work on this machine.
