@@ -123,12 +123,17 @@ def cpu_has_bf16() -> bool:
     """
     if override := os.environ.get("UNSLOTH_CPU_BF16", "").strip().lower():
         return override in ("1", "true", "yes", "on")
+    return not _BF16_FLAGS.isdisjoint(cpu_flags())
+
+
+def cpu_flags() -> set[str]:
+    """Return the names of the CPU's instructions, as Linux lists them; none on another system."""
     try:
         facts = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="ignore").lower()
     except OSError:
-        return False
+        return set()
     flags = re.search(r"^(?:flags|features)\s*:(.*)", facts, re.MULTILINE)
-    return flags is not None and not _BF16_FLAGS.isdisjoint(flags[1].split())
+    return set(flags[1].split()) if flags else set()
 
 
 def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
@@ -428,14 +433,14 @@ def quiet() -> None:
     ):
         logging.getLogger(name).setLevel(logging.ERROR)
     # with Unsloth's GPU code, Transformers warns about its own arguments at each call of `generate`
-    logging.getLogger("transformers.generation.utils").addFilter(
-        lambda record: (
-            not record.getMessage().startswith(
-                ("Both `max_new_tokens`", "Passing `generation_config`")
-            )
-        )
-    )
+    logging.getLogger("transformers.generation.utils").addFilter(_not_of_generate_arguments)
     this_machine()
+
+
+def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
+    return not record.getMessage().startswith(
+        ("Both `max_new_tokens`", "Passing `generation_config`")
+    )
 
 
 def kernel():

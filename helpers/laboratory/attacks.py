@@ -454,12 +454,14 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     for text in texts[:_TEXTS_ALONE]:
         # functions instead of templates, because a text may look like a placeholder
         attacks += [
-            _completion(
-                name, lambda row, text=text: f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
-            ),
+            Attack(name, partial(_between, text)),
             *_guesses(name, lambda row, text=text: f"{text} {row[WRONG]} {text}"),
         ]
     return attacks
+
+
+def _between(text: str, row: dict, tags: TagFormat, length: int) -> str:
+    return f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
 
 
 def _no_numbers_in(keys: list[str]) -> list[Template]:

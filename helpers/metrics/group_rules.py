@@ -117,10 +117,10 @@ def _first_step_for_dead_groups(signals: Signals, wrong: bool, level: float, kno
             "max_completion_length until none are, then ask several questions per step."
         )
     if wrong or level <= 0:
+        nothing = "" if level > 0 else "No completion earns the reward. "
         return (
-            f"{'Almost no answer is correct' if level > 0 else 'No completion earns the reward'}. "
-            "Use easier questions, a larger model, or a reward with partial credit, and read some "
-            "completions."
+            f"{nothing}Use easier questions, a larger model, or a reward with partial credit, and "
+            "read some completions."
         )
     if np.ptp(reward) < 1e-6:
         return (

@@ -1,8 +1,8 @@
 """Programs in a sandbox: every back end gives the same outcomes, and only plain data comes out."""
 
 import sys
-import time
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -264,33 +264,50 @@ def test_all_inputs_or_runs_of_a_program_share_its_time(backend):
 # --- Back ends that are not available -------------------------------------------------------------
 
 
-@NEEDS_SANDLOCK
-class Slow:
-    """A back end whose endless programs use all of their time. The right one, which comes last,
-    needs the time `needed` for the second of its calls.
+class Clocked:
+    """A back end on a clock of its own. A program of `source` seconds uses them in its last call,
+    and is stopped at its limit; "n/seconds" answers only the first n calls.
     """
 
-    needed = 0.02
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        module = "helpers.judging.programs.sandbox"
+        monkeypatch.setattr(f"{module}._margin", lambda: 1.0)
+        monkeypatch.setattr(f"{module}.time", SimpleNamespace(monotonic=lambda: self.now))
 
     def run(self, job, limits):
-        endless = job.source == "endless"
-        if endless:
-            time.sleep(limits.seconds)
-        late = [] if not endless and limits.seconds >= self.needed else [Outcome("timeout")]
-        values = [Outcome("value", 1)] * (0 if endless else job.count)
-        return (values[: job.count - len(late)] + late * job.count)[: job.count]
+        answered, _, seconds = job.source.rpartition("/")
+        late = float(seconds) > limits.seconds
+        self.now += min(float(seconds), limits.seconds)
+        values = [Outcome("value", 1)] * job.count
+        if not late:
+            return values
+        before = int(answered or job.count - 1)
+        return values[:before] + [Outcome("timeout")] * (job.count - before)
 
 
-def test_what_is_left_of_a_batch_goes_to_the_programs_that_have_come_furthest(monkeypatch):
-    """Not enough for all: a slice is 12.5 ms, and another for each would exceed the budget."""
-    monkeypatch.setattr("helpers.judging.programs.sandbox._margin", lambda: 1.0)
-    jobs = [Job("endless", [("f", ())] * 2)] * 60 + [Job("right", [("f", ())] * 2)]
-    with pytest.warns(UserWarning, match="60 of 61 programs were stopped"):
-        *endless, right = run_code(jobs, Limits(seconds=0.1), Slow(), workers=1)
-    assert [one.kind for one in right] == ["value", "value"]
-    assert all(each[0].kind == "timeout" for each in endless)
+def test_what_does_not_suffice_for_all_goes_to_those_with_the_fewest_calls_left(monkeypatch):
+    """63 slices of 1/8 s use 7.7 s of the 10 s, and another for each would exceed them."""
+    clocked = Clocked(monkeypatch)
+    jobs = [Job("0/9", [("f", ())] * 2)] * 60 + [Job("1/9", [("f", ())] * 5)] * 2
+    jobs += [Job("0.2", [("f", ())] * 3)]
+    with pytest.warns(UserWarning, match="62 of 63 programs were stopped after 0.12 s"):
+        *endless, right = run_code(jobs, Limits(seconds=1.0), clocked, workers=1)
+    assert [one.kind for one in right] == ["value"] * 3
+    assert all(each[-1].kind == "timeout" and each[-1].cut_short for each in endless)
+    assert clocked.now <= 10.0
 
 
+def test_a_program_that_had_all_of_its_time_was_not_cut_short(monkeypatch):
+    """Two programs of 9 s get 1/8 s, and then the whole second."""
+    clocked = Clocked(monkeypatch)
+    jobs = [Job("9", [("f", ())])] * 2 + [Job("0.01", [("f", ())])] * 20
+    outcomes = run_code(jobs, Limits(seconds=1.0), clocked, workers=1)
+    assert [each[0].kind for each in outcomes] == ["timeout"] * 2 + ["value"] * 20
+    assert not any(each[0].cut_short for each in outcomes)
+
+
+@NEEDS_SANDLOCK
 def test_programs_that_cpython_cannot_read_keep_its_verdict_without_a_run_of_their_own(monkeypatch):
     """Nor do those run twice whose braces are a string's."""
     unread = [

@@ -647,11 +647,6 @@ ADVICE = {
         "zero_spread",
         "No completion earns",
     ),
-    "wrong, and paid for something else": (
-        DEAD | {"reward": 0.25, RIGHT: 0.0},
-        "zero_spread",
-        "Almost no answer is correct. Use easier",
-    ),
     "all earn the same": (CONSTANT | {"reward": 4.0}, "zero_spread", "All earn 4. If these are"),
     "solved or unsolvable": (DEAD, "zero_spread", "sometimes answered correctly"),
     "cut off": (DEAD | {"clipped": 1.0}, "clipped", "Raise max_completion_length"),
@@ -767,6 +762,12 @@ def test_half_marks_for_every_completion_are_not_solved():
     same = {"reward": 0.5, RIGHT: 0.5, RIGHT.replace("/mean", "/std"): 0.0}
     rules = {finding.rule: finding.advice for finding in diagnose(history(**DEAD | same))}
     assert "All earn 0.5. If these are" in rules["zero_spread"] and "solved" not in rules
+
+
+def test_wrong_answers_that_are_paid_for_something_else_are_not_said_to_earn_nothing():
+    finding = found(history(**DEAD | {"reward": 0.25, RIGHT: 0.0}), "zero_spread")
+    assert "almost no answer is correct" in str(finding) and "because almost" not in str(finding)
+    assert "easier questions" in finding.advice and "earns the reward" not in finding.advice
 
 
 @pytest.mark.parametrize("cause", ADVICE)

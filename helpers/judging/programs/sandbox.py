@@ -96,8 +96,9 @@ def run_code(
 
     In each pass, every program first gets a slice: an eighth of its time. Then those that need
     longer share the budget of the pass, at most their time each: 5 times the time of one program
-    (10 if sandlock is named), or more for over 64 programs. A warning counts the programs that were
-    stopped because it was used up. If the machine is busy, slices and budgets become longer, by the
+    (10 if sandlock is named), or more for over 64 programs. What does not suffice for all of them
+    goes to those with the fewest calls left. A warning counts the programs that were stopped
+    because the budget was used up. If the machine is busy, slices and budgets become longer, by the
     time that a reference computation takes. Raise ValueError if the back end is not known or does
     not work on this machine.
 
@@ -166,6 +167,7 @@ def _run_batch(
     workers = workers or os.cpu_count() or 1
     budget *= limits.seconds * max(1.0, len(jobs) / _BATCH)
     outcomes: list[list[Outcome]] = [[]] * len(jobs)
+    had = [0.0] * len(jobs)  # the limit of time with which each job was run last
     began = time.monotonic()
 
     with ThreadPoolExecutor(workers) as threads:
@@ -176,6 +178,7 @@ def _run_batch(
             found = threads.map(lambda at: _run(backend, jobs[at], limited), waiting)
             for at, outcomes_of_job in zip(waiting, found, strict=True):
                 outcomes[at] = outcomes_of_job
+                had[at] = seconds
             return [at for at in waiting if any(one.kind == "timeout" for one in outcomes[at])]
 
         # 1. Give every program a slice, which is longer on a busy machine. To measure that takes
@@ -193,30 +196,34 @@ def _run_batch(
             late = run(late, seconds)
 
         # 3. Let the late programs share the rest of the budget, as long as they get much more time
-        # than they had. If it does not suffice for all, it goes to those that have answered most
-        # of their calls: an endless program answers none, and a right one may have been paused.
+        # than they had.
         most = limits.seconds * factor
         end = began + budget * factor
-        while late:
-            left = (end - time.monotonic()) * workers
-            longer = min(most, left / len(late))
-            if longer < 1.5 * seconds:
-                if most >= 1.5 * seconds:
-                    late.sort(key=lambda at: -sum(one.kind == "value" for one in outcomes[at]))
-                    enough = max(0, int(left / (2 * seconds)))
-                    late = run(late[:enough], min(most, 2 * seconds)) + late[enough:]
-                break
-            seconds = longer
-            late = run(late, seconds)
+        while late and seconds < most:
+            left = end - time.monotonic()
+            longer = min(most, left * workers / len(late))
+            if longer >= 1.5 * seconds:
+                seconds = longer
+                late = run(late, seconds)
+                continue
+            # 4. It does not suffice for all. Give it to those with the fewest calls left, since a
+            # right program may have been paused in its last one. (An endless program can answer
+            # calls, too. It then takes a neighbour's second chance, but never its slice.)
+            longer = min(most, 2 * seconds)
+            late.sort(key=lambda at: sum(one.kind != "value" for one in outcomes[at]))
+            first = late[: max(0, int(left / longer)) * workers]
+            late = run(first, longer) + late[len(first) :]
+            break
 
-    # 4. Mark the programs that would have had more time in a smaller batch.
-    if late and seconds < most:
-        for at in late:
-            outcomes[at] = [replace(one, cut_short=True) for one in outcomes[at]]
+    # 5. Mark the programs that would have had more time in a smaller batch.
+    cut = [at for at in late if had[at] < most]
+    for at in cut:
+        outcomes[at] = [replace(one, cut_short=True) for one in outcomes[at]]
+    if cut:
         warnings.warn(
-            f"{len(late)} of {len(jobs)} programs were stopped after {seconds:.2g} s, because "
-            "together they had used up the time of the batch; they count as programs that never "
-            "end.",
+            f"{len(cut)} of {len(jobs)} programs were stopped after "
+            f"{min(had[at] for at in cut):.2g} s, because together they had used up the time of "
+            "the batch; they count as programs that never end.",
             stacklevel=4,
         )
     return outcomes
