@@ -281,7 +281,9 @@ def defaults(numbers: list[str]) -> dict[str, object]:
         if number not in paths:
             raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
         # A notebook takes its settings also if its cell does not show them: that of 03 shows few.
-        values |= {name: None for name, each in SETTINGS.items() if number in each.metadata["of"]}
+        # 00 prepares and trains, so it takes those of both.
+        parts = {"01", "03"} if number == "00" else {number}
+        values |= {n: None for n, each in SETTINGS.items() if parts & set(each.metadata["of"])}
         for name, parameter in _inspect(str(paths[number])).items():
             values[name] = commands.read_value(parameter["default"])
     return values

@@ -15,6 +15,7 @@ SWAPPED = "answer/think"
 LONGER = {"max_completion_length": 110, "train_size": 300, "holdout_size": 16}
 
 
+@pytest.mark.nightly
 def test_a_warm_start_makes_a_go_of_a_no_go_and_grpo_goes_on_from_it(runs, execute, tmp_path):
     tags = TagFormat.parse(SWAPPED)
     rows = load_task("arithmetic/sums", train_size=128, holdout_size=8, seed=1, tags=tags).train
