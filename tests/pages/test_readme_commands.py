@@ -102,19 +102,9 @@ def test_the_twelve_lines_train_the_pocket_model(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
-FIRST_BLOCK = """
-from helpers.tags import completion_text
-
-
-def first_block(completions, answer, **columns):
-    blocks = [completion_text(c).partition("<answer>")[2].partition("</answer>")[0] for c in completions]
-    return [float(block == expected) for block, expected in zip(blocks, answer)]
-"""
-
-
 def test_the_page_shows_what_diagnose_and_check_rewards_print(cli, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "first_block.py").write_text(FIRST_BLOCK)
+    (tmp_path / "examples").symlink_to(PROJECT / "examples")
     with tarfile.open(PROJECT / "benchmarks/results/diagnoses.tar.xz") as archive:
         (tmp_path / "hacked-1.csv").write_bytes(archive.extractfile("ours/hacked-1.csv").read())
     (shown,) = blocks("For training runs elsewhere", "text")
