@@ -2,7 +2,6 @@
 
 import time
 from itertools import cycle, islice
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -13,13 +12,6 @@ from helpers.training import sampling
 # Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
 FEWEST = 8
 AUTO = 300  # seconds
-
-
-class _Planned(NamedTuple):
-    """A table to sample from, and the completions that each of its rows gets in all repetitions."""
-
-    rows: pd.DataFrame
-    per_row: int
 
 
 def questions_within(
@@ -46,17 +38,14 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
-    planned = {
-        name: _Planned(rows, samples * times)
-        for name, (rows, samples, times) in (tables | (extras or {})).items()
-    }
+    planned = tables | (extras or {})
     if seconds is None:
-        return [table.rows for table in planned.values()]
+        return [rows for rows, _, _ in planned.values()]
 
     # 1. Measure the tokens per second of one batch. A CPU gains nothing from more than 16 prompts.
-    completions = sum(len(table.rows) * table.per_row for table in planned.values())
+    completions = sum(len(rows) * samples * times for rows, samples, times in planned.values())
     most = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
-    prompts = [list(prompt) for table in planned.values() for prompt in table.rows["prompt"]]
+    prompts = [list(prompt) for rows, _, _ in planned.values() for prompt in rows["prompt"]]
     batch = list(islice(cycle(prompts), min(completions, most)))
     few = min(32, settings.max_completion_length)
     options = {"max_new_tokens": few, "temperature": settings.temperature}
@@ -69,32 +58,32 @@ def questions_within(
 
     # 2. Keep the share of the tables' rows that the budget allows. An extra table gets what those
     # before it leave.
-    in_tables = sum(len(planned[name].rows) * planned[name].per_row for name in tables)
+    in_tables = sum(len(rows) * samples * times for rows, samples, times in tables.values())
     share = min(1.0, seconds / (in_tables * seconds_each))
     kept = {}
     taken = 0.0  # seconds
-    for name, table in planned.items():
-        fewest = min(FEWEST, len(table.rows))
+    for name, (rows, samples, times) in planned.items():
+        fewest = min(FEWEST, len(rows))
         if name in tables:
-            room = max(fewest, int(share * len(table.rows)))
+            room = max(fewest, int(share * len(rows)))
         else:
-            room = int(max(0.0, seconds - taken) / (table.per_row * seconds_each))
+            room = int(max(0.0, seconds - taken) / (samples * times * seconds_each))
             if room < fewest:
                 room = 0
-        kept[name] = table.rows.iloc[:room]
-        taken += len(kept[name]) * table.per_row * seconds_each
+        kept[name] = rows.iloc[:room]
+        taken += len(kept[name]) * samples * times * seconds_each
 
     # 3. Print how long everything would take, and, if rows are left out, what is asked.
     print(
         f"to sample everything: at most about {completions * seconds_each:,.0f} s, at "
         f"{rate:,.0f} tokens a second"
     )
-    if all(len(kept[name]) == len(table.rows) for name, table in planned.items()):
+    if all(len(kept[name]) == len(rows) for name, (rows, _, _) in planned.items()):
         return list(kept.values())
     shares = []
-    for name, table in planned.items():
+    for name, (rows, _, _) in planned.items():
         asked = len(kept[name])
-        shares.append(f"{asked} of {len(table.rows)} {name}")
+        shares.append(f"{asked} of {len(rows)} {name}")
         if asked:
             # half the width of the 95 % interval of a proportion, at its widest (one half)
             shares[-1] += f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)"
