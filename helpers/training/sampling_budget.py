@@ -23,7 +23,8 @@ def questions_within(
     extras: dict[str, tuple[pd.DataFrame, int, int]] | None = None,
 ) -> list[pd.DataFrame]:
     """Return the first rows of each table, as many as can be answered within a notebook's budget,
-    and print how many were left out, and how long the others take.
+    and print how many were left out, and how long the others take. If the rows get groups, a
+    training comes next: print how long its sampling takes, too.
 
     seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
         embedded model, so that the lessons print the same numbers on the slowest machine.
@@ -73,11 +74,18 @@ def questions_within(
         kept[name] = rows.iloc[:room]
         taken += len(kept[name]) * samples * times * seconds_each
 
-    # 3. Print how long everything would take, and, if rows are left out, what is asked.
-    print(
-        f"to sample everything: at most about {completions * seconds_each:,.0f} s, at "
-        f"{rate:,.0f} tokens a second"
-    )
+    # 3. Print how long everything would take, and the sampling of a training, which its processes
+    # share. A slow machine is noticed here, long before the trial steps.
+    forecast = f"at most about {completions * seconds_each:,.0f} s, at {rate:,.0f} tokens a second"
+    if any(samples == settings.num_generations for _, samples, _ in tables.values()):
+        trained = settings.max_steps * settings.completions_per_step / settings.processes
+        forecast += (
+            "; at this speed, the training samples for at most about "
+            f"{trained * seconds_each / 60:,.1f} minutes (max_steps={settings.max_steps})"
+        )
+    print(f"to sample everything: {forecast}")
+
+    # 4. If rows are left out, print what is asked.
     if all(len(kept[name]) == len(rows) for name, (rows, _, _) in planned.items()):
         return list(kept.values())
     shares = []

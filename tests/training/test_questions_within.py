@@ -42,6 +42,17 @@ def test_auto_limits_only_models_that_are_not_embedded(within, capsys):
     assert within("auto", 1e6, model="unsloth/Qwen3-4B") == [8, 8]
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_before_a_training_its_sampling_is_announced(within, capsys, processes):
+    # 300 steps of 32 completions in each process, of 20 tokens, at 100 tokens a second: 1,920 s
+    shape = {"max_steps": 300, "per_device_train_batch_size": 32, "processes": processes}
+    within(41.7, 3.2, num_generations=4, **shape)
+    told = capsys.readouterr().out
+    assert "the training samples for at most about 32.0 minutes (max_steps=300)" in told
+    within(41.7, 3.2, num_generations=8, **shape)
+    assert "training" not in capsys.readouterr().out, "no table has groups of 8"
+
+
 def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
     # 208 completions of 20 tokens, at 100 tokens a second: 41.6 s
     assert within(41.7, 3.2) == [64, 20]
