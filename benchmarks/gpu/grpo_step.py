@@ -67,7 +67,8 @@ def step(settings: Preset, result: common.Result):
     from datasets import Dataset
     from trl import GRPOTrainer
 
-    from helpers.training import budget, lessons, policy
+    from helpers.training import lessons, policy
+    from helpers.training.trial_steps import trial_step
 
     model, tokenizer = policy.load(settings)
     model = policy.add_adapter(model, settings, seed=1)
@@ -76,7 +77,7 @@ def step(settings: Preset, result: common.Result):
     config.save_strategy = "no"
     prompt = [{"role": "user", "content": "What is 1 + 2? " * (settings.max_prompt_length // 12)}]
     train = pd.DataFrame({"prompt": [prompt] * 64})
-    trial = budget.trial_step(model, tokenizer, config, [every_other], train, settings, machine)
+    trial = trial_step(model, tokenizer, config, [every_other], train, settings, machine)
     tokens = settings.completions_per_step * settings.max_completion_length
     result.found |= {"seconds a step": trial.seconds, "seconds of sampling": trial.sampling}
     result.found["sampled tokens a second"] = tokens / trial.sampling

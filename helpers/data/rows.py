@@ -25,9 +25,10 @@ from helpers.data.pictures import prepare_picture
 from helpers.data.questions import question_in, system_message_in
 from helpers.tags import TagFormat
 
-# Without a train_size: twenty times the questions of 300 steps of 16, and small enough for memory.
-MOST_TRAINED = 100_000
-HELD_OUT = 256  # without a holdout_size
+# The most rows of each side if no size is given. 100,000 is twenty times what 300 steps of 16
+# questions need, and still fits into memory.
+DEFAULT_TRAIN_LIMIT = 100_000
+DEFAULT_HOLDOUT_LIMIT = 256
 _MORE_ROWS = "Add more rows, or ask for fewer."
 
 
@@ -39,13 +40,13 @@ class Row:
     values: by name of the column. The names are `question`, `answer`, `image` if there is a
         picture, and those of the source's own columns. For `split_rows`, there is also `prompt`.
     split: "train" or "holdout" if the source has its own split, else None.
-    pixels: the SHA-256 of its picture's pixels, None without a picture.
+    pixel_hash: the SHA-256 of its picture's pixels; None without a picture.
     """
 
     number: int
     values: dict
     split: str | None
-    pixels: bytes | None = None
+    pixel_hash: bytes | None = None
 
     def __str__(self) -> str:
         image = self.values.get("image")
@@ -172,16 +173,20 @@ def usable_rows(
     example_questions: Iterable[str],
     max_pixels: int,
 ) -> list[Row]:
-    """Return the rows that can be used, one per question. The account records the dropped ones.
+    """Return the rows that can be used, one per question. The account records the dropped ones. If
+    a question has several answers, all its rows are dropped.
 
     source, kind, max_pixels: see `tasks.load_task`.
     example_questions: the questions of worked examples. Their answers are in every prompt, so rows
         with these questions are dropped.
     """
-    # reasoning-gym's answers are used as they are: no marked result is looked for in them
-    is_verbatim = source.startswith("reasoning-gym/")
-    folder = Path(source) if Path(source).is_dir() else Path(source).parent  # of pictures' paths
+    # reasoning-gym's answers may be about marks such as ####, so they are read as texts
+    answers_are_texts = source.startswith("reasoning-gym/")
+    # the paths of pictures are relative to the source
+    folder = Path(source) if Path(source).is_dir() else Path(source).parent
     asked_in_examples = {_normal_form(question) for question in example_questions}
+
+    # 1. Read each row. It is dropped at its first fault, so the order decides the reason.
     rows = []
     for number, source_row in enumerate(source_rows, 1):
         account.read = number
@@ -190,20 +195,62 @@ def usable_rows(
             continue
         row = Row(number, source_row, source_row.pop("split", None))
         try:
-            _read_texts(row, account, kind, is_verbatim)
+            _read_texts(row, account, kind, answers_are_texts)
             if _normal_form(row.values["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
                     "Add more questions, or choose other examples.",
                 )
-            _read_picture(row, account, folder, max_pixels)
+            if "image" in row.values:
+                row.values["image"], row.pixel_hash, was_scaled_down = prepare_picture(
+                    row.values["image"], folder, max_pixels
+                )
+                if was_scaled_down:
+                    account.formats["a picture made smaller (max_pixels)"] += 1
+            elif row.values.get("source_image") or row.values.get("source_images"):
+                account.formats["a picture that is not read (see columns, and notebook 11)"] += 1
             rows.append(row)
         except Dropped as cause:
             account.drop(cause, row)
-    return _distinct(rows, account)
+
+    # 2. Keep one row of each question. The same question about two pictures counts as two.
+    by_question: dict[tuple, list[Row]] = {}
+    for row in rows:
+        key = (_normal_form(row.values["question"]), row.pixel_hash)
+        by_question.setdefault(key, []).append(row)
+    kept = []
+    for same_question in by_question.values():
+        if len({row.values["answer"] for row in same_question}) == 1:
+            first, *dropped = same_question
+            kept.append(first)
+            cause = Dropped(
+                "duplicate question", "Add more questions that differ, or ask for fewer."
+            )
+        else:  # there is no way to tell which answer is right
+            dropped = same_question
+            cause = Dropped(
+                "question with two answers",
+                "If a part of the question is in another column, join them: "
+                'columns={"question": ["…", "…"]}.',
+            )
+        for row in dropped:
+            account.drop(cause, row)
+    return kept
 
 
-def _read_texts(row: Row, account: Account, kind: str | None, is_verbatim: bool) -> None:
+def _normal_form(question: str) -> str:
+    """Return a question without differences of case, spaces, Unicode form or invisible characters.
+
+    >>> _normal_form("What is  1\N{FULLWIDTH PLUS SIGN}1?")
+    'what is 1+1?'
+    """
+    question = unicodedata.normalize("NFKC", question)
+    # Cf: invisible characters, such as the zero-width space
+    question = "".join(c for c in question if unicodedata.category(c) != "Cf")
+    return " ".join(question.split()).casefold()
+
+
+def _read_texts(row: Row, account: Account, kind: str | None, answers_are_texts: bool) -> None:
     """Replace a row's question and answer by the texts found in them, and set its kind. The account
     records how they were found. Dropped if there is no clear question or answer.
 
@@ -217,7 +264,7 @@ def _read_texts(row: Row, account: Account, kind: str | None, is_verbatim: bool)
     # 1. Find the question, which may have a picture, and the answer. With options, the answer is a
     # letter.
     question, question_format = question_in(values["question"], bool(values.get("image")))
-    answer, answer_format = answer_in(values["answer"], "text" if is_verbatim else row_kind)
+    answer, answer_format = answer_in(values["answer"], "text" if answers_are_texts else row_kind)
     options = options_in(values.get("options"))
     options_format = ""
     if options and isinstance(question, str):
@@ -238,19 +285,15 @@ def _read_texts(row: Row, account: Account, kind: str | None, is_verbatim: bool)
         values["kind"] = kind or "choice"
 
 
-def _read_picture(row: Row, account: Account, folder: Path, max_pixels: int) -> None:
-    """Replace a row's picture, if it has one, by the bytes of a file. Dropped if it cannot be read.
-
-    folder: what the path of a picture is relative to.
-    """
-    if "image" in row.values:
-        row.values["image"], row.pixels, was_scaled_down = prepare_picture(
-            row.values["image"], folder, max_pixels
-        )
-        if was_scaled_down:
-            account.formats["a picture made smaller (max_pixels)"] += 1
-    elif row.values.get("source_image") or row.values.get("source_images"):
-        account.formats["a picture that is not read (see columns, and notebook 11)"] += 1
+# What spreadsheets, databases and pandas write for a missing value, and a spreadsheet's errors:
+# `#N/A`, `#DIV/0!`, `#NAME?`. `Na` is sodium.
+_MISSING = re.compile(
+    r"""-|--|NA|na|\\N
+    | (?i: -?nan | none | n/a | n\.a\. | nil | <na> | nat | undefined
+        | [(<\[]?null[)>\]]? | -?1\.\#(?:ind|qnan)
+        | \#(?:n/?a|nv)(?:\ n/a)? | \#[a-z][\w/]*[!?] )""",
+    re.VERBOSE,
+)
 
 
 def _clean_text(name: str, value: object, kind: str | None) -> str:
@@ -311,57 +354,6 @@ def _list_as_text(items: list, kind: str | None) -> str:
     return ", ".join(texts)
 
 
-# What spreadsheets, databases and pandas write for a missing value, and a spreadsheet's errors:
-# `#N/A`, `#DIV/0!`, `#NAME?`. `Na` is sodium.
-_MISSING = re.compile(
-    r"""-|--|NA|na|\\N
-    | (?i: -?nan | none | n/a | n\.a\. | nil | <na> | nat | undefined
-        | [(<\[]?null[)>\]]? | -?1\.\#(?:ind|qnan)
-        | \#(?:n/?a|nv)(?:\ n/a)? | \#[a-z][\w/]*[!?] )""",
-    re.VERBOSE,
-)
-
-
-def _normal_form(question: str) -> str:
-    """Return a question without differences of case, spaces, Unicode form or invisible characters.
-
-    >>> _normal_form("What is  1\N{FULLWIDTH PLUS SIGN}1?")
-    'what is 1+1?'
-    """
-    question = unicodedata.normalize("NFKC", question)
-    # Cf: invisible characters, such as the zero-width space
-    question = "".join(c for c in question if unicodedata.category(c) != "Cf")
-    return " ".join(question.split()).casefold()
-
-
-def _distinct(rows: list[Row], account: Account) -> list[Row]:
-    """Return the first row of each question, and drop its duplicates.
-
-    If a question has several answers, all its rows are dropped. The same question about two
-    pictures counts as two questions.
-    """
-    by_question: dict[tuple, list[Row]] = {}
-    for row in rows:
-        key = (_normal_form(row.values["question"]), row.pixels)
-        by_question.setdefault(key, []).append(row)
-    kept = []
-    for group in by_question.values():
-        if len({row.values["answer"] for row in group}) == 1:
-            kept.append(group.pop(0))
-            cause = Dropped(
-                "duplicate question", "Add more questions that differ, or ask for fewer."
-            )
-        else:  # there is no way to tell which is right
-            cause = Dropped(
-                "question with two answers",
-                "If a part of the question is in another column, join them: "
-                'columns={"question": ["…", "…"]}.',
-            )
-        for row in group:
-            account.drop(cause, row)
-    return kept
-
-
 # --- The split ------------------------------------------------------------------------------------
 
 
@@ -383,27 +375,36 @@ def split_rows(
     question or the picture, and the first ones are held out. A hash rather than a shuffle: the same
     rows give the same split in any order.
 
-    rows: their values include a `prompt`. Text rows are measured only until both sides are full.
-        All rows with pictures are measured, because step 3 drops some of them.
+    rows: their values include a `prompt`.
 
     For the other arguments, see `tasks.load_task`.
     """
-    # 1. Keep the rows that are not too long, and no more than are needed. If the source has no
-    # split of its own, all rows are under None, and both sides are taken from them.
-    train_limit = train_size or MOST_TRAINED
-    holdout_limit = holdout_size or HELD_OUT
+    # 1. Keep the rows that are not too long, by `row.split`. It is None for all rows if the source
+    # has no split of its own: step 2 then takes both sides from them. Once there are enough rows,
+    # no more are measured, except those with pictures, because step 3 drops some of them.
+    train_limit = train_size or DEFAULT_TRAIN_LIMIT
+    holdout_limit = holdout_size or DEFAULT_HOLDOUT_LIMIT
     limits = {"train": train_limit, "holdout": holdout_limit, None: train_limit + holdout_limit}
     fitting = {split: [] for split in limits}
     for row in sorted(rows, key=lambda row: _position(row, seed)):
-        if len(fitting[row.split]) >= limits[row.split] and row.pixels is None:
+        if len(fitting[row.split]) >= limits[row.split] and row.pixel_hash is None:
             continue
         try:
             if count_tokens is not None:
                 prompt_tokens = count_tokens(row.values["prompt"])
                 account.prompt_lengths.append(prompt_tokens)
-                _check_lengths(
-                    row, prompt_tokens, tags, count_tokens, max_prompt_tokens, max_completion_tokens
-                )
+                if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
+                    raise Dropped(
+                        f"prompt over {max_prompt_tokens} tokens",
+                        "Raise max_prompt_length, or shorten the questions.",
+                    )
+                if max_completion_tokens is not None:
+                    shortest = tags.render("", row.values["answer"])  # without reasoning
+                    if count_tokens(shortest) > max_completion_tokens:
+                        raise Dropped(
+                            f"answer over {max_completion_tokens} tokens",
+                            "Raise max_completion_length, or drop the long answers.",
+                        )
             fitting[row.split].append(row)
         except Dropped as cause:
             account.drop(cause, row)
@@ -421,10 +422,10 @@ def split_rows(
         others = fitting[None][holdout_limit:]
 
     # 3. Train on the others, without the pictures that are held out.
-    held_out_pictures = {row.pixels for row in holdout if row.pixels}
+    held_out_pictures = {row.pixel_hash for row in holdout if row.pixel_hash}
     train = []
     for row in others:
-        if row.pixels in held_out_pictures:
+        if row.pixel_hash in held_out_pictures:
             account.drop(
                 Dropped(
                     "picture is also held out",
@@ -438,32 +439,13 @@ def split_rows(
 
 
 def _position(row: Row, seed: int) -> tuple[bytes, bytes]:
-    """Return where a row is in the order of the split. The first element is that of its picture, so
-    that all questions about a picture follow one another.
+    """Return a row's place in the order of the split: its own hash, after that of its picture. So
+    all questions about a picture follow one another, and the cut between the sides separates the
+    questions of one picture at most. A source with its own split has no such cut.
     """
     salt = f"{seed}\x1f".encode()
-    picture = hashlib.sha256(salt + row.pixels).digest() if row.pixels and not row.split else b""
+    picture = b""
+    if row.pixel_hash and not row.split:
+        picture = hashlib.sha256(salt + row.pixel_hash).digest()
     content = row.values["question"].encode() + row.values.get("image", b"")
     return picture, hashlib.sha256(salt + content).digest()
-
-
-def _check_lengths(
-    row: Row,
-    prompt_tokens: int,
-    tags: TagFormat,
-    count_tokens: Callable[[list[dict] | str], int],
-    max_prompt_tokens: int | None,
-    max_completion_tokens: int | None,
-) -> None:
-    """Raise Dropped if the prompt is too long, or the answer for any completion."""
-    if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
-        raise Dropped(
-            f"prompt over {max_prompt_tokens} tokens",
-            "Raise max_prompt_length, or shorten the questions.",
-        )
-    shortest = tags.render("", row.values["answer"])  # a completion without reasoning
-    if max_completion_tokens is not None and count_tokens(shortest) > max_completion_tokens:
-        raise Dropped(
-            f"answer over {max_completion_tokens} tokens",
-            "Raise max_completion_length, or drop the long answers.",
-        )

@@ -69,14 +69,6 @@ def read_source(
 
     # a folder, or owner/name on the hub
     if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
-        name = source.partition(":")[0]  # a configuration follows the colon
-        file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)
-        if len(file_types) > 1:
-            raise ValueError(
-                f"{source} has files of several types ({', '.join(sorted(file_types))}), but only "
-                "files of one type would be read: give the path of a file, or a folder with files "
-                "of one type."
-            )
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -152,33 +144,49 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 
 
 def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
-    """Yield the rows of a hub data set `owner/name` or `owner/name:config`, or of a local folder.
+    """Return the rows of a hub data set `owner/name` or `owner/name:config`, or of a local folder.
+    As in `_reasoning_gym`, what needs no download is checked before the first row is asked for.
 
     GSM8K and folders keep their own split: `train` is trained on, `test` is held out. Any other
     data set is read from its `train` split, or from its first split if none is called `train`.
     """
-    import datasets
-
     name, _, config = source.partition(":")
-    is_gsm8k = name == "openai/gsm8k"
-    try:
-        splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
-    except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
-        raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
+    file_types = {file.suffix for file in Path(name).glob("*")} & set(FILE_TYPES)
+    if len(file_types) > 1:
+        raise ValueError(
+            f"{source} has files of several types ({', '.join(sorted(file_types))}), but only "
+            "files of one type would be read: give the path of a file, or a folder with files "
+            "of one type."
+        )
 
-    keeps_split = "test" in splits and (is_gsm8k or Path(name).is_dir())
-    wanted = ["train", "test"] if keeps_split else ["train"]
-    used = [split for split in wanted if split in splits] or list(splits)[:1]
-    for split in used:
-        rows = splits[split]
-        for image_column in mapping.get("image", []):
-            if isinstance(rows.features.get(image_column), datasets.Image):
-                # undecoded, so that a broken picture costs only its own row
-                rows = rows.cast_column(image_column, datasets.Image(decode=False))
-        for row in mapped_rows(iter(rows), mapping, source):
-            if keeps_split and isinstance(row, dict):
-                row["split"] = "holdout" if split == "test" else "train"
-            yield row
+    def loaded() -> Iterator[dict | Broken]:
+        import datasets
+
+        # 1. Load all splits.
+        is_gsm8k = name == "openai/gsm8k"
+        try:
+            splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
+        except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
+            raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
+
+        # 2. Choose those to read.
+        keeps_split = "test" in splits and (is_gsm8k or Path(name).is_dir())
+        wanted = ["train", "test"] if keeps_split else ["train"]
+        used = [split for split in wanted if split in splits] or list(splits)[:1]
+
+        # 3. Read them.
+        for split in used:
+            rows = splits[split]
+            for image_column in mapping.get("image", []):
+                if isinstance(rows.features.get(image_column), datasets.Image):
+                    # undecoded, so that a broken picture costs only its own row
+                    rows = rows.cast_column(image_column, datasets.Image(decode=False))
+            for row in mapped_rows(iter(rows), mapping, source):
+                if keeps_split and isinstance(row, dict):
+                    row["split"] = "holdout" if split == "test" else "train"
+                yield row
+
+    return loaded()
 
 
 # --- Columns --------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ import pandas as pd
 from helpers import templates
 from helpers.data.answer_marks import MARK_NAMES, TEXT_KINDS
 from helpers.data.prompts import chat_prompt, example_turns
-from helpers.data.rows import HELD_OUT, Account, counted, split_rows, usable_rows
+from helpers.data.rows import DEFAULT_HOLDOUT_LIMIT, Account, counted, split_rows, usable_rows
 from helpers.data.sources import read_source
 from helpers.runs import TRAINING_LOCK, Run, atomic_write, lock, write_json
 from helpers.settings import Preset
@@ -104,7 +104,10 @@ def load_task(
     # 2. Read the usable rows. Questions of worked examples are dropped, so a generator draws as
     # many rows more for each side.
     more = len(example_rows)
-    drawn = (train_size + more if train_size else None, (holdout_size or HELD_OUT) + more)
+    drawn = (
+        train_size + more if train_size else None,
+        (holdout_size or DEFAULT_HOLDOUT_LIMIT) + more,
+    )
     account = Account()
     rows = usable_rows(
         read_source(source, columns, *drawn, seed),

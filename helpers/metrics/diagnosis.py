@@ -69,10 +69,10 @@ def diagnose(history: pd.DataFrame | list[dict] | str | Path) -> list[Finding]:
     if isinstance(history, str | Path):
         history = read_log(Path(history))
     signals = Signals(in_trl_names(pd.DataFrame(history)))
-    rules = RULES if signals.enough else AT_ONCE
+    rules = RULES if signals.enough_rows else AT_ONCE
     findings = [apply(rule, signals) for rule in rules]
     findings = explained([finding for finding in findings if finding is not None])
-    if not signals.enough:
+    if not signals.enough_rows:
         findings.append(
             Finding(
                 "info",

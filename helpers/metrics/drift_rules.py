@@ -48,8 +48,8 @@ def unmoved_policy(signals: Signals) -> Finding | None:
         return None
     # A KL of exactly 0 has another cause, such as dead groups or a frozen adapter. If the reward
     # has risen nevertheless, this KL is not the distance from the reference.
-    kl = signals.last(signals.series("kl"))
-    reach = signals.reach()
+    kl = signals.last_window(signals.series("kl"))
+    reach = signals.pinsker_bound()
     risen = signals.change(signals.series("reward")).is_rise(CERTAIN)
     if reach >= UNMOVED or not kl.any() or risen:
         return None
@@ -74,7 +74,7 @@ def collapsed_entropy(signals: Signals) -> Finding | None:
     Without entropy, the policy finds no better answers (Cui et al., arXiv 2505.22617).
     """
     left = signals.entropy_left
-    if left is None or left >= (ENTROPY_GONE if signals.better else ENTROPY_LOW):
+    if left is None or left >= (ENTROPY_GONE if signals.improved else ENTROPY_LOW):
         return None
     change = signals.change(signals.series("entropy"), MIN_WINDOW)
     if signals.solved:
@@ -105,7 +105,7 @@ def clipped_updates(signals: Signals) -> Finding | None:
     ratio = next((one for one in map(signals.optional, names) if one is not None), None)
     if ratio is None:
         ratio = signals.series("clip_ratio/low_mean") + signals.series("clip_ratio/high_mean")
-    last = signals.last(ratio.dropna())
+    last = signals.last_window(ratio.dropna())
     if len(last) < MIN_WINDOW or lower_bound(last) < CLIP_HIGH:
         return None
     return Finding(

@@ -38,10 +38,10 @@ def dead_groups(signals: Signals) -> Finding | None:
     """
     share = signals.series("frac_reward_zero_std", MIN_WINDOW)
     # In the first steps, some groups are dead by chance, so every group must be dead.
-    if signals.unweighted or (not signals.enough and share.min() < 1):
+    if signals.unweighted or (not signals.enough_rows and share.min() < 1):
         return None
     # With few groups a step, a window is too short to be certain, and the whole run may not be.
-    last = signals.last(share)
+    last = signals.last_window(share)
     if lower_bound(last) < MOST and min(last.mean(), lower_bound(share)) < MOST:
         return None
     start = share.iloc[:MIN_WINDOW].mean()
@@ -65,7 +65,7 @@ def dead_groups(signals: Signals) -> Finding | None:
     # 2. Collapsed: such a policy had fewer dead groups before, and has less entropy now. (A policy
     # that writes noise has more.)
     spent = signals.entropy_left is not None and signals.entropy_left < 0.5
-    if now - start >= 0.3 and spent and not signals.better:
+    if now - start >= 0.3 and spent and not signals.improved:
         return Finding(
             "critical",
             "mode_collapse",
@@ -74,10 +74,10 @@ def dead_groups(signals: Signals) -> Finding | None:
             "Train again with a lower learning rate.",
         )
     # 3. Wrong, or unknown.
-    level = signals.last(signals.series("reward")).mean()
+    level = signals.last_window(signals.series("reward")).mean()
     wrong = correct is not None and correct < NEVER
     if signals.correctness is not None:
-        wrong = wrong or signals.last(signals.correctness).mean() <= 0
+        wrong = wrong or signals.last_window(signals.correctness).mean() <= 0
     known = wrong or correct is not None or level <= 0
     sentence = (
         "Many groups are dead, and teach nothing, because all their completions score the same."
@@ -91,7 +91,7 @@ def dead_groups(signals: Signals) -> Finding | None:
             "impossible."
         )
     severity = "critical" if now >= NEARLY_ALL else "warning"
-    if signals.better and not known:
+    if signals.improved and not known:
         # a reward of an unknown scale rose: groups that have gone dead since are probably solved
         severity = "info" if start < now / 2 else "warning"
     return Finding(

@@ -23,12 +23,12 @@ MANY_CLIPPED = 1 / 3  # of the completions
 def clipped_completions(signals: Signals) -> Finding | None:
     """Report that many completions are cut off at the limit: clipped_ratio above a third."""
     ratio = signals.series("completions/clipped_ratio", MIN_WINDOW)
-    last = signals.latest(ratio)
-    many = MANY_CLIPPED if signals.enough else MOST
+    last = signals.last_tenth(ratio)
+    many = MANY_CLIPPED if signals.enough_rows else MOST
     if lower_bound(last) < many or apply(end_token, signals):
         return None
     # A policy that learns to stop in time needs no help.
-    falls = signals.enough and signals.change(ratio).is_fall(LIKELY, NOTABLE)
+    falls = signals.enough_rows and signals.change(ratio).is_fall(LIKELY, NOTABLE)
     severity = "warning"
     if last.mean() >= NEARLY_ALL:
         severity = "critical"
@@ -55,10 +55,10 @@ def end_token(signals: Signals) -> Finding | None:
     ratio = signals.series("completions/clipped_ratio", MIN_WINDOW)
     longest = signals.series("completions/max_length", MIN_WINDOW)
     length = signals.series("completions/mean_length", MIN_WINDOW)
-    clipped = signals.last(ratio)
+    clipped = signals.last_window(ratio)
     # Completions that are cut off have the length of the limit, so the mean is at least this.
     least = clipped.mean() * longest.max()
-    now = signals.last(length).mean()
+    now = signals.last_window(length).mean()
     if clipped.mean() < NEARLY_ALL or now >= NEARLY_ALL * least:
         return None
     return Finding(
@@ -90,7 +90,9 @@ def changed_length(signals: Signals) -> Finding | None:
         word, since = "longer", since_short
     else:
         return None
-    if signals.gained(since):
+    # A change of length is no fault if success rose with it, and not in training alone.
+    trusted = signals.success is not None and signals.generalisation_gap is None
+    if trusted and change_between(signals.success, *since).is_rise(LIKELY, signals.notable):
         return None
     return Finding(
         "warning",

@@ -102,7 +102,7 @@ def no_gradient(signals: Signals) -> Finding | None:
     if dead.mean() >= NEARLY_ALL or signals.unweighted:
         return None
     # If no KL was logged, a rising reward shows that the norm was not measured.
-    if kl is None and signals.better:
+    if kl is None and signals.improved:
         return None
     return Finding(
         "critical",
@@ -145,7 +145,7 @@ def sampling_gap(signals: Signals) -> Finding | None:
     TRL logs the difference if vllm_importance_sampling_correction is on.
     """
     gap = signals.series("sampling/sampling_logp_difference/mean", MIN_WINDOW)
-    last = signals.last(gap)
+    last = signals.last_window(gap)
     if last.mean() - CERTAIN * last.std() / len(last) ** 0.5 <= SAMPLING_GAP:
         return None
     return Finding(

@@ -25,9 +25,9 @@ from helpers.metrics.signals import (
 
 def held_out_gap(signals: Signals) -> Finding | None:
     """Report that training improves and the held-out score does not: two curves that part."""
-    if signals.gap is None:
+    if signals.generalisation_gap is None:
         return None
-    held_out, training = signals.gap
+    held_out, training = signals.generalisation_gap
     causes = []
     epochs = signals.optional("epoch")
     if epochs is not None and epochs.max() >= 3:
@@ -83,14 +83,14 @@ def flat_reward(signals: Signals) -> Finding | None:
     # 1. Return if there is another explanation.
     if signals.unweighted or signals.solved or fallen_reward(signals):
         return None
-    if signals.risen(reward) or signals.risen(signals.correctness):
+    if signals.has_risen(reward) or signals.has_risen(signals.correctness):
         return None
     # 2. Wait until the learning rate has passed its maximum.
     if not signals.rate_is_past_its_peak():
         return None
     # 3. Be certain that the gain is less than a quarter of the spread.
     change = signals.change(reward)
-    if signals.may_have_risen(change, 0.25 * spread):
+    if change.may_be_rise(0.25 * spread):
         return None
     correct = signals.share_correct
     if change.is_fall(LIKELY):
@@ -118,7 +118,7 @@ def indifferent_reward(signals: Signals) -> Finding | None:
     """
     reward = signals.series("reward", 2 * MIN_ROWS)
     # 1. The policy has moved so far that rewards could have changed by half of their range.
-    if signals.reach() < MOST or not signals.rate_is_past_its_peak():
+    if signals.pinsker_bound() < MOST or not signals.rate_is_past_its_peak():
         return None
     # 2. Return if there is another explanation, such as rewards that are not earned.
     if signals.unweighted or signals.solved or dead_groups(signals):
@@ -127,7 +127,7 @@ def indifferent_reward(signals: Signals) -> Finding | None:
         return None
     if clipped_completions(signals) or apply(end_token, signals) or fallen_reward(signals):
         return None
-    if signals.risen(reward) or signals.risen(signals.correctness):
+    if signals.has_risen(reward) or signals.has_risen(signals.correctness):
         return None
     if signals.change(reward).is_fall(LIKELY):
         return None
@@ -158,17 +158,17 @@ def plateau(signals: Signals) -> Finding | None:
     """Report that correctness rose, then stayed far below full marks for half of the run or more: a
     knee followed by a level line.
     """
-    share = signals.share
+    share = signals.share_by_step
     if share is None or len(share) < 3 * MIN_ROWS or signals.share_correct > FAR_FROM_FULL:
         return None
-    if not signals.risen(share) or signals.gap is not None:
+    if not signals.has_risen(share) or signals.generalisation_gap is not None:
         return None
     # Find the longest stretch up to the end in which correctness does not rise.
     rows = max(MIN_ROWS, len(share) // 10)
     flat_since = None
     for start in range(0, len(share) // 2 + 1, max(1, len(share) // 20)):
         change = change_between(share, slice(start, start + rows), slice(-rows, None))
-        if not signals.may_have_risen(change, NOTABLE / 2):
+        if not change.may_be_rise(NOTABLE / 2):
             flat_since = start
             break
     if flat_since is None:
@@ -232,7 +232,7 @@ def format_only(signals: Signals) -> Finding | None:
     if gain.after < FORM_LEARNED or not gain.is_rise(CERTAIN, 0.2):
         return None
     change = change_between(right, *windows)
-    if signals.may_have_risen(change, NOTABLE):
+    if change.may_be_rise(NOTABLE):
         return None
     return Finding(
         "warning",
@@ -251,7 +251,7 @@ def other_reward(signals: Signals) -> Finding | None:
     total = signals.change(signals.series("reward", MIN_ROWS))
     if signals.correctness is None or not total.is_rise(CERTAIN, 0.25 * signals.reward_spread()):
         return None
-    if signals.may_have_risen(signals.change(signals.correctness), NOTABLE):
+    if signals.change(signals.correctness).may_be_rise(NOTABLE):
         return None
     risen = {}
     for name in reward_names(signals.rows):

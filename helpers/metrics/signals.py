@@ -6,7 +6,7 @@ compared with the noise of its own series (`Change`).
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -64,6 +64,10 @@ class Finding:
         return f"{self.severity} ({self.rule}): {sentence}: {self.evidence}. {self.advice}"
 
 
+class NotLogged(Exception):
+    """Raised if a column that a rule needs is missing from the history or has too few numbers."""
+
+
 @dataclass(frozen=True)
 class Change:
     """The means of two parts of a series, before and after.
@@ -93,272 +97,15 @@ class Change:
         """
         return -self.difference > errors * self.error and -self.difference >= least
 
+    def may_be_rise(self, least: float) -> bool:
+        """Return whether the series may have risen by more than `least`: False only if that is
+        unlikely.
+        """
+        return self.difference + CERTAIN * self.error > least
+
     def __str__(self) -> str:
         first, last = self.spans
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
-
-
-# The columns of an evaluation: of TRL (`eval_reward`, `eval_rewards/NAME/mean`), of trackers
-# (`eval/accuracy`) and of verl (`val-core/DATA/acc/mean@1`). Those with other words are no scores.
-HELD_OUT = re.compile(
-    r"(?:eval|val|valid|validation|test|held_?out|holdout)(?:-core|-aux)?[_/-](.+)", re.IGNORECASE
-)
-NO_SCORE = (
-    "loss", "runtime", "per_second", "num_", "length", "clip", "std", "/max", "/min", "kl", "blind",
-    "entropy", "time", "format", "tags", "sampling", "tools",
-)  # fmt: skip
-
-
-class Signals:
-    """The logged steps of a training history, with the questions that the rules ask about them.
-
-    rows: the logged steps, indexed by step.
-    enough: whether there are enough rows to tell a trend from noise.
-    window: the number of rows at the end that count as the present.
-    correctness, format: the mean of the first reward that judges the answer, and of the first that
-        judges the format; None if there is no such reward.
-    success: correctness, or the total reward if no reward judges the answer.
-    better: whether success has likely risen.
-    entropy_left: the present entropy as a share of the initial one; None if too few rows tell.
-    held_out: the score on held-out questions, and the training series that it corresponds to; None
-        if no evaluation was logged.
-    share: correctness as a share of full marks, by step; None if its scale is unknown.
-    share_correct: the present share; None if it is unknown.
-    solved: whether share_correct is so high that little is left to gain.
-    unweighted: whether the total is always 0 although single rewards are not: all weights are 0, as
-        in distillation from a teacher through the KL.
-    """
-
-    def __init__(self, history: pd.DataFrame):
-        # Separate the training steps from other rows, such as evaluations.
-        logged = history.set_index("step").sort_index() if "step" in history else history
-        of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        rows = logged.dropna(how="all", subset=of_steps) if of_steps else logged
-        self.rows = rows
-        self.enough = len(rows) >= MIN_ROWS
-        self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(rows) // 4))
-
-        # Tell by its name what a reward judges.
-        form = self._rewards_named(FORMAT)
-        judges = self._rewards_named(STRICT) + self._rewards_named(LENIENT)
-        judges = [name for name in judges if name not in form]
-        self.correctness = self.optional(f"rewards/{judges[0]}/mean") if judges else None
-        self.format = self.optional(f"rewards/{form[0]}/mean") if form else None
-
-        # Measure success.
-        total = self.optional("reward")
-        self.success = total if self.correctness is None else self.correctness
-        self.better = self.risen(self.success)
-        self.share = self._share_of_full_marks(judges[0]) if judges else None
-        self.share_correct = None if self.share is None else float(self.last(self.share).mean())
-        self.solved = self.share_correct is not None and self.share_correct >= SOLVED
-        self.held_out = self._held_out(logged)
-
-        # Measure how much of the initial entropy is left.
-        self.entropy_left = None
-        entropy = self.optional("entropy")
-        if entropy is not None and len(entropy) >= 2 * MIN_WINDOW:
-            start = entropy.iloc[:MIN_WINDOW].mean()
-            self.entropy_left = float(self.latest(entropy).mean() / start) if start > 0 else None
-
-        # Find out whether the rewards have any weight.
-        means = self.rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
-        self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
-
-    def _share_of_full_marks(self, name: str) -> pd.Series | None:
-        """Return a reward's mean as a share of full marks, or None if its scale is unknown.
-
-        The scale is the logged minimum and maximum, or else 0 to 1 if no value contradicts it: a
-        reward between 0 and 1 has a standard deviation of at most 0.5 (0.53 in a batch of eight).
-        """
-        mean = self.optional(f"rewards/{name}/mean")
-        lowest = self.optional(f"rewards/{name}/min")
-        highest = self.optional(f"rewards/{name}/max")
-        if mean is None:
-            return None
-        if lowest is not None and highest is not None and highest.max() > lowest.min():
-            return (mean - lowest.min()) / (highest.max() - lowest.min())
-        std = self.optional(f"rewards/{name}/std")
-        if not mean.between(-ROUNDING, 1 + ROUNDING).all():
-            return None
-        if std is not None and std.max() > WIDEST:
-            return None
-        return mean.clip(0, 1)
-
-    def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series] | None:
-        """Return the score on held-out questions, and the training series to compare it with.
-
-        A score that judges answers is preferred to the total reward of the evaluation.
-        """
-        scores = {}
-        for column in logged:
-            match = HELD_OUT.match(str(column))
-            if match and not any(word in match[1] for word in NO_SCORE):
-                values = pd.to_numeric(logged[column], errors="coerce").dropna()
-                if len(values):
-                    scores[match[1]] = values
-        judges = [name for word in STRICT for name in scores if word in name.lower()]
-        judges += [name for name in scores if "acc" in name.lower()]
-        if judges and self.success is not None:
-            return scores[judges[0]], self.success
-        totals = [name for name in scores if "reward" in name or "score" in name]
-        total = self.optional("reward")
-        if not totals or total is None:
-            return None
-        return scores["reward" if "reward" in totals else totals[0]], total
-
-    def _rewards_named(self, words: Sequence[str]) -> list[str]:
-        """Return the rewards whose names contain one of these words."""
-        names = reward_names(self.rows)
-        return [name for name in names if any(word in name.lower() for word in words)]
-
-    def series(self, column: str, least: int = 1) -> pd.Series:
-        """Return the finite values of a column; raise NotLogged if there are fewer than `least`."""
-        values = pd.to_numeric(self.rows.get(column, pd.Series(dtype=float)), errors="coerce")
-        values = values[np.isfinite(values.to_numpy())]
-        if len(values) < least:
-            raise NotLogged(column)
-        return values
-
-    def optional(self, column: str) -> pd.Series | None:
-        """Return the finite values of a column, or None if there are none."""
-        try:
-            return self.series(column)
-        except NotLogged:
-            return None
-
-    def latest(self, series: pd.Series) -> pd.Series:
-        """Return the last tenth of a series, and at least MIN_WINDOW rows: what holds by now, also
-        of a series that climbs.
-        """
-        return series.iloc[-max(MIN_WINDOW, min(MAX_WINDOW, len(series) // 10)) :]
-
-    def last(self, series: pd.Series) -> pd.Series:
-        """Return the present: the last window of a series."""
-        return series.iloc[-self.window :]
-
-    def change(self, series: pd.Series, first: int | None = None) -> Change:
-        """Return the change from the first rows to the last window.
-
-        first: how many first rows; by default one window. Fewer suit a fast change, or a series
-            with little noise.
-        """
-        return change_between(series, slice(0, first or self.window), slice(-self.window, None))
-
-    def rate_is_past_its_peak(self) -> bool:
-        """Return whether the learning rate passed its maximum more than MIN_ROWS rows ago. Before
-        that, a policy has hardly begun. Raise NotLogged if the rate is missing.
-        """
-        rate = self.series("learning_rate")
-        return len(rate) - int(np.argmax(rate)) > MIN_ROWS
-
-    def reach(self) -> float:
-        """Return how much the mean of any reward can differ between the present policy and the
-        reference, as a share of the reward's range: at most sqrt(KL / 2), with the KL of whole
-        completions (Pinsker's inequality). Raise NotLogged without a KL or lengths.
-        """
-        per_token = self.last(self.series("kl", MIN_ROWS)).mean()
-        tokens = self.last(self.series("completions/mean_length", MIN_ROWS)).mean()
-        return float(min(1.0, (max(0.0, per_token * tokens) / 2) ** 0.5))
-
-    def risen(self, series: pd.Series | None) -> bool:
-        """Return whether a series is now likely higher than at the start.
-
-        Starts of several lengths are tried, so that a rise in the first few steps counts, too.
-        """
-        if series is None or len(series) < 2 * MIN_WINDOW:
-            return False
-        firsts = (MIN_WINDOW, MIN_ROWS, self.window)
-        return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
-
-    @cached_property
-    def gap(self) -> tuple[Change, Change] | None:
-        """Return the change on held-out questions and the change in training, if training gets
-        better and the held-out score, for certain, does not; else None.
-        """
-        if self.held_out is None or len(self.held_out[0]) < MIN_WINDOW:
-            return None
-        held_out, training = self.held_out
-        # 1. Has training become better by what matters?
-        gain = self.change(training, min(self.window, MIN_ROWS))
-        if not gain.is_rise(CERTAIN, self.notable):
-            return None
-        # 2. Has the held-out score fallen from its best, or gained less than a quarter of that?
-        points = max(2, len(held_out) // 4)
-        end = int(np.nanargmax(held_out.rolling(points).mean().to_numpy())) + 1
-        fall = change_between(held_out, slice(end - points, end), slice(-points, None))
-        change = change_between(held_out, slice(0, points), slice(-points, None))
-        if fall.is_fall(SINCE_BEST, self.notable / 2):
-            return fall, gain
-        if change.difference + LIKELY * change.error < gain.difference / 4:
-            return change, gain
-        return None
-
-    @property
-    def notable(self) -> float:
-        """Return the smallest gain of success that matters: a tenth of full marks, or a quarter of
-        the spread if full marks are unknown.
-        """
-        known = self.share is not None or "reward_std" not in self.rows
-        return NOTABLE if known else 0.25 * self.reward_spread()
-
-    def gained(self, since: tuple[slice, slice]) -> bool:
-        """Return whether success has risen notably between two slices, not in training alone."""
-        if self.success is None or self.gap is not None:
-            return False
-        return change_between(self.success, *since).is_rise(LIKELY, self.notable)
-
-    def may_have_risen(self, change: Change, least: float) -> bool:
-        """Return whether a series may have risen by at least `least`: False only if that is
-        unlikely.
-        """
-        return change.difference + CERTAIN * change.error > least
-
-    def since_below(self, series: pd.Series, level: float) -> tuple[slice, slice]:
-        """Return the window that ends where the series, by its mean over MIN_WINDOW rows, was last
-        at or below this level, and the last window. Raise IndexError if it never was.
-        """
-        end = int(np.flatnonzero(series.rolling(MIN_WINDOW).mean() <= level)[-1]) + 1
-        return slice(max(0, end - self.window), end), slice(-self.window, None)
-
-    def since_best(self, series: pd.Series) -> tuple[slice, slice]:
-        """Return the window with the highest mean, and the last window."""
-        means = series.rolling(min(self.window, len(series))).mean()
-        end = int(np.nanargmax(means.to_numpy())) + 1
-        return slice(max(0, end - self.window), end), slice(-self.window, None)
-
-    def reward_spread(self) -> float:
-        """Return the spread of the total reward, the unit for its changes: the mean `reward_std` of
-        the first steps or of all steps, whichever is larger. Raise NotLogged if it is missing.
-        """
-        std = self.series("reward_std")
-        return max(std.iloc[:MIN_WINDOW].mean(), std.mean())
-
-
-# Words in reward names. Strict rewards ask for a right answer and are preferred; lenient ones give
-# partial credit, which can rise although no answer is right.
-STRICT = (
-    "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
-    "number", "math",
-)  # fmt: skip
-LENIENT = ("fuzzy", "proximity")
-FORMAT = ("format", "tags", "xml", "structure")
-
-
-def apply(rule: Callable[[Signals], Finding | None], signals: Signals) -> Finding | None:
-    """Return the finding of a rule, or None if a column it needs was not logged.
-
-    A missing column is not evidence of a fault: Unsloth on a GPU logs no entropy, and TRL logs no
-    KL if beta is 0.
-    """
-    try:
-        return rule(signals)
-    except NotLogged:
-        return None
-
-
-class NotLogged(Exception):
-    """Raised if a column that a rule needs is missing from the history or has too few numbers."""
 
 
 def change_between(series: pd.Series, before: slice, after: slice) -> Change:
@@ -394,3 +141,263 @@ def lower_bound(shares: pd.Series) -> float:
     dead by chance.
     """
     return float(shares.mean() - LIKELY * shares.std() / len(shares) ** 0.5)
+
+
+# Words in reward names. Strict rewards ask for a right answer and are preferred; lenient ones give
+# partial credit, which can rise although no answer is right.
+STRICT = (
+    "correct", "accuracy", "exact_match", "numeric", "task", "symbolic", "answer", "solution",
+    "number", "math",
+)  # fmt: skip
+LENIENT = ("fuzzy", "proximity")
+FORMAT = ("format", "tags", "xml", "structure")
+
+# The columns of an evaluation: of TRL (`eval_reward`, `eval_rewards/NAME/mean`), of trackers
+# (`eval/accuracy`) and of verl (`val-core/DATA/acc/mean@1`). Those with other words are no scores.
+HELD_OUT = re.compile(
+    r"(?:eval|val|valid|validation|test|held_?out|holdout)(?:-core|-aux)?[_/-](.+)", re.IGNORECASE
+)
+NO_SCORE = (
+    "loss", "runtime", "per_second", "num_", "length", "clip", "std", "/max", "/min", "kl", "blind",
+    "entropy", "time", "format", "tags", "sampling", "tools",
+)  # fmt: skip
+
+
+class Signals:
+    """The logged steps of a training history, with the questions that the rules ask about them.
+
+    rows: the logged steps, indexed by step.
+    enough_rows: whether there are enough to tell a trend from noise.
+    window: the number of rows at the end that count as the present.
+    correctness, format: the mean of the first reward that judges the answer, and of the first that
+        judges the format; None if there is no such reward.
+    success: correctness, or the total reward if no reward judges the answer.
+    improved: whether success has likely risen.
+    share_by_step: correctness as a share of full marks; None if its scale is unknown.
+    share_correct: the present share; None if it is unknown.
+    solved: whether share_correct is so high that little is left to gain.
+    held_out: the score on held-out questions, and the training series that it corresponds to; None
+        if no evaluation was logged.
+    entropy_left: the present entropy as a share of the initial one; None if too few rows tell.
+    unweighted: whether the total is always 0 although single rewards are not: all weights are 0, as
+        in distillation from a teacher through the KL.
+    """
+
+    def __init__(self, history: pd.DataFrame):
+        # 1. Separate the training steps from other rows, such as evaluations.
+        logged = history.set_index("step").sort_index() if "step" in history else history
+        of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
+        rows = logged.dropna(how="all", subset=of_steps) if of_steps else logged
+        self.rows = rows
+        self.enough_rows = len(rows) >= MIN_ROWS
+        self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(rows) // 4))
+
+        # 2. Find the rewards that judge the answer or the format, by words in their names.
+        def rewards_named(words: tuple[str, ...]) -> list[str]:
+            names = reward_names(rows)
+            return [name for name in names if any(word in name.lower() for word in words)]
+
+        of_format = rewards_named(FORMAT)
+        of_answer = rewards_named(STRICT) + rewards_named(LENIENT)
+        of_answer = [name for name in of_answer if name not in of_format]
+        self.correctness = self.optional(f"rewards/{of_answer[0]}/mean") if of_answer else None
+        self.format = self.optional(f"rewards/{of_format[0]}/mean") if of_format else None
+
+        # 3. Measure success, in training and on held-out questions.
+        total = self.optional("reward")
+        self.success = total if self.correctness is None else self.correctness
+        self.improved = self.has_risen(self.success)
+        self.share_by_step = self._share_of_full_marks(of_answer[0]) if of_answer else None
+        self.share_correct = None
+        if self.share_by_step is not None:
+            self.share_correct = float(self.last_window(self.share_by_step).mean())
+        self.solved = self.share_correct is not None and self.share_correct >= SOLVED
+        self.held_out = self._held_out(logged)
+
+        # 4. Measure how much of the initial entropy is left.
+        self.entropy_left = None
+        entropy = self.optional("entropy")
+        if entropy is not None and len(entropy) >= 2 * MIN_WINDOW:
+            initial = entropy.iloc[:MIN_WINDOW].mean()
+            if initial > 0:
+                self.entropy_left = float(self.last_tenth(entropy).mean() / initial)
+
+        # 5. Find out whether the rewards have any weight.
+        means = rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
+        self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
+
+    def _share_of_full_marks(self, name: str) -> pd.Series | None:
+        """Return a reward's mean as a share of full marks, or None if its scale is unknown.
+
+        The scale is the logged minimum and maximum, or else 0 to 1 if no value contradicts it: a
+        reward between 0 and 1 has a standard deviation of at most 0.5 (0.53 in a batch of eight).
+        """
+        mean = self.optional(f"rewards/{name}/mean")
+        if mean is None:
+            return None
+        lowest = self.optional(f"rewards/{name}/min")
+        highest = self.optional(f"rewards/{name}/max")
+        if lowest is not None and highest is not None and highest.max() > lowest.min():
+            return (mean - lowest.min()) / (highest.max() - lowest.min())
+        std = self.optional(f"rewards/{name}/std")
+        too_wide = std is not None and std.max() > WIDEST
+        if too_wide or not mean.between(-ROUNDING, 1 + ROUNDING).all():
+            return None
+        return mean.clip(0, 1)
+
+    def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series] | None:
+        """Return the score on held-out questions, and the training series to compare it with.
+
+        A score that judges answers is preferred to the total reward of the evaluation.
+        """
+        # 1. Collect the scores, by the part of the column's name that says what they judge.
+        scores = {}
+        for column in logged:
+            match = HELD_OUT.match(str(column))
+            if match and not any(word in match[1] for word in NO_SCORE):
+                values = pd.to_numeric(logged[column], errors="coerce").dropna()
+                if len(values):
+                    scores[match[1]] = values
+
+        # 2. Prefer one that judges answers; of several, the one with the earliest word of STRICT.
+        of_answer = [name for word in STRICT for name in scores if word in name.lower()]
+        of_answer += [name for name in scores if "acc" in name.lower()]
+        if of_answer and self.success is not None:
+            return scores[of_answer[0]], self.success
+
+        # 3. Otherwise take the total reward.
+        totals = [name for name in scores if "reward" in name or "score" in name]
+        total = self.optional("reward")
+        if not totals or total is None:
+            return None
+        return scores["reward" if "reward" in totals else totals[0]], total
+
+    # --- Columns, windows of them, and changes between windows ---
+
+    def series(self, column: str, least: int = 1) -> pd.Series:
+        """Return the finite values of a column; raise NotLogged if there are fewer than `least`."""
+        values = pd.to_numeric(self.rows.get(column, pd.Series(dtype=float)), errors="coerce")
+        values = values[np.isfinite(values.to_numpy())]
+        if len(values) < least:
+            raise NotLogged(column)
+        return values
+
+    def optional(self, column: str) -> pd.Series | None:
+        """Return the finite values of a column, or None if there are none."""
+        try:
+            return self.series(column)
+        except NotLogged:
+            return None
+
+    def last_window(self, series: pd.Series) -> pd.Series:
+        """Return the present: the last `window` rows of a series."""
+        return series.iloc[-self.window :]
+
+    def last_tenth(self, series: pd.Series) -> pd.Series:
+        """Return the last tenth of a series, and at least MIN_WINDOW rows. If a series climbs, this
+        is nearer to its present level than the last window.
+        """
+        return series.iloc[-max(MIN_WINDOW, min(MAX_WINDOW, len(series) // 10)) :]
+
+    def change(self, series: pd.Series, first: int | None = None) -> Change:
+        """Return the change from the first rows to the last window.
+
+        first: how many first rows; by default one window. Fewer suit a fast change, or a series
+            with little noise.
+        """
+        return change_between(series, slice(0, first or self.window), slice(-self.window, None))
+
+    def since_below(self, series: pd.Series, level: float) -> tuple[slice, slice]:
+        """Return the window that ends where the series, by its mean over MIN_WINDOW rows, was last
+        at or below this level, and the last window. Raise IndexError if it never was.
+        """
+        end = int(np.flatnonzero(series.rolling(MIN_WINDOW).mean() <= level)[-1]) + 1
+        return slice(max(0, end - self.window), end), slice(-self.window, None)
+
+    def since_best(self, series: pd.Series) -> tuple[slice, slice]:
+        """Return the window with the highest mean, and the last window."""
+        means = series.rolling(min(self.window, len(series))).mean()
+        end = int(np.nanargmax(means.to_numpy())) + 1
+        return slice(max(0, end - self.window), end), slice(-self.window, None)
+
+    # --- What several rules ask ---
+
+    def has_risen(self, series: pd.Series | None) -> bool:
+        """Return whether a series is now likely higher than at the start.
+
+        Starts of several lengths are tried, so that a rise in the first few steps counts, too.
+        """
+        if series is None or len(series) < 2 * MIN_WINDOW:
+            return False
+        firsts = (MIN_WINDOW, MIN_ROWS, self.window)
+        return any(self.change(series, rows).is_rise(LIKELY) for rows in firsts)
+
+    def rate_is_past_its_peak(self) -> bool:
+        """Return whether the learning rate passed its maximum more than MIN_ROWS rows ago. Before
+        that, a policy has hardly begun. Raise NotLogged if the rate is missing.
+        """
+        rate = self.series("learning_rate")
+        return len(rate) - int(np.argmax(rate)) > MIN_ROWS
+
+    def pinsker_bound(self) -> float:
+        """Return how much the mean of any reward can differ between the present policy and the
+        reference, as a share of the reward's range: at most sqrt(KL / 2), with the KL of whole
+        completions (Pinsker's inequality). Raise NotLogged without a KL or lengths.
+        """
+        per_token = self.last_window(self.series("kl", MIN_ROWS)).mean()
+        tokens = self.last_window(self.series("completions/mean_length", MIN_ROWS)).mean()
+        return float(min(1.0, (max(0.0, per_token * tokens) / 2) ** 0.5))
+
+    def reward_spread(self) -> float:
+        """Return the spread of the total reward, the unit for its changes: the mean `reward_std` of
+        the first steps or of all steps, whichever is larger. Raise NotLogged if it is missing.
+        """
+        std = self.series("reward_std")
+        return max(std.iloc[:MIN_WINDOW].mean(), std.mean())
+
+    @property
+    def notable(self) -> float:
+        """Return the smallest gain of success that matters: a tenth of full marks, or a quarter of
+        the spread if full marks are unknown.
+        """
+        known = self.share_by_step is not None or "reward_std" not in self.rows
+        return NOTABLE if known else 0.25 * self.reward_spread()
+
+    @cached_property
+    def generalisation_gap(self) -> tuple[Change, Change] | None:
+        """Return the change on held-out questions and the change in training, if training gets
+        better and the held-out score, for certain, does not; else None.
+        """
+        if self.held_out is None or len(self.held_out[0]) < MIN_WINDOW:
+            return None
+        held_out, training = self.held_out
+
+        # 1. Has training become better by what matters?
+        gain = self.change(training, min(self.window, MIN_ROWS))
+        if not gain.is_rise(CERTAIN, self.notable):
+            return None
+
+        # 2. Has the held-out score fallen from its best window?
+        points = max(2, len(held_out) // 4)  # it is logged more rarely, so its window has few rows
+        end = int(np.nanargmax(held_out.rolling(points).mean().to_numpy())) + 1
+        fall = change_between(held_out, slice(end - points, end), slice(-points, None))
+        if fall.is_fall(SINCE_BEST, self.notable / 2):
+            return fall, gain
+
+        # 3. Has it, for certain, gained less than a quarter of what training gained?
+        change = change_between(held_out, slice(0, points), slice(-points, None))
+        if change.difference + LIKELY * change.error < gain.difference / 4:
+            return change, gain
+        return None
+
+
+def apply(rule: Callable[[Signals], Finding | None], signals: Signals) -> Finding | None:
+    """Return the finding of a rule, or None if a column it needs was not logged.
+
+    A missing column is not evidence of a fault: Unsloth on a GPU logs no entropy, and TRL logs no
+    KL if beta is 0.
+    """
+    try:
+        return rule(signals)
+    except NotLogged:
+        return None

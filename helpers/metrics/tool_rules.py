@@ -32,11 +32,11 @@ def failing_calls(signals: Signals) -> Finding | None:
     share = signals.series("tools/failure_frequency")
     calls = signals.series("tools/call_frequency")
     # If there are only a few calls per step, all of them may fail by chance.
-    if signals.last(calls).mean() < CALLS_LEFT:
+    if signals.last_window(calls).mean() < CALLS_LEFT:
         return None
     # Drop steps without a call, for which TRL logs 0.
     share = share[calls.reindex(share.index) > 0]
-    per_episode = calls.reindex(signals.last(share).index).mean()
+    per_episode = calls.reindex(signals.last_window(share).index).mean()
     return _too_often(
         signals,
         share,
@@ -75,22 +75,22 @@ def _too_often(
     """Return a finding if a share that should be small is above one half. It is only an info while
     the share falls or success rises.
     """
-    last = signals.last(share)
+    last = signals.last_window(share)
     if len(share) < MIN_WINDOW or lower_bound(last) < MOST:
         return None
     # An untrained policy may fail often. In the first steps, report only a constant share of 1.
-    if not signals.enough and share.min() < 1:
+    if not signals.enough_rows and share.min() < 1:
         return None
     # Is the run still improving? An improvement long ago does not count, so use only the last rows:
     # twice as many as a trend needs.
     rows = 2 * max(MIN_ROWS, signals.window)
     improves = signals.change(share.iloc[-rows:]).is_fall(LIKELY, NOTABLE)
     if signals.success is not None:
-        improves = improves or signals.risen(signals.success.iloc[-rows:])
+        improves = improves or signals.has_risen(signals.success.iloc[-rows:])
     if improves:
         severity = "info"
         sentence += ", but the training is still getting better"
-    elif last.mean() >= NEARLY_ALL and not signals.better:
+    elif last.mean() >= NEARLY_ALL and not signals.improved:
         severity = "critical"
     else:
         severity = "warning"
@@ -112,12 +112,12 @@ def given_up_tools(signals: Signals) -> Finding | None:
             "warning",
             "tool_calls",
             "The policy has stopped using its tools"
-            + (", and the reward rises without them." if signals.better else "."),
+            + (", and the reward rises without them." if signals.improved else "."),
             f"{highest} (calls per episode)",
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
             "Otherwise, lower the learning rate, and find what is rewarded without a call.",
         )
-    if highest.before < CALLS_LEFT and not (signals.better or signals.solved):
+    if highest.before < CALLS_LEFT and not (signals.improved or signals.solved):
         return Finding(
             "info",
             "tool_calls",

@@ -18,7 +18,7 @@ from helpers.presets import PRESETS
 from helpers.runs import Run
 from helpers.settings import SETTINGS, check_report_to
 from helpers.tags import quoted
-from helpers.training import budget
+from helpers.training.trial_steps import Trial, forecast
 
 pytestmark = pytest.mark.usefixtures("machine")
 
@@ -302,8 +302,8 @@ def test_a_tracker_is_checked_at_the_door_and_says_where_it_writes(
 
 
 def test_what_takes_long_is_announced_on_the_terminal():
-    trial = budget.Trial(first=70.0, seconds=30.0, sampling=20.0, peak=None)
-    first, _, whole = budget.forecast(trial, PRESETS["smollm2"])
+    trial = Trial(first=70.0, seconds=30.0, sampling=20.0, peak=None)
+    first, _, whole = forecast(trial, PRESETS["smollm2"])
     assert lines_to_print("", f"{first}\n{whole}\nan ordinary batch: 9 tokens") == [first, whole]
 
 

@@ -153,7 +153,7 @@ def test_a_question_is_never_on_both_sides(load):
 
 
 def test_without_a_train_size_there_is_a_maximum_and_the_line_names_it(load, monkeypatch):
-    monkeypatch.setattr("helpers.data.rows.MOST_TRAINED", 20)
+    monkeypatch.setattr("helpers.data.rows.DEFAULT_TRAIN_LIMIT", 20)
     limited = load(numbered(40), holdout_size=8)
     whole = load(numbered(40), holdout_size=8, train_size=32)
     assert re.findall(r"\d+", limited.line)[-3:] == ["20", "8", "12"]

@@ -1,0 +1,119 @@
+"""Held-out questions that a training run is asked now and then: which, and how to evaluate them
+without changing the training.
+"""
+
+import copy
+import math
+
+import pandas as pd
+import torch
+from datasets import Dataset
+
+from helpers.settings import Preset
+from helpers.training.sampling_budget import questions_within
+
+FEWEST_LOOKS = 4  # with fewer, there is no curve
+FEWEST_AT_A_LOOK = 10  # with fewer, a point of the curve is mostly chance
+MOST_AT_A_LOOK = 64
+
+
+def held_out_looks(
+    holdout: pd.DataFrame,
+    settings: Preset,
+    seconds: float | str | None,
+    model,
+    tokenizer,
+    patience: int | None = None,
+) -> tuple[Dataset | None, dict]:
+    """Return the held-out questions that a training run asks now and then, and the keywords of
+    GRPOConfig for it; (None, {}) if it asks none. Print which.
+
+    All looks ask the same questions, one completion each. They cost less than a tenth of the
+    training, and at most `seconds` (see `questions_within`). If that is too little for a usable
+    curve, none are asked.
+
+    patience: of early stopping, which needs the score whatever it costs: two looks within it.
+    """
+    if holdout.empty:
+        return _not_logged()
+
+    # 1. The model may be called with twice the training's batch, because without gradients that
+    # fits into the memory.
+    largest_batch = min(
+        settings.per_device_train_batch_size * settings.processes * 2,
+        settings.completions_per_round,
+    )
+
+    # 2. Choose how many looks, and how many questions at most and at least.
+    if patience is not None:
+        # Early stopping needs the score, whatever it costs: two looks within its patience.
+        looks = math.ceil(2 * settings.max_steps / patience)
+        most = MOST_AT_A_LOOK
+        fewest = 1
+    else:
+        # The training can afford a fifteenth of its completions, because a look of the pocket model
+        # takes half a step. A batch that is smaller than a round may take as long as the round, so
+        # the number shrinks by their ratio.
+        affordable = settings.max_steps * settings.completions_per_step // 15
+        affordable = affordable * largest_batch // settings.completions_per_round
+        looks = min(8, settings.max_steps // 5, affordable // FEWEST_AT_A_LOOK)
+        if looks < FEWEST_LOOKS:
+            return _not_logged()
+        most = min(MOST_AT_A_LOOK, affordable // looks)
+        fewest = min(FEWEST_AT_A_LOOK, len(holdout))
+
+    # 3. Keep the questions that the seconds allow.
+    table = {"held-out questions during the training": (holdout.head(most), 1, looks)}
+    (asked,) = questions_within(seconds, model, tokenizer, settings, table)
+
+    # 4. Use batches of equal size, because TRL averages over batches, with equal parts for all
+    # processes, because accelerate asks some questions twice otherwise.
+    batch = min(largest_batch, len(asked)) // settings.processes * settings.processes
+    if len(asked) < fewest or not batch:
+        return _not_logged()
+    asked = asked.iloc[: len(asked) // batch * batch]
+
+    # 5. A look belongs to a logged step.
+    every = math.ceil(settings.max_steps / looks / settings.logging_steps) * settings.logging_steps
+    print(f"held-out score: {len(asked)} questions, every {every} step{'s' * (every > 1)}")
+    return Dataset.from_pandas(asked, preserve_index=False), {
+        "eval_strategy": "steps",
+        "eval_steps": every,
+        "num_generations_eval": 1,
+        "per_device_eval_batch_size": batch // settings.processes,
+    }
+
+
+def _not_logged() -> tuple[None, dict]:
+    """Print that no held-out questions are asked, and return what `held_out_looks` then returns."""
+    print("held-out score: not logged; the steps, the questions or the seconds are too few")
+    return None, {}
+
+
+def keep_apart(trainer) -> None:
+    """Keep the evaluations of a GRPOTrainer from changing its training and its tables, and cheap.
+
+    TRL 1.15 writes the completions of an evaluation into the table of the training step, and draws
+    from the same random numbers. Here, all evaluations draw the same random numbers, so a policy
+    that has not changed scores the same. The loss and the KL are not computed: `eval_loss` is NaN.
+    """
+    evaluate = trainer.evaluate
+
+    def apart(*args, **options):
+        temporary = {
+            "_logs": copy.deepcopy(trainer._logs),
+            "log_completions": False,
+            "beta": 0.0,  # without a KL, the reference is not asked
+            "compute_loss": lambda model, inputs: torch.tensor(math.nan, device=model.device),
+        }
+        forked = torch.random.fork_rng(range(torch.cuda.device_count()))
+        of_training = {name: getattr(trainer, name) for name in temporary}
+        vars(trainer).update(temporary)
+        try:
+            with forked:
+                torch.manual_seed(trainer.args.seed + trainer.args.process_index)
+                return evaluate(*args, **options)
+        finally:
+            vars(trainer).update(of_training)
+
+    trainer.evaluate = apart

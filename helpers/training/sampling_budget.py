@@ -1,0 +1,105 @@
+"""How many questions a notebook can answer within its budget of seconds, `sampling_seconds`."""
+
+import time
+from itertools import cycle, islice
+
+import pandas as pd
+
+from helpers import processes
+from helpers.settings import EMBEDDED, Preset, check_sampling_seconds
+from helpers.training import sampling
+
+# Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
+FEWEST = 8
+AUTO = 300  # seconds
+
+
+def questions_within(
+    seconds: float | str | None,
+    model,
+    tokenizer,
+    settings: Preset,
+    tables: dict[str, tuple[pd.DataFrame, int, int]],
+    extras: dict[str, tuple[pd.DataFrame, int, int]] | None = None,
+) -> list[pd.DataFrame]:
+    """Return the first rows of each table, as many as can be answered within a notebook's budget,
+    and print how many were left out, and how long the others take. If the rows get groups, a
+    training comes next: print how long its sampling takes, too.
+
+    seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
+        embedded model, so that the lessons print the same numbers on the slowest machine.
+        ValueError for anything else.
+    tables: printed name -> (rows, completions per row, repetitions). All tables keep the same
+        share of their rows, and at least FEWEST rows, even if these take longer than the budget.
+    extras: tables that share what the others leave, one after the other, and may keep no row.
+
+    The time is predicted from the tokens per second of a short batch, as if every completion
+    reached its limit.
+    """
+    check_sampling_seconds(seconds)
+    if seconds == "auto":
+        seconds = None if settings.model in EMBEDDED else AUTO
+    planned = tables | (extras or {})
+    if seconds is None:
+        return [rows for rows, _, _ in planned.values()]
+
+    # 1. Measure the tokens per second of one batch. A CPU gains nothing from more than 16 prompts.
+    completions = sum(len(rows) * samples * times for rows, samples, times in planned.values())
+    most = 16 if model.device.type == "cpu" else sampling.BATCH[sampling.engine_of(model)]
+    prompts = [list(prompt) for rows, _, _ in planned.values() for prompt in rows["prompt"]]
+    batch = list(islice(cycle(prompts), min(completions, most)))
+    few = min(32, settings.max_completion_length)
+    options = {"max_new_tokens": few, "temperature": settings.temperature}
+    sampling.sample(model, tokenizer, batch, **options)  # warm up: one-time work is not measured
+    begin = time.perf_counter()
+    sampling.sample(model, tokenizer, batch, **options)
+    rate = len(batch) * few / (time.perf_counter() - begin)
+    rate = processes.gather(rate)[0]  # all processes must keep the same rows
+    seconds_each = settings.max_completion_length / rate  # of a completion
+
+    # 2. Keep the share of the tables' rows that the budget allows. An extra table gets what those
+    # before it leave.
+    in_tables = sum(len(rows) * samples * times for rows, samples, times in tables.values())
+    share = min(1.0, seconds / (in_tables * seconds_each))
+    kept = {}
+    taken = 0.0  # seconds
+    for name, (rows, samples, times) in planned.items():
+        fewest = min(FEWEST, len(rows))
+        if name in tables:
+            room = max(fewest, int(share * len(rows)))
+        else:
+            room = int(max(0.0, seconds - taken) / (samples * times * seconds_each))
+            if room < fewest:
+                room = 0
+        kept[name] = rows.iloc[:room]
+        taken += len(kept[name]) * samples * times * seconds_each
+
+    # 3. Print how long everything would take, and the sampling of a training, which its processes
+    # share. A slow machine is noticed here, long before the trial steps.
+    forecast = f"at most about {completions * seconds_each:,.0f} s, at {rate:,.0f} tokens a second"
+    if any(samples == settings.num_generations for _, samples, _ in tables.values()):
+        trained = settings.max_steps * settings.completions_per_step / settings.processes
+        forecast += (
+            "; at this speed, the training samples for at most about "
+            f"{trained * seconds_each / 60:,.1f} minutes (max_steps={settings.max_steps})"
+        )
+    print(f"to sample everything: {forecast}")
+
+    # 4. If rows are left out, print what is asked.
+    if all(len(kept[name]) == len(rows) for name, (rows, _, _) in planned.items()):
+        return list(kept.values())
+    shares = []
+    for name, (rows, _, _) in planned.items():
+        asked = len(kept[name])
+        shares.append(f"{asked} of {len(rows)} {name}")
+        if asked:
+            # half the width of the 95 % interval of a proportion, at its widest (one half)
+            shares[-1] += f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)"
+    says = f"has room for {', '.join(shares)}; they take at most about {taken:,.0f} s"
+    if taken > seconds:
+        says = (
+            "is too short, and the fewest questions that show anything are asked: "
+            f"{', '.join(shares)}; they take up to about {taken:,.0f} s"
+        )
+    print(f"note: sampling_seconds={seconds} {says}. sampling_seconds=None lifts the limit.")
+    return list(kept.values())
