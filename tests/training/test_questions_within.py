@@ -17,13 +17,13 @@ ROWS = load_task("arithmetic/sums", train_size=60, holdout_size=8).train
 
 @pytest.fixture
 def within(policy, monkeypatch):
-    """A function from a budget to the number of rows kept of each table. The measured batch, 16
-    completions of 20 tokens, takes `takes` seconds.
+    """A function from a budget to the number of rows kept of each table. The measured batch, 64
+    completions of 20 tokens, takes `takes` seconds, and a round of the training `round_takes`.
     """
 
-    def within(seconds, takes, rows=64, extra=False, **differs) -> list[int]:
+    def within(seconds, takes, rows=64, extra=False, round_takes=None, **differs) -> list[int]:
         tables = {"questions": (pd.concat([ROWS] * 2)[:rows], 1, 2), "of them": (ROWS[:20], 4, 1)}
-        clock = iter([0.0, takes])
+        clock = iter([0.0, takes, 0.0, round_takes])
         monkeypatch.setattr(sampling_budget.time, "perf_counter", lambda: next(clock))
         extras = {"wished": (ROWS[:20], 1, 1)} if extra else {}
         settings = replace(SETTINGS, **differs)
@@ -44,36 +44,37 @@ def test_auto_limits_only_models_that_are_not_embedded(within, capsys):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_before_a_training_its_sampling_is_announced(within, capsys, processes):
-    # 300 steps of 32 completions in each process, of 20 tokens, at 100 tokens a second: 1,920 s
+    # 300 steps of 32 completions in each process, of 20 tokens, at 50 tokens a second: 3,840 s
     shape = {"max_steps": 300, "per_device_train_batch_size": 32, "processes": processes}
-    within(41.7, 3.2, num_generations=4, **shape)
+    within(41.7, 12.8, round_takes=12.8, num_generations=4, **shape)
     told = capsys.readouterr().out
-    assert "the training samples for at most about 32.0 minutes (max_steps=300)" in told
-    within(41.7, 3.2, num_generations=8, **shape)
+    assert "everything: at most about 42 s, at 100 tokens a second\n" in told
+    assert "300 steps: at most about 64.0 minutes, at 50 tokens a second\n" in told
+    within(41.7, 12.8, num_generations=8, **shape)
     assert "training" not in capsys.readouterr().out, "no table has groups of 8"
 
 
 def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
     # 208 completions of 20 tokens, at 100 tokens a second: 41.6 s
-    assert within(41.7, 3.2) == [64, 20]
+    assert within(41.7, 12.8) == [64, 20]
     everything = "to sample everything: at most about 42 s, at 100 tokens a second\n"
     assert capsys.readouterr().out == everything
-    assert within(20.9, 3.2) == [32, 10]
+    assert within(20.9, 12.8) == [32, 10]
     note = capsys.readouterr().out.removeprefix(everything)
     shares = re.findall(r"(\d+) of (\d+) .*?±(\d+) points", note)
     assert "sampling_seconds=20.9" in note and shares == [("32", "64", "17"), ("10", "20", "31")]
-    assert within(6.3, 3.2, rows=60) == [9, 8], "never fewer than eight"
+    assert within(6.3, 12.8, rows=60) == [9, 8], "never fewer than eight"
 
 
 def test_a_budget_below_the_fewest_rows_is_said_with_the_time_that_these_take(within, capsys):
     # 8 x 2 and 8 x 4 completions of 20 tokens, at 100 tokens a second: 9.6 s
-    assert within(2.0, 3.2) == [8, 8]
+    assert within(2.0, 12.8) == [8, 8]
     told = capsys.readouterr().out
     assert "has room" not in told and re.search(r"is too short.* 8 of 64 .* about 10 s", told)
 
 
 @pytest.mark.parametrize(("seconds", "left"), [(41.5, 0), (42.8, 0), (43.5, 9), (45.7, 20)])
 def test_extras_get_what_the_tables_leave_or_nothing(within, seconds, left, capsys):
-    *tables, extra = within(seconds, 3.2, extra=True)
+    *tables, extra = within(seconds, 12.8, extra=True)
     assert extra == left and (left == 0 or tables == [64, 20])
     assert ("0 of 20 wished" in capsys.readouterr().out) == (left == 0)
