@@ -37,14 +37,13 @@ def test_01_tells_of_a_limit_below_the_examples_and_of_answers_in_json(cli, tmp_
 @pytest.mark.slow
 @pytest.mark.nightly
 def test_the_way_ends_in_a_table_whose_intervals_can_be_read(cli, tmp_path):
-    """On a slow machine, a minute of sampling is too little for a table; lifting the limit for 05
-    alone, as its note says, gives one on any machine. 45 questions are enough for intervals of at
-    most 15 points to each side. (The reward of the file would be refused by 02, as the first test
-    shows.)
+    """A second of sampling is too little for a table. Lifting the limit for 05 alone, as the note
+    says, gives one: 45 questions are enough for intervals of at most 15 points to each side. (02
+    would refuse the reward of the file, as the first test shows.)
     """
     given = write_tickets(tmp_path)
     given |= {"kind": "json", "max_completion_length": "72", "holdout_size": "45", "max_steps": "2"}
-    given |= {"rewards": "correctness,format*0.25", "sampling_seconds": "60"}
+    given |= {"rewards": "correctness,format*0.25", "sampling_seconds": "1"}
     words = [word for name, text in given.items() for word in ("-p", f"{name}={text}")]
     code, out, _ = cli(
         "run", "--run", "tickets", "--preset", "smollm2", "--only", "01,02,03", *words
