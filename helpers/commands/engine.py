@@ -24,7 +24,7 @@ _PREFIXES = (
     "NOT ",  # 03: rewards that 02 did not test or did not approve
     "stopping early: ",  # 03: why
     "to sample everything: ",  # 02: a forecast, before minutes without a line
-    "to sample in the training, ",  # 02: and what comes after them
+    "to sample in a training of ",  # 02: what comes after them
     "every completion at its limit: ",  # 03: a forecast of the training
     "tracker: ",  # 03: where its events go
     "continuing the interrupted training ",  # 03: from which step

@@ -281,9 +281,11 @@ def defaults(numbers: list[str]) -> dict[str, object]:
         if number not in paths:
             raise ValueError(f"there is no notebook {number}. There are: {', '.join(paths)}.")
         # A notebook takes its settings also if its cell does not show them: that of 03 shows few.
-        # 00 prepares and trains, so it takes those of both.
+        # 00 prepares and trains, so it takes those of both, but always through Unsloth.
         parts = {"01", "03"} if number == "00" else {number}
         values |= {n: None for n, each in SETTINGS.items() if parts & set(each.metadata["of"])}
+        if number == "00":
+            del values["backend"]
         for name, parameter in _inspect(str(paths[number])).items():
             values[name] = commands.read_value(parameter["default"])
     return values

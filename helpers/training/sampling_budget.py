@@ -21,10 +21,10 @@ def questions_within(
     settings: Preset,
     tables: dict[str, tuple[pd.DataFrame, int, int]],
     extras: dict[str, tuple[pd.DataFrame, int, int]] | None = None,
+    training_follows: bool = False,
 ) -> list[pd.DataFrame]:
     """Return the first rows of each table, as many as can be answered within a notebook's budget,
-    and print how many were left out, and how long the others take. If the rows get groups, a
-    training comes next: print how long its sampling takes, too.
+    and print how many were left out, and how long the others take.
 
     seconds: the budget; None keeps all rows. "auto" means AUTO seconds, but no limit for an
         embedded model, so that the lessons print the same numbers on the slowest machine.
@@ -32,6 +32,8 @@ def questions_within(
     tables: printed name -> (rows, completions per row, repetitions). All tables keep the same
         share of their rows, and at least FEWEST rows, even if these take longer than the budget.
     extras: tables that share what the others leave, one after the other, and may keep no row.
+    training_follows: also measure a batch of the training, and print how long a training with
+        these settings samples, so that a slow machine is noticed long before the trial steps.
 
     The time is predicted from the tokens per second of a short batch, as if every completion
     reached its limit.
@@ -47,6 +49,8 @@ def questions_within(
     # fast as one of 16 and nearly as fast as one of 128 (SmolLM2 on two cores).
     completions = sum(len(rows) * samples * times for rows, samples, times in planned.values())
     prompts = [list(prompt) for rows, _, _ in planned.values() for prompt in rows["prompt"]]
+    on_cpu = model.device.type == "cpu"
+    most = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
     few = min(32, settings.max_completion_length)
 
     def measured_rate(count: int) -> float:
@@ -59,8 +63,6 @@ def questions_within(
         rate = count * few / (time.perf_counter() - begin)
         return processes.gather(rate)[0]  # all processes must keep the same rows
 
-    on_cpu = model.device.type == "cpu"
-    most = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
     rate = measured_rate(min(completions, most))
     seconds_each = settings.max_completion_length / rate  # of a completion
 
@@ -81,20 +83,20 @@ def questions_within(
         kept[name] = rows.iloc[:room]
         taken += len(kept[name]) * samples * times * seconds_each
 
-    # 3. Print how long everything would take. Before a training, also print how long it samples, so
-    # that a slow machine is noticed long before the trial steps. It samples smaller batches.
+    # 3. Print how long everything would take, and what comes after it.
     print(
         f"to sample everything: at most about {completions * seconds_each:,.0f} s, at "
         f"{rate:,.0f} tokens a second"
     )
-    if any(samples == settings.num_generations for _, samples, _ in tables.values()):
-        sampled = settings.max_steps * settings.completions_per_step // settings.processes
-        round_size = settings.completions_per_round // settings.processes
-        rate = measured_rate(min(round_size, most))
+    if training_follows:
+        # each process samples its share of the rounds; one round serves num_iterations updates
+        rate = measured_rate(min(settings.completions_per_round // settings.processes, most))
+        updates = settings.max_steps / settings.num_iterations
+        sampled = updates * settings.completions_per_step / settings.processes
         minutes = sampled * settings.max_completion_length / rate / 60
         print(
-            f"to sample in the training, {settings.max_steps} steps: at most about {minutes:,.1f} "
-            f"minutes, at {rate:,.0f} tokens a second"
+            f"to sample in a training of {settings.max_steps} steps, as the preset has: about "
+            f"{minutes:,.1f} minutes at most, at {rate:,.0f} tokens a second"
         )
 
     # 4. If rows are left out, print what is asked.

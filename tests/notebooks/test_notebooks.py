@@ -20,7 +20,7 @@ from helpers import PROJECT
 from helpers.commands.run import NOTEBOOKS, defaults
 from helpers.rewards.correctness import correctness_reward
 from helpers.runs import Run
-from helpers.settings import SETTINGS
+from helpers.settings import OF_TRAINING, SETTINGS
 
 PATHS = sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
 each_notebook = pytest.mark.parametrize("path", PATHS, ids=[path.stem for path in PATHS])
@@ -72,6 +72,27 @@ def test_every_setting_is_a_parameter_where_its_table_says_so():
     for number in ("01", "03"):
         for name, setting in SETTINGS.items():
             assert (number in setting.metadata["of"]) == (name in taken[number]), (number, name)
+    # 00 prepares and trains, through Unsloth alone
+    of_both = {name for name in SETTINGS if name in taken["01"] or name in taken["03"]}
+    assert SETTINGS.keys() & defaults(["00"]).keys() == of_both - {"backend"}
+
+
+@pytest.mark.parametrize("number", ["00", "03", "07", "11"])
+def test_a_variable_named_like_a_setting_is_reset_by_the_cell_of_parameters(number):
+    """The first cells can be run again: no model of a later cell is taken for the setting `model`."""
+    taken = set(OF_TRAINING if number == "03" else SETTINGS)
+    code = [cell for cell in cells(notebook(number)) if cell.cell_type == "code"]
+    assigned = {
+        index: {
+            node.id
+            for node in ast.walk(ast.parse(cell.source))
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        }
+        for index, cell in enumerate(code)
+    }
+    (first,) = [i for i, cell in enumerate(code) if "parameters" in cell.metadata.tags]
+    later = set().union(*(names for index, names in assigned.items() if index > first))
+    assert later & taken <= assigned[first]
 
 
 def test_03_shows_the_lines_a_reader_came_for_and_the_rewards_that_02_has_tested():

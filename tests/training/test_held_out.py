@@ -66,7 +66,7 @@ def test_early_stopping_has_its_score_and_an_empty_holdout_has_none(policy, caps
     real = replace(PRESETS["pocket"], model="unsloth/Qwen3-4B", max_completion_length=20)
     assert held_out_looks(ROWS, real, 1e-3, *policy) == (None, {})
     told = capsys.readouterr().out
-    assert "to sample everything" in told and "to sample in the training" not in told
+    assert "to sample everything" in told and "to sample in a training" not in told
 
 
 def test_evaluations_leave_the_training_and_its_tables_as_they_were(

@@ -27,7 +27,8 @@ def within(policy, monkeypatch):
         monkeypatch.setattr(sampling_budget.time, "perf_counter", lambda: next(clock))
         extras = {"wished": (ROWS[:20], 1, 1)} if extra else {}
         settings = replace(SETTINGS, **differs)
-        kept = sampling_budget.questions_within(seconds, *policy, settings, tables, extras)
+        told = {"training_follows": round_takes is not None}
+        kept = sampling_budget.questions_within(seconds, *policy, settings, tables, extras, **told)
         tables |= extras
         for table, (given, *_) in zip(kept, tables.values(), strict=True):
             assert list(table["question"]) == list(given["question"][: len(table)])
@@ -44,14 +45,19 @@ def test_auto_limits_only_models_that_are_not_embedded(within, capsys):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_before_a_training_its_sampling_is_announced(within, capsys, processes):
-    # 300 steps of 32 completions in each process, of 20 tokens, at 50 tokens a second: 3,840 s
-    shape = {"max_steps": 300, "per_device_train_batch_size": 32, "processes": processes}
-    within(41.7, 12.8, round_takes=12.8, num_generations=4, **shape)
+    # in each process, 16 completions a round and 32 a step: 300 steps, two on the same completions,
+    # of 40 tokens each; 32 tokens of 16 completions are sampled in 10.24 s, so 50 tokens a second
+    shape = {"max_steps": 300, "num_iterations": 2, "max_completion_length": 40}
+    shape |= {"per_device_train_batch_size": 8, "gradient_accumulation_steps": 4}
+    shape |= {"steps_per_generation": 2, "processes": processes}
+    within(1e3, 12.8, round_takes=10.24, **shape)
     told = capsys.readouterr().out
-    assert "everything: at most about 42 s, at 100 tokens a second\n" in told
-    assert "300 steps: at most about 64.0 minutes, at 50 tokens a second\n" in told
-    within(41.7, 12.8, num_generations=8, **shape)
-    assert "training" not in capsys.readouterr().out, "no table has groups of 8"
+    assert "everything: at most about 52 s, at 160 tokens a second\n" in told
+    assert "300 steps, as the preset has: about 64.0 minutes at most, at 50 tokens a second" in told
+    # a round of 96 is measured as 64 completions: 32 tokens of these in 20.48 s, 100 a second
+    large = shape | {"per_device_train_batch_size": 48, "steps_per_generation": None}
+    within(1e3, 12.8, round_takes=20.48, **large | {"gradient_accumulation_steps": 2})
+    assert "about 96.0 minutes at most, at 100 tokens a second" in capsys.readouterr().out
 
 
 def test_every_table_keeps_the_same_share_of_its_rows(within, capsys):
