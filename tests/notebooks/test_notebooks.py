@@ -90,7 +90,7 @@ def test_a_variable_named_like_a_setting_is_reset_by_the_cell_of_parameters(numb
         }
         for index, cell in enumerate(code)
     }
-    (first,) = [i for i, cell in enumerate(code) if "parameters" in cell.metadata.tags]
+    (first,) = [i for i, cell in enumerate(code) if "parameters" in cell.metadata.get("tags", [])]
     later = set().union(*(names for index, names in assigned.items() if index > first))
     assert later & taken <= assigned[first]
 
