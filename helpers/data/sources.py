@@ -145,7 +145,6 @@ def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
 
 def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
     """Return the rows of a hub data set `owner/name` or `owner/name:config`, or of a local folder.
-    As in `_reasoning_gym`, what needs no download is checked before the first row is asked for.
 
     GSM8K and folders keep their own split: `train` is trained on, `test` is held out. Any other
     data set is read from its `train` split, or from its first split if none is called `train`.

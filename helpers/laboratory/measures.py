@@ -118,17 +118,17 @@ class Lab(RewardsUnderTest):
                 )
 
         # each case as a row of data
-        yours = [{}]
+        your_rows = [{}]
         neutral = {}
         if path is None:
             # a question or a kind of your data could change which answer is right
             neutral = {"question": "What is asked?", "kind": None}
             if rows is not None:
-                yours = _records(rows.head(len(loaded)))
+                your_rows = _records(rows.head(len(loaded)))
         records = []
         for at, case in enumerate(loaded):
-            own = {key: case[key] for key in case if key not in ("name", "expected")}
-            records.append(yours[at % len(yours)] | neutral | own)
+            of_case = {key: case[key] for key in case if key not in ("name", "expected")}
+            records.append(your_rows[at % len(your_rows)] | neutral | of_case)  # the last one wins
 
         count_before = len(self.faults)
         with warnings.catch_warnings():
@@ -197,10 +197,11 @@ class Lab(RewardsUnderTest):
 
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan
-        # 5. the step with the largest gap between right and wrong answers
+        # 5. the step with the largest gap between right and wrong answers, at which `signal` scores
         gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
         self.step = steps[int(np.nan_to_num(gaps).mean(axis=1).argmax())]
 
+        # 6. keep what the verdict and the report read
         self.results.attacks = table
         self.results.columns = [name for name in rows.columns if name != "prompt"]
         self.results.escapes = trial.escapes
@@ -266,7 +267,8 @@ class Lab(RewardsUnderTest):
         texts = [text for group in completions for text in group]
         scores = self.scores(texts, self.step, **columns)
 
-        # 2. some of the scores twice more, to find rewards that give other scores in other calls
+        # 2. score at most JUDGED_AGAIN completions twice more, to find rewards that give other
+        # scores in other calls
         some = slice(None, None, 1 + len(texts) // JUDGED_AGAIN)
         of_some = {name: values[some] for name, values in columns.items()}
         self.compare(*(self.scores_of_copies(texts[some], self.step, **of_some) for _ in range(2)))
@@ -424,10 +426,13 @@ def signal_lines(lab: Lab) -> list[str]:
 def _advantage_shares(
     scores: pd.DataFrame, group_of: np.ndarray, weights: pd.Series
 ) -> dict[str, float]:
-    """Return each reward's share in the variance of the advantage that TRL computes."""
+    """Return each reward's share in the variance of the advantage that TRL computes: the mean
+    product of its part with the whole, over the variance. The shares sum to 1; that of a reward
+    that works against the others is negative.
+    """
     names = list(weights.index)
-    judged = scores["total"].notna()
-    weighted = scores[names].mul(weights).fillna(0.0).where(judged)
+    has_total = scores["total"].notna()
+    weighted = scores[names].mul(weights).fillna(0.0).where(has_total)
     centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
     deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
     scaled = centred.div(deviation + 1e-4, axis=0)  # TRL adds 1e-4, too

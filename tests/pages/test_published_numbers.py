@@ -52,7 +52,7 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
     """
     row = re.compile(
         r"^\| true rewards \| \d \| 40 \| 128 \| ([\d.]+)% .*?→ ([\d.]+)% .*?\| ([\d.]+)% .*?→ ([\d.]+)% .*?"
-        r"\| ([\d.]+) \+ [\d.]+ \|",
+        r"\| ([\d.]+)% → ([\d.]+)% \| ([\d.]+) \+ [\d.]+ \|",
         re.MULTILINE,
     )
     seeds = [
@@ -69,3 +69,4 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
     )
     assert len(seeds) == 3 and told in page and "sampled at temperature 1" in page
     assert f"greedily, from {shares[2]} % to {shares[3]} %" in page
+    assert f"in format, from {shares[4]} % to {shares[5]} %" in page

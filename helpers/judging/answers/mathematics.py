@@ -37,6 +37,12 @@ _DEEPEST = 25  # nested brackets; deeper text is an attempt to hang the parser, 
 _TRAILING_UNIT = re.compile(
     rf"\\(?:text\w*|mbox|mathrm)\s*\{{\s*{UNIT.pattern}\s*\}}(?:\^\{{?\d\}}?)?\s*$"
 )
+# The words `and` and `or`, outside other words.
+_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
+# A LaTeX command: `\frac`, `\begin{pmatrix}`.
+_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
+# The relation of an inequality: `x > 3`, `x \neq 3`.
+_RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
 
 
 @lru_cache(maxsize=1 << 14)
@@ -65,30 +71,34 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
         return Comparison(False)
 
     # 3. Remove the names before values: `x = 3` becomes `3`. Names also say that a list has no
-    # order, so look for them first. Refuse a chain of steps, and write out both values of `±`.
+    # order, so look for them first.
     in_any_order = in_any_order or has_no_order(gold)
     given, gold = without_names(given, gold)
     if "matrix" in gold:
         given = as_matrix(given)
+
+    # 4. Refuse a chain of steps. What is left may now be spelt alike.
     if differ_in_steps(given, gold):
         return Comparison(False)
     if without_spaces(given) == without_spaces(gold):
         return Comparison(True)
+
+    # 5. Write out both values of `±`. They have no order, so look for the sign first.
     in_any_order = in_any_order or has_two_values(given, gold)
     given = without_plus_minus(given)
     gold = without_plus_minus(gold)
 
-    # 4. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
+    # 6. Notation that math-verify ignores must be spelt as in the row. The sides of an equation may
     # be exchanged.
     if has_ignored_notation(given) or has_ignored_notation(gold):
         turned_around = "=".join(reversed(given.split("=")))
         return Comparison(without_spaces(turned_around) == without_spaces(gold))
 
-    # 5. If the row's answer is a number, only a number can be right.
+    # 7. If the row's answer is a number, only a number can be right.
     if is_number(gold):
         return Comparison(same_number(given, gold))
 
-    # 6. Refuse differences that math-verify does not see.
+    # 8. Refuse differences that math-verify does not see.
     if (
         leaves_computation(given, gold)
         or differ_in_variables(given, gold)
@@ -98,11 +108,11 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     ):
         return Comparison(False)
 
-    # 7. Leave the rest to math-verify.
+    # 9. Leave the rest to math-verify.
     given, gold = as_intervals(given, gold)
     if not in_any_order:
         given, gold = as_tuples(given, gold)
-    return Comparison(None, (gold, given))
+    return Comparison(None, (gold, given))  # math-verify takes the row's answer first
 
 
 # --- The decisions, in the order of compare_expressions -------------------------------------------
@@ -139,8 +149,8 @@ def is_readable(text: str) -> bool:
     # A word of three small letters, a blank `__`, or the # that to_latex puts between two answers.
     has_prose = re.search(r"[a-z]{3,}|__|#", words)
     # Two numbers side by side, `4 2`, or a letter before a digit, `x2`.
-    has_two_numbers = re.search(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d", words)
-    return not has_prose and not has_two_numbers
+    has_unclear_product = re.search(r"(?<![_\d.])\d[\d.]*\s+\d|(?<![a-zA-Z])[a-zA-Z]\d", words)
+    return not has_prose and not has_unclear_product
 
 
 def is_costly(text: str) -> bool:
@@ -152,9 +162,14 @@ def is_costly(text: str) -> bool:
     """
     return bool(
         re.search(
-            r"(?<![.\d])\d{7}|\^\s*(?:\{[^}]*|\w\s*)\^|\^\s*\{?-?[\d.]{3}|\d\d!|!\s*!"
-            r"|\\(?:sum|prod|int|lim)|binom.*\d\d",
+            r"""(?<![.\d])\d{7}              # a number of seven digits or more
+                | \^\s*(?:\{[^}]*|\w\s*)\^   # a tower of powers
+                | \^\s*\{?-?[\d.]{3}         # a large exponent
+                | \d\d! | !\s*!              # a factorial
+                | \\(?:sum|prod|int|lim)
+                | binom.*\d\d""",
             text,
+            re.VERBOSE,
         )
     )
 
@@ -385,12 +400,9 @@ def as_tuples(given: str, gold: str) -> tuple[str, str]:
 
 # --- The parts of an expression -------------------------------------------------------------------
 
-# The words `and` and `or`, outside other words.
-_AND_OR = re.compile(r"(?<![a-zA-Z\\])(and|or)(?![a-zA-Z])")
-# A LaTeX command: `\frac`, `\begin{pmatrix}`.
-_COMMAND = re.compile(r"\\(?:begin|end)\{[a-zA-Z]*\}|\\[a-zA-Z]+")
-# The relation of an inequality: `x > 3`, `x \neq 3`.
-_RELATION = r"[<>]|\\(?:leq?|geq?|neq?|lt|gt)(?![a-zA-Z])"
+
+_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
+_CLOSES = {"<": ")", r"\lt": ")", r"\leq": "]", r"\le": "]"}
 
 
 def interval_of(inequality: str) -> str:
@@ -426,8 +438,6 @@ def interval_of(inequality: str) -> str:
 
 
 # The relations turned around, and the bracket at which an interval with this relation ends.
-_TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
-_CLOSES = {"<": ")", r"\lt": ")", r"\leq": "]", r"\le": "]"}
 
 
 def is_inequality(text: str) -> bool:
