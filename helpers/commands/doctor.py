@@ -49,7 +49,8 @@ def main(parsed: argparse.Namespace) -> int:
             f"{machine.driver or 'unknown'}"
         )
     else:
-        print("GPU       none")
+        bits = "bfloat16" if environment.cpu_has_bf16() else "32 bits, slower than the README says"
+        print(f"GPU       none; on this CPU, a policy computes in {bits}")
     print(f"preset    {preset.name}: {preset.model} on {preset.source}")
     print(f"batch     {preset.batch} (processes × batch × accumulation)")
     print(f"packages  of {environment.requirements_file(machine).name}, as installed")

@@ -533,7 +533,7 @@ def _judge_pass_rate(lab: RewardsUnderTest, passing: float, judges: str, verdict
     # 2. A policy that is never right, or always.
     if passing <= _NEVER and not would_be_right:
         verdict.stops.append(
-            f"the policy earns {judges} on {passing:.1%} of its completions. "
+            f"the policy earns at least 0.5 from {judges} on {passing:.1%} of its completions. "
             f"{_advice_on_never_right(signal)}".strip()
         )
     elif passing >= _ALWAYS:
@@ -569,7 +569,7 @@ def _advice_on_never_right(signal: dict) -> str:
             "prompt show the format: examples=examples.jsonl (docs/data.md)."
         )
     return (
-        "There is nothing to reinforce. Compare the data's answers with what the policy "
+        "There is no correct answer to reinforce. Compare the data's answers with what the policy "
         "gives: they may contain more than the result (notebook 01 prints a note). Otherwise, use "
         "easier questions, worked examples in the prompt (examples), a warm start on such "
         "examples, or a larger model."

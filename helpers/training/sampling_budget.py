@@ -115,5 +115,5 @@ def questions_within(
             "is too short, and the fewest questions that show anything are asked: "
             f"{', '.join(shares)}; they take up to about {taken:,.0f} s"
         )
-    print(f"note: sampling_seconds={seconds} {says}. sampling_seconds=None lifts the limit.")
+    print(f"note: sampling_seconds={seconds} {says}. `null` (in Python, None) lifts the limit.")
     return list(kept.values())

@@ -38,6 +38,9 @@ def test_the_machine_is_described_and_wrong_packages_are_named(cli, lists, monke
     assert (code, err) == (0, "") and "all well" in out
     assert f"{machine.system}, {machine.cores} cores" in out and f"Python {machine.python}" in out
     assert "GPU       none" in out and "preset    pocket: pocket on arithmetic/sums" in out
+    for has_bf16, told in (("0", "computes in 32 bits, slower"), ("1", "computes in bfloat16\n")):
+        monkeypatch.setenv("UNSLOTH_CPU_BF16", has_bf16)
+        assert told in cli("doctor")[1]
     assert any(line.split() == ["pytest", version] for line in out.splitlines())
     assert "switch    UNSLOTH_GRPO_LOSS_AGGREGATION=prompt (see docs/switches.md)\n" in out
     lists("pytest==0.1\n")

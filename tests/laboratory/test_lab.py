@@ -454,7 +454,10 @@ REASONS = {
         RIGHT_AND_WRONG,
     ),
     "100% have no complete answer block": (JUDGED, ["so", "no idea"]),
-    "There is nothing to reinforce": (JUDGED, blocks("-1", "-2")),
+    "no correct answer to reinforce": (
+        JUDGED,
+        blocks("-1", "-2"),
+    ),
     "Use harder questions": (JUDGED, blocks("{}", "{}.0")),
     "Add one for the answer": ([format_reward], [*blocks("1"), "no"]),
     "Check its weight": (
@@ -782,7 +785,10 @@ WITHHELD = {
         "{}",
         ["<think>so</think><answer>{}</answer>\nQuestion: 1 + 1?\n<answer>2</answer>"],
     ),
-    "nothing to reinforce.* contain more than the result": ("The answer is {} km.", blocks("{}")),
+    "correct answer to reinforce.* contain more than the result": (
+        "The answer is {} km.",
+        blocks("{}"),
+    ),
 }
 
 
@@ -978,7 +984,11 @@ def judged(right: int, of: int) -> list[str]:
             "75% of the groups .*the policy sometimes answers",
         ),
         # never or always right, or never judged
-        ([judged(0, 64)], (5.0, 1.0), "earns `first` on 0.0% of its .*othing to reinforce"),
+        (
+            [judged(0, 64)],
+            (5.0, 1.0),
+            "earns at least 0.5 from `first` on 0.0% of its .*orrect answer to reinforce",
+        ),
         ([judged(1, 50)], (5.0, 1.0), "earns `first` on 2.0% of its .*othing to reinforce"),
         ([judged(2, 64)], (5.0, 1.0), None),
         ([judged(18, 20)], (5.0, 1.0), None),

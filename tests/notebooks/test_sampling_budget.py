@@ -17,7 +17,7 @@ def test_with_a_small_budget_all_are_measured_on_the_same_few_questions(executed
     shutil.rmtree(run.folder / "evaluation")
     printed = execute("05", run, sampling_seconds=1e-3, samples=2)
     assert FEW.format("128 held-out questions") in printed
-    assert "sampling_seconds=None lifts the limit" in printed
+    assert "`null` (in Python, None) lifts the limit" in printed
     for entry in run.evaluation.values():
         assert entry["n"] == entry["greedy"]["n"] == 8
     baseline = run.evaluation["baseline"]

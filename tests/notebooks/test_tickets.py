@@ -51,7 +51,7 @@ def test_the_way_ends_in_a_table_whose_intervals_can_be_read(cli, tmp_path):
     assert code == 0, out
     assert (
         "to sample in a training of 40 steps, as the preset has" in out
-        and "sampling_seconds=None lifts the limit" in out
+        and "`null` (in Python, None) lifts the limit" in out
     )
     few = ["-p", "samples=2", "-p", "sampled_questions=2"]  # no pass@k
     code, out, _ = cli(
