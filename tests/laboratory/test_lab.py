@@ -989,7 +989,11 @@ def judged(right: int, of: int) -> list[str]:
             (5.0, 1.0),
             "earns at least 0.5 from `first` on 0.0% of its .*orrect answer to reinforce",
         ),
-        ([judged(1, 50)], (5.0, 1.0), "earns `first` on 2.0% of its .*othing to reinforce"),
+        (
+            [judged(1, 50)],
+            (5.0, 1.0),
+            "0.5 from `first` on 2.0% of its .*orrect answer to reinforce",
+        ),
         ([judged(2, 64)], (5.0, 1.0), None),
         ([judged(18, 20)], (5.0, 1.0), None),
         ([judged(19, 20)], (5.0, 1.0), "already earns `first` on 95% of .*Use harder questions"),
