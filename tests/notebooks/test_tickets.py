@@ -38,8 +38,8 @@ def test_01_tells_of_a_limit_below_the_examples_and_of_answers_in_json(cli, tmp_
 @pytest.mark.nightly
 def test_the_way_ends_in_a_table_whose_intervals_can_be_read(cli, tmp_path):
     """A second of sampling is too little for a table. An hour for 05 alone, of which it announces
-    how much it needs, gives one: 45 questions are enough for intervals of at most 15 points to each side. (02
-    would refuse the reward of the file, as the first test shows.)
+    how much it needs, gives one: 45 questions are enough for intervals of at most 15 points to each
+    side. (02 would refuse the reward of the file, as the first test shows.)
     """
     given = write_tickets(tmp_path)
     given |= {"kind": "json", "max_completion_length": "72", "holdout_size": "45", "max_steps": "2"}
