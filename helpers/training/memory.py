@@ -42,14 +42,29 @@ _HEAP = 1.45
 _HEADROOM = 0.95  # usable share of the card; the rest is lost to fragmentation
 # Families whose layers and decoding Unsloth replaces on a GPU (unsloth/models/loader.py 1796)
 _REPLACED = ("llama", "mistral", "gemma", "gemma2", "qwen2", "qwen3")
-WHAT_HELPS = (
-    "What helps most: halve per_device_train_batch_size and double gradient_accumulation_steps, "
-    "which trains the same, then lower max_completion_length; or use a smaller model."
-)
 AWAKE = (
     "With a vision model, vLLM cannot sleep, so its share of the card stays in use: lower "
     "gpu_memory_utilization first, or use engine='transformers'. "
 )
+
+
+def what_helps(settings: Preset) -> str:
+    """Return what to change in these settings so that a step needs less memory."""
+    batch, reused = settings.per_device_train_batch_size, settings.steps_per_generation
+    lower = "lower max_completion_length, or use a smaller model."
+    if batch % 2:  # it cannot be halved
+        return f"What helps: {lower}"
+    half = {
+        "per_device_train_batch_size": batch // 2,
+        "gradient_accumulation_steps": 2 * settings.gradient_accumulation_steps,
+    }
+    if reused:  # a round must sample as many completions as before
+        half["steps_per_generation"] = 2 * reused
+    *first, last = (f"{name}={value}" for name, value in half.items())
+    return (
+        f"What helps most is {', '.join(first)} and {last}, which train the same in smaller "
+        f"passes. If that is not enough, {lower}"
+    )
 
 
 def check(
@@ -112,7 +127,7 @@ def check(
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(step.peak)}, but only "
             f"{size(_HEADROOM * card)} of {machine.gpu}'s {size(card)} can be used. "
-            f"{AWAKE if 'vLLM awake' in step.training else ''}{WHAT_HELPS}"
+            f"{AWAKE if 'vLLM awake' in step.training else ''}{what_helps(settings)}"
         )
 
     # list the parts, then the peak of the more expensive phase

@@ -24,7 +24,7 @@ from transformers import PrinterCallback
 from helpers.environment import Machine
 from helpers.settings import Preset
 from helpers.training import sampling
-from helpers.training.memory import WHAT_HELPS, card_of, size
+from helpers.training.memory import card_of, size, what_helps
 from helpers.training.reward_guard import guard_reward
 
 
@@ -122,7 +122,7 @@ def trial_step(
         room = size(card_of(machine) or machine.memory_gb * 1e9)
         raise ValueError(
             f"{machine.gpu or 'this machine'}, with {room}, ran out of memory in the trial step, "
-            f"at full length. {WHAT_HELPS}"
+            f"at full length. {what_helps(settings)}"
         ) from None
     finally:
         trainer = None  # frees its optimizer's memory

@@ -2,6 +2,7 @@
 
 import functools
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -347,6 +348,19 @@ def test_every_preset_fits_the_smallest_card_it_is_meant_for(name):
     assert f" of {preset.needs_gb:.1f} GB" in lines[-1]
     on_a_cpu = check(preset, replace(L4, gpu=None, gpu_memory_gb=0.0))  # nothing is refused
     assert not any("CUDA" in line for line in on_a_cpu) and " of " not in on_a_cpu[-1]
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_what_helps_can_be_set_and_trains_the_same(name):
+    settings = PRESETS[name]
+    advised = {
+        key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", memory.what_helps(settings))
+    }
+    smaller = settle(name, None, **advised)
+    assert smaller.completions_per_step == settings.completions_per_step
+    assert smaller.completions_per_round == settings.completions_per_round
+    if name != "memory_optimized":  # its batch is 1 already
+        assert smaller.per_device_train_batch_size < settings.per_device_train_batch_size
 
 
 def test_five_percent_of_the_card_stay_free():
