@@ -199,10 +199,10 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             if numbers[0] == _TRAINING and not any(saved):
                 print("no checkpoint was saved, so notebook 03 starts from the beginning")
         else:
-            if call["notebooks"] and not run.notebooks_left():
+            if run.is_last_call(numbers, parameters) and not run.notebooks_left():
                 print(
-                    f"note: run {name!r} was finished; this executes {', '.join(numbers)} again. "
-                    "--once would skip notebooks that the same command has finished."
+                    f"note: this command was finished in run {name!r}; it executes "
+                    f"{', '.join(numbers)} again. With --once, it would not."
                 )
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)

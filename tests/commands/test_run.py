@@ -270,7 +270,9 @@ def test_a_finished_run_begins_anew_audibly_and_a_failed_one_names_how_it_goes_o
     executions.outcomes["03"] = True
     code, out, err = cli(*call[:3], "--resume")
     assert code == 0 and "was finished" not in out and not err
-    assert "this executes 01, 03 again" in cli(*call)[1]
+    assert "it executes 01, 03 again" in cli(*call)[1]
+    # another notebook of the run is not announced as a repetition
+    assert "was finished" not in cli("run", "--run", "t", "--only", "04")[1]
     cli("run", "--run", "other", "--preset", "pocket", "--only", "01")
     code, _, err = cli("report", "--run", "tt")
     assert code == 2 and "the runs are: other, t." in err and not Run("tt").folder.exists()
