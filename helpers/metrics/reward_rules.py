@@ -35,8 +35,10 @@ def held_out_gap(signals: Signals) -> Finding | None:
             f"memorised questions (each was seen {epochs.max():.0f} times: use more questions)"
         )
     causes.append("a reward that pays for something else (read completions of both sets)")
-    if signals.format is not None and signals.change(signals.format).is_rise(CERTAIN, NOTABLE):
-        causes.append("the format, which rose (compare correctness alone)")
+    if signals.format is not None:
+        gain = signals.change(signals.format)
+        if gain.is_rise(CERTAIN, NOTABLE * signals.format_range.width):
+            causes.append("the format, which rose (compare correctness alone)")
     causes.append("held-out questions of another kind, or too few of them")
     return Finding(
         "critical",
@@ -62,7 +64,7 @@ def fallen_reward(signals: Signals) -> Finding | None:
     right = signals.correctness
     if right is not None:
         fall_of_right = change_between(right, *signals.since_best(right))
-        if not fall_of_right.is_fall(LIKELY, NOTABLE):
+        if not fall_of_right.is_fall(LIKELY, signals.notable):
             return None
     below_start = signals.change(reward).is_fall(LIKELY)
     return Finding(
@@ -199,7 +201,7 @@ def hacked_reward(signals: Signals) -> Finding | None:
     windows = signals.since_best(both["correct"])
     fall = change_between(both["correct"], *windows)
     rise = change_between(both["reward"], *windows)
-    if not fall.is_fall(CERTAIN, NOTABLE) or not rise.is_rise(CERTAIN):
+    if not fall.is_fall(CERTAIN, signals.notable) or not rise.is_rise(CERTAIN):
         return None
     return Finding(
         "critical",
@@ -212,7 +214,7 @@ def hacked_reward(signals: Signals) -> Finding | None:
     )
 
 
-FORM_LEARNED = 0.8  # mean format reward; above it, wrong answers are not due to the format
+FORM_LEARNED = 0.8  # of the format's range; above it, wrong answers are not due to the format
 
 
 def format_only(signals: Signals) -> Finding | None:
@@ -223,16 +225,18 @@ def format_only(signals: Signals) -> Finding | None:
     right = signals.correctness
     if form is None or right is None or signals.solved or min(len(form), len(right)) < MIN_ROWS:
         return None
-    # Was the format learned, and long enough ago? A gain of less than 0.2 may be drift.
+    # Was the format learned, and long enough ago? A gain of less than a fifth may be drift.
+    least, width, _ = signals.format_range
+    learned = least + FORM_LEARNED * width
     lowest = form.rolling(MIN_WINDOW).mean().min()
-    windows = signals.since_below(form, max(lowest, FORM_LEARNED - 0.2))
+    windows = signals.since_below(form, max(lowest, learned - 0.2 * width))
     if len(form) - windows[0].stop < MIN_ROWS:
         return None
     gain = change_between(form, *windows)
-    if gain.after < FORM_LEARNED or not gain.is_rise(CERTAIN, 0.2):
+    if gain.after < learned or not gain.is_rise(CERTAIN, 0.2 * width):
         return None
     change = change_between(right, *windows)
-    if change.may_be_rise(NOTABLE):
+    if change.may_be_rise(signals.notable):
         return None
     return Finding(
         "warning",
@@ -251,7 +255,7 @@ def other_reward(signals: Signals) -> Finding | None:
     total = signals.change(signals.series("reward", MIN_ROWS))
     if signals.correctness is None or not total.is_rise(CERTAIN, 0.25 * signals.reward_spread()):
         return None
-    if signals.change(signals.correctness).may_be_rise(NOTABLE):
+    if signals.change(signals.correctness).may_be_rise(signals.notable):
         return None
     risen = {}
     for name in reward_names(signals.rows):
@@ -259,7 +263,7 @@ def other_reward(signals: Signals) -> Finding | None:
         if mean is not None and not mean.equals(signals.format):
             risen[name] = signals.change(mean)
     name = max(risen, key=lambda one: risen[one].difference)
-    if not risen[name].is_rise(CERTAIN, NOTABLE):
+    if not risen[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
         return None
     return Finding(
         "warning",

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -62,6 +63,17 @@ class Finding:
     def __str__(self) -> str:
         sentence = self.sentence.removesuffix(".")
         return f"{self.severity} ({self.rule}): {sentence}: {self.evidence}. {self.advice}"
+
+
+class RewardRange(NamedTuple):
+    """The values of a reward: the lowest, and how far the highest is above it.
+
+    known: whether these are the limits of the reward; otherwise, its range is at least this wide.
+    """
+
+    lowest: float
+    width: float
+    known: bool
 
 
 class NotLogged(Exception):
@@ -176,8 +188,9 @@ class Signals:
     share_by_step: correctness as a share of full marks; None if its scale is unknown.
     share_correct: the present share; None if it is unknown.
     solved: whether share_correct is so high that little is left to gain.
-    held_out: the score on held-out questions, and the training series that it corresponds to; None
-        if no evaluation was logged.
+    correctness_range, format_range: the ranges of these two rewards; None if there is none.
+    held_out: the score on held-out questions, the training series that it corresponds to, and one
+        unit of that series in units of the score (None: unknown); None if no evaluation was logged.
     entropy_left: the present entropy as a share of the initial one; None if too few rows tell.
     unweighted: whether the total is always 0 although single rewards are not: all weights are 0, as
         in distillation from a teacher through the KL.
@@ -202,14 +215,19 @@ class Signals:
         of_answer = [name for name in of_answer if name not in of_format]
         self.correctness = self.optional(f"rewards/{of_answer[0]}/mean") if of_answer else None
         self.format = self.optional(f"rewards/{of_format[0]}/mean") if of_format else None
+        self.correctness_range = self.range_of(of_answer[0]) if of_answer else None
+        self.format_range = self.range_of(of_format[0]) if of_format else None
 
         # 3. Measure success, in training and on held-out questions.
         total = self.optional("reward")
         self.success = total if self.correctness is None else self.correctness
         self.improved = self.has_risen(self.success)
-        self.share_by_step = self._share_of_full_marks(of_answer[0]) if of_answer else None
+        self.share_by_step = None
         self.share_correct = None
-        if self.share_by_step is not None:
+        if self.correctness_range is not None and self.correctness_range.known:
+            lowest, width, _ = self.correctness_range
+            share = (self.correctness - lowest) / width
+            self.share_by_step = share.clip(0, 1)  # rounding may pass the limits
             self.share_correct = float(self.last_window(self.share_by_step).mean())
         self.solved = self.share_correct is not None and self.share_correct >= SOLVED
         self.held_out = self._held_out(logged)
@@ -226,27 +244,46 @@ class Signals:
         means = rows.filter(regex=r"^rewards/.*/mean$").fillna(0)
         self.unweighted = total is not None and not total.any() and bool(means.any(axis=None))
 
-    def _share_of_full_marks(self, name: str) -> pd.Series | None:
-        """Return a reward's mean as a share of full marks, or None if its scale is unknown.
-
-        The scale is the logged minimum and maximum, or else 0 to 1 if no value contradicts it: a
-        reward between 0 and 1 has a standard deviation of at most 0.5 (0.53 in a batch of eight).
-        """
+    def range_of(self, name: str) -> RewardRange | None:
+        """Return the range of a reward's values, or None if no mean of it was logged."""
         mean = self.optional(f"rewards/{name}/mean")
         if mean is None:
             return None
+
+        # 1. The limits may be logged.
         lowest = self.optional(f"rewards/{name}/min")
         highest = self.optional(f"rewards/{name}/max")
         if lowest is not None and highest is not None and highest.max() > lowest.min():
-            return (mean - lowest.min()) / (highest.max() - lowest.min())
-        std = self.optional(f"rewards/{name}/std")
-        too_wide = std is not None and std.max() > WIDEST
-        if too_wide or not mean.between(-ROUNDING, 1 + ROUNDING).all():
-            return None
-        return mean.clip(0, 1)
+            return RewardRange(lowest.min(), highest.max() - lowest.min(), known=True)
 
-    def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series] | None:
-        """Return the score on held-out questions, and the training series to compare it with.
+        # 2. They are 0 and 1 if no value contradicts that: a reward between 0 and 1 has a standard
+        # deviation of at most 0.5 (0.53 in a batch of eight).
+        std = self.optional(f"rewards/{name}/std")
+        if mean.between(-ROUNDING, 1 + ROUNDING).all() and (std is None or std.max() <= WIDEST):
+            return RewardRange(0.0, 1.0, known=True)
+
+        # 3. A reward with two values shows them: its variance is (high - mean) * (mean - low), so
+        # variance + mean ** 2 is a line over the mean, with the slope high + low.
+        if std is not None and len(both := pd.DataFrame({"m": mean, "s": std}).dropna()) > MIN_ROWS:
+            squares = both["s"] ** 2 + both["m"] ** 2
+            slope, start = np.polyfit(both["m"], squares, 1)
+            width = 2 * max(0.0, slope**2 / 4 + start) ** 0.5
+            misfit = (squares - slope * both["m"] - start).std()
+            moved = both["m"].max() - both["m"].min()
+            if misfit < 0.01 * width**2 and moved > width / 4 and std.max() > width / 4:
+                return RewardRange((slope - width) / 2, width, known=True)
+
+        # 4. Otherwise, it is as wide as the means have moved, and as two standard deviations. If
+        # these were not logged, a tenth of it is a quarter of the total's spread, as in `notable`.
+        if std is not None:
+            width = 2 * std.max()
+        else:
+            width = 2.5 * self.reward_spread() if "reward_std" in self.rows else 1.0
+        return RewardRange(mean.min(), max(mean.max() - mean.min(), width), known=False)
+
+    def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series, float | None] | None:
+        """Return the score on held-out questions, the training series to compare it with, and one
+        unit of that series in units of the score; None in its place if their scales differ.
 
         A score that judges answers is preferred to the total reward of the evaluation.
         """
@@ -263,14 +300,23 @@ class Signals:
         of_answer = [name for word in STRICT for name in scores if word in name.lower()]
         of_answer += [name for name in scores if "acc" in name.lower()]
         if of_answer and self.success is not None:
-            return scores[of_answer[0]], self.success
+            name = of_answer[0]
+            score = scores[name]
+            unit = None
+            if name in logged and self.success.equals(self.optional(name)):
+                unit = 1.0
+            elif self.share_by_step is not None and score.between(-ROUNDING, 1 + ROUNDING).all():
+                unit = 1 / self.correctness_range.width
+            return score, self.success, unit
 
         # 3. Otherwise take the total reward.
         totals = [name for name in scores if "reward" in name or "score" in name]
         total = self.optional("reward")
         if not totals or total is None:
             return None
-        return scores["reward" if "reward" in totals else totals[0]], total
+        name = "reward" if "reward" in totals else totals[0]
+        same = "reward" in name and "rewards/" not in name  # and not one reward of several
+        return scores[name], total, 1.0 if same else None
 
     # --- Columns, windows of them, and changes between windows ---
 
@@ -357,11 +403,12 @@ class Signals:
 
     @property
     def notable(self) -> float:
-        """Return the smallest gain of success that matters: a tenth of full marks, or a quarter of
-        the spread if full marks are unknown.
+        """Return the smallest gain of success that matters: a tenth of the range of correctness,
+        or a quarter of the spread of the total reward.
         """
-        known = self.share_by_step is not None or "reward_std" not in self.rows
-        return NOTABLE if known else 0.25 * self.reward_spread()
+        if self.correctness_range is not None:
+            return NOTABLE * self.correctness_range.width
+        return 0.25 * self.reward_spread() if "reward_std" in self.rows else NOTABLE
 
     @cached_property
     def generalisation_gap(self) -> tuple[Change, Change] | None:
@@ -370,23 +417,34 @@ class Signals:
         """
         if self.held_out is None or len(self.held_out[0]) < MIN_WINDOW:
             return None
-        held_out, training = self.held_out
+        held_out, training, unit = self.held_out
 
         # 1. Has training become better by what matters?
         gain = self.change(training, min(self.window, MIN_ROWS))
         if not gain.is_rise(CERTAIN, self.notable):
             return None
 
-        # 2. Has the held-out score fallen from its best window?
+        # 2. How much should the held-out score have gained, in its own units? If these cannot be
+        # compared with the reward's, half of what is notable between 0 and 1, or between the lowest
+        # and the highest score.
+        if unit is not None:
+            notable = self.notable * unit
+            least = gain.difference * unit / 4
+        else:
+            within_1 = held_out.between(-ROUNDING, 1 + ROUNDING).all()
+            notable = NOTABLE * (1.0 if within_1 else held_out.max() - held_out.min())
+            least = notable / 2
+
+        # 3. Has the held-out score fallen from its best window?
         points = max(2, len(held_out) // 4)  # it is logged more rarely, so its window has few rows
         end = int(np.nanargmax(held_out.rolling(points).mean().to_numpy())) + 1
         fall = change_between(held_out, slice(end - points, end), slice(-points, None))
-        if fall.is_fall(SINCE_BEST, self.notable / 2):
+        if fall.is_fall(SINCE_BEST, notable / 2):
             return fall, gain
 
-        # 3. Has it, for certain, gained less than a quarter of what training gained?
+        # 4. Has it, for certain, gained less than that? (A quarter of what training gained.)
         change = change_between(held_out, slice(0, points), slice(-points, None))
-        if change.difference + LIKELY * change.error < gain.difference / 4:
+        if change.difference + LIKELY * change.error < least:
             return change, gain
         return None
 

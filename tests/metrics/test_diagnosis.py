@@ -752,6 +752,41 @@ def test_a_held_out_score_is_read_under_all_its_names_and_from_rows_of_its_own(c
     assert found(loss, "held_out") is None
 
 
+@pytest.mark.parametrize(
+    ("held_out", "parted"),
+    [(measured(0.3, 0.5), False), (measured(0.4, 0.4), True), (measured(0.5, 0.3), True)],
+)
+@pytest.mark.parametrize(("lowest", "highest"), [(0, 5), (-2, 5), (0, 10)])
+def test_an_accuracy_may_have_another_scale_than_the_reward(lowest, highest, held_out, parted):
+    def scaled(share):
+        return lowest + (highest - lowest) * share
+
+    right = scaled(shaken(line(0.3, 0.8), 0.02))
+    rows = history(**{RIGHT: right, "reward": right, "eval/accuracy": held_out})
+    assert (found(rows, "held_out") is not None) == parted
+    # without a reward that judges the answer, the total is compared
+    total = rows.drop(columns=RIGHT).assign(**{"rewards/my_score/mean": right})
+    assert (found(total, "held_out") is not None) == parted
+
+
+def test_a_reward_with_two_values_shows_its_scale():
+    share = shaken(line(0.2, 0.97), 0.02).clip(0, 1)
+    two_values = {RIGHT: 4 * share - 1, f"{RIGHT[:-4]}std": 4 * (share * (1 - share)) ** 0.5}
+    signals = Signals(history(**two_values))
+    assert signals.share_correct == pytest.approx(share[-signals.window :].mean(), abs=0.01)
+    assert found(history(**two_values, zero=0.8), "solved") is not None
+    graded = two_values | {f"{RIGHT[:-4]}std": shaken(1.2, 0.1)}
+    assert Signals(history(**graded)).share_correct is None
+
+
+def test_the_format_is_learned_on_any_scale():
+    columns = {FORM: until(30, 0.2, 0.97), RIGHT: shaken(0.2, 0.02)}
+    assert found(history(**columns), "format_only") is not None
+    three = {name: 3 * values for name, values in columns.items()}
+    std = {f"{name[:-4]}std": 0.9 for name in columns}
+    assert found(history(**three, **std), "format_only") is not None
+
+
 def test_questions_seen_many_times_are_a_possible_cause():
     rows = history(right=line(0.3, 0.9), eval_reward=measured(0.5, 0.3))
     assert "12 times" in found(rows.assign(epoch=line(0, 12)), "held_out").advice
