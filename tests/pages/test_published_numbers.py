@@ -67,6 +67,5 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
         "raise the accuracy of SmolLM2-135M-Instruct, a real language model, on held-out sums from "
         f"{shares[0]} % to {shares[1]} %"
     )
-    assert len(seeds) == 3 and told in page and "sampled at temperature 1" in page
-    assert f"greedily, from {shares[2]} % to {shares[3]} %" in page
-    assert f"in format, from {shares[4]} % to {shares[5]} %" in page
+    assert len(seeds) == 3 and told in page
+    assert f"(greedy answers), accuracy rises from {shares[2]} % to {shares[3]} %" in page
