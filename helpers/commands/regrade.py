@@ -76,8 +76,7 @@ def main(parsed: argparse.Namespace) -> int:
 
 def _with_weights(names: list[str], weights: list[float]) -> str:
     """Return rewards with their weights as text, such as `brevity x 0.5, correctness x 1`."""
-    pairs = zip(names, weights, strict=True)
-    return ", ".join(f"{name} x {weight:g}" for name, weight in pairs)
+    return ", ".join(f"{name} x {weight:g}" for name, weight in zip(names, weights, strict=True))
 
 
 def judged_again(

@@ -60,9 +60,8 @@ def shared_text(texts: Iterable[str], others: Iterable[str]) -> dict:
 def _runs(text: str) -> set[tuple[str, ...]]:
     """Return all runs of 8 words in a text. A shorter text is one run, an empty text has none."""
     words = re.findall(r"\w+|[^\w\s]", str(text).lower())
-    if len(words) <= WORDS:
-        return {tuple(words)} if words else set()
-    return {tuple(words[start : start + WORDS]) for start in range(len(words) - WORDS + 1)}
+    starts = range(max(1, len(words) - WORDS + 1)) if words else []
+    return {tuple(words[start : start + WORDS]) for start in starts}
 
 
 def shared_text_line(found: dict, of: str, among: str) -> str:

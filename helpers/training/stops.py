@@ -104,9 +104,8 @@ def end_at_stop(trainer, tokenizer) -> None:
         lengths = [length_to_stop(tokenizer, ids) for ids in completions]
         stop_tokens = set()
         for ids, length in zip(completions, lengths, strict=True):
-            if length is not None:
+            if length is not None and ids[length - 1] not in end_tokens:
                 stop_tokens.add(ids[length - 1])
-        stop_tokens -= set(end_tokens)
 
         # 3. Shorten the completions, and their log-probabilities if vLLM has given any.
         for number, (ids, length) in enumerate(zip(completions, lengths, strict=True)):
