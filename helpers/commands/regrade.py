@@ -38,11 +38,14 @@ def main(parsed: argparse.Namespace) -> int:
     What the rewards print goes to standard error. Raise FileNotFoundError for a run that has not
     been trained, and ValueError for rewards that cannot be read or that fail.
     """
+    # 1. Read the run's completions and its training questions.
     run = Run(parsed.run)
     training = run.section("training")
     tags = TagFormat.parse(run.section("data")["tags"])
     table = pd.read_parquet(run.require("completions.parquet"))
     train = pd.read_parquet(run.require("data/train.parquet")).drop_duplicates("question")
+
+    # 2. Judge the completions again, and measure what GRPO would learn from the new totals.
     with contextlib.redirect_stdout(sys.stderr):
         functions, weights = read_rewards(parsed.rewards, tags)
         lab = Lab(functions, weights, tags, training["settings"]["max_steps"])
@@ -53,32 +56,47 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.output:
         table.to_parquet(Path(parsed.output), index=False)
 
-    earlier = zip(training["rewards"], training["weights"], strict=True)
-    print(f"trained with: {', '.join(f'{name} x {weight:g}' for name, weight in earlier)}")
-    judged = ", ".join(f"{name} x {w:g}" for name, w in zip(lab.names, weights, strict=True))
-    print(f"judged again: {judged}\n")
+    # 3. Print the rewards before and after, and what changes.
+    print(f"trained with: {_with_weights(training['rewards'], training['weights'])}")
+    print(f"judged again: {_with_weights(lab.names, weights)}\n")
     print(what_changes(table).to_string(), "\n")
     print("\n".join(signal_lines(lab)))
-    change = (table["after"] - table["before"]).abs()[~table["completion"].duplicated()]
+
+    # 4. Print the completions whose total changes most; equal texts once.
+    different = table.drop_duplicates("completion")
+    change = (different["after"] - different["before"]).abs()
     for number in change[change > _SAME].nlargest(_SHOWN).index:
         row = table.loc[number]
-        asked, text = on_one_line(shorten(row["question"], 80)), shorten(row["completion"])
+        question = on_one_line(shorten(row["question"], 80))
+        completion = on_one_line(shorten(row["completion"]))
         totals = f"{row['before']:.2f} -> {row['after']:.2f}"
-        print(f"step {row['step']}, {totals}: {asked} | {on_one_line(text)}")
+        print(f"step {row['step']}, {totals}: {question} | {completion}")
     return 0
+
+
+def _with_weights(names: list[str], weights: list[float]) -> str:
+    """Return rewards with their weights as text, such as `brevity x 0.5, correctness x 1`."""
+    return ", ".join(f"{name} x {weight:g}" for name, weight in zip(names, weights, strict=True))
 
 
 def judged_again(
     lab: Lab, table: pd.DataFrame, train: pd.DataFrame, training: dict
 ) -> pd.DataFrame:
-    """Return a run's completions with the weighted sum of the rewards that they were trained with
-    (`before`) and of a laboratory's (`after`), each completion judged at its step.
+    """Return a run's completions with two more columns, both weighted sums of rewards: `before` of
+    those that the policy was trained with, and `after` of the laboratory's.
 
-    train: the rows of the data, one of each question; the rewards get their columns.
+    table: the completions, with a column for each reward of the training.
+    train: the training rows, one per question. The laboratory's rewards get their columns.
+    training: the manifest's section.
+
+    ValueError if a completion's question is not among the training rows.
     """
-    names = training["rewards"]
-    weighted = table[names].astype(float).mul(training["weights"])
-    table = table.assign(before=weighted.sum(axis=1, min_count=1))
+    # 1. Add up the scores of the training. A missing score adds nothing; without any score, the
+    # total is NaN.
+    scores = table[training["rewards"]].astype(float)
+    table = table.assign(before=scores.mul(training["weights"]).sum(axis=1, min_count=1))
+
+    # 2. Every question must still have its row.
     rows = train.drop(columns="prompt", errors="ignore").set_index("question")
     known = table["question"].isin(rows.index)
     if not known.all():
@@ -86,32 +104,44 @@ def judged_again(
             f"{(~known).sum()} of {len(table)} completions answer questions that the run's data no "
             "longer contain: the data have been prepared again since."
         )
+
+    # 3. Judge the completions of one step after the other, because a reward may depend on the step.
     after = []
-    for step, part in table.groupby("step", sort=False):
-        columns = rows.loc[part["question"]].reset_index().to_dict("list")
-        totals = lab.scores(list(part["completion"]), int(step), **columns)["total"]
-        after.append(pd.Series(totals.to_numpy(), part.index))
+    for step, of_step in table.groupby("step", sort=False):
+        columns = rows.loc[of_step["question"]].reset_index().to_dict("list")
+        scores = lab.scores(list(of_step["completion"]), int(step), **columns)
+        after.append(pd.Series(scores["total"].to_numpy(), of_step.index))
     return table.assign(after=pd.concat(after))
 
 
 def what_changes(table: pd.DataFrame) -> pd.DataFrame:
-    """Return a table of what GRPO learned from the totals `before`, and would learn from `after`.
+    """Return a table of what GRPO learned from the totals `before`, and would learn from `after`:
+    two columns, with a row per measure, as text.
 
     The completions of one question in one step are a group. A completion's push is up if its total
     is above the mean of its group, and down if it is below.
     """
+    totals = table[["before", "after"]]
     groups = table.groupby(["step", "question"])[["before", "after"]]
-    spread = groups.max() - groups.min()
-    push = table[["before", "after"]] - groups.transform("mean")
-    up, down = push > _SAME, push < -_SAME
+
+    # 1. A group is dead if its totals do not differ. `not >` is also true for NaN, if none has a
+    # score.
+    is_dead = ~(groups.max() - groups.min() > _SAME)
+
+    # 2. Which way each completion is pushed, and whether that changes.
+    push = totals - groups.transform("mean")
+    up = push > _SAME
+    down = push < -_SAME
+    turned = (up["before"] & down["after"]) | (down["before"] & up["after"])
+    changed = (totals["after"] - totals["before"]).abs() > _SAME
+
+    # 3. The measures; the last two compare before and after, so they are one number each.
     rows = {
-        "mean total": table[["before", "after"]].mean().map("{:.3f}".format),
-        "dead groups": (~(spread > _SAME)).mean().map("{:.1%}".format),
+        "mean total": totals.mean().map("{:.3f}".format),
+        "dead groups": is_dead.mean().map("{:.1%}".format),
         "pushed up": up.mean().map("{:.1%}".format),
         "pushed down": down.mean().map("{:.1%}".format),
+        "another total": pd.Series({"before": "", "after": f"{changed.mean():.1%}"}),
+        "pushed the other way": pd.Series({"before": "", "after": f"{turned.mean():.1%}"}),
     }
-    turned = (up["before"] & down["after"]) | (down["before"] & up["after"])
-    other = (table["after"] - table["before"]).abs() > _SAME
-    rows["another total"] = pd.Series({"before": "", "after": f"{other.mean():.1%}"})
-    rows["pushed the other way"] = pd.Series({"before": "", "after": f"{turned.mean():.1%}"})
     return pd.DataFrame(rows).T.rename_axis("of the completions")

@@ -31,16 +31,20 @@ def unweighted_rewards(signals: Signals) -> Finding | None:
 
 def dead_groups(signals: Signals) -> Finding | None:
     """Report that most groups are dead, because all completions in them score the same: a curve of
-    frac_reward_zero_std above a half. The finding says whether their questions are solved, the
-    policy has collapsed on wrong answers, nothing earns the reward, or nobody knows.
+    frac_reward_zero_std above a half.
+
+    The finding depends on why they score the same: their questions are solved; the policy has
+    collapsed on answers that are not correct; or their answers are wrong, or unknown.
 
     reward_std does not show dead groups, because it is the spread over the whole batch.
     """
+    # 1. Most groups must be dead for certain. In the first steps, some are dead by chance, so every
+    # group must be dead.
     share = signals.series("frac_reward_zero_std", MIN_WINDOW)
-    # In the first steps, some groups are dead by chance, so every group must be dead.
     if signals.unweighted or (not signals.enough_rows and share.min() < 1):
         return None
-    # With few groups a step, a window is too short to be certain, and the whole run may not be.
+    # With few groups per step, the last window may be too short to be certain. It is then enough
+    # that the whole run is, and that the window's mean is above a half.
     last = signals.last_window(share)
     if lower_bound(last) < MOST and min(last.mean(), lower_bound(share)) < MOST:
         return None
@@ -51,8 +55,8 @@ def dead_groups(signals: Signals) -> Finding | None:
     if correct is not None:
         evidence += f", with correctness {correct:.2f}"
 
-    # 1. Solved: if all wrong completions were in dead groups, they would still be less than half of
-    # the completions there.
+    # 2. Are they solved? Even if every wrong completion were in a dead group, more than half of the
+    # completions of dead groups would be correct.
     if correct is not None and correct > 1 - now / 2:
         return Finding(
             "info",
@@ -62,8 +66,9 @@ def dead_groups(signals: Signals) -> Finding | None:
             "There is little left to learn from these questions: stop, or continue with harder "
             "ones.",
         )
-    # 2. Collapsed: such a policy had fewer dead groups before, and has less entropy now. (A policy
-    # that writes noise has more.)
+
+    # 3. Has the policy collapsed? It then had fewer dead groups before, and has less entropy now.
+    # (A policy that writes noise has more.)
     spent = signals.entropy_left is not None and signals.entropy_left < 0.5
     if now - start >= 0.3 and spent and not signals.improved:
         return Finding(
@@ -73,42 +78,41 @@ def dead_groups(signals: Signals) -> Finding | None:
             evidence,
             "Train again with a lower learning rate.",
         )
-    # 3. Wrong, or unknown.
+
+    # 4. Otherwise, are almost all answers wrong, and does the log tell? Even without a reward that
+    # judges the answer, a total of 0 or less shows that nothing is earned.
+    is_wrong = correct is not None and correct < NEVER
+    if signals.correctness is not None and signals.last_window(signals.correctness).mean() <= 0:
+        is_wrong = True
     level = signals.last_window(signals.series("reward")).mean()
-    wrong = correct is not None and correct < NEVER
-    if signals.correctness is not None:
-        wrong = wrong or signals.last_window(signals.correctness).mean() <= 0
-    known = wrong or correct is not None or level <= 0
-    sentence = (
-        "Many groups are dead, and teach nothing, because all their completions score the same."
-    )
-    if wrong:
-        # if something else is paid, all of a group's completions may earn the most there is
+    is_known = is_wrong or correct is not None or level <= 0
+    if is_wrong:  # they may all earn something else in full, so "teach nothing" is not said
         sentence = "Many groups are dead, and almost no answer is correct."
-    elif not known:
+    elif is_known:
+        sentence = (
+            "Many groups are dead, and teach nothing, because all their completions score the same."
+        )
+    else:
         sentence = (
             "Many groups are dead. This log does not show whether the questions are solved or "
             "impossible."
         )
     severity = "critical" if now >= NEARLY_ALL else "warning"
-    if signals.improved and not known:
+    if signals.improved and not is_known:
         # a reward of an unknown scale rose: groups that have gone dead since are probably solved
         severity = "info" if start < now / 2 else "warning"
-    return Finding(
-        severity,
-        "zero_spread",
-        sentence,
-        evidence,
-        _first_step_for_dead_groups(signals, wrong, level, known),
-    )
+    advice = _advice_for_dead_groups(signals, is_wrong, is_known, level)
+    return Finding(severity, "zero_spread", sentence, evidence, advice)
 
 
-def _first_step_for_dead_groups(signals: Signals, wrong: bool, level: float, known: bool) -> str:
-    """Return advice for dead groups that are not solved, by what their rewards are.
+def _advice_for_dead_groups(signals: Signals, is_wrong: bool, is_known: bool, level: float) -> str:
+    """Return what to try first for dead groups that are not solved.
 
-    wrong: whether almost no answer is known to be correct.
-    level: the mean reward at the end.
+    is_wrong: whether almost no answer is correct.
+    is_known: whether the log shows how many answers are correct, or that nothing is earned.
+    level: the mean reward of the last window.
     """
+    # 1. The reward falls and rises with the share of completions that are cut off.
     reward = signals.series("reward")
     clipped = signals.optional("completions/clipped_ratio")
     if clipped is not None and clipped.std() > 0.2 and reward.corr(clipped) < -NEARLY_ALL:
@@ -116,18 +120,24 @@ def _first_step_for_dead_groups(signals: Signals, wrong: bool, level: float, kno
             "The reward of a step depends only on whether its completions are cut off: raise "
             "max_completion_length until none are, then ask several questions per step."
         )
-    if wrong or level <= 0:
+
+    # 2. The questions are too hard.
+    if is_wrong or level <= 0:
         nothing = "" if level > 0 else "No completion earns the reward. "
         return (
             f"{nothing}Use easier questions, a larger model, or a reward with partial credit, and "
             "read some completions."
         )
+
+    # 3. The reward is the same at all steps.
     if np.ptp(reward) < 1e-6:
         return (
             f"All earn {reward.iloc[-1]:.3g}. If these are full marks, use harder questions; if "
             "not, the reward is a constant."
         )
-    if not known:
+
+    # 4. None of these.
+    if not is_known:
         return (
             "Read some completions of the last steps (log_completions=True, or "
             "completions.parquet): if they are correct, use harder questions; if they are wrong, "

@@ -21,30 +21,38 @@ MANY_CLIPPED = 1 / 3  # of the completions
 
 
 def clipped_completions(signals: Signals) -> Finding | None:
-    """Report that many completions are cut off at the limit: clipped_ratio above a third."""
+    """Report that many completions are cut off at the limit: clipped_ratio above a third.
+
+    In the first steps, it must be above a half.
+    """
+    # 1. Many completions must be cut off now, for certain, and not only be counted as such.
     ratio = signals.series("completions/clipped_ratio", MIN_WINDOW)
     last = signals.last_tenth(ratio)
+    now = last.mean()
     many = MANY_CLIPPED if signals.enough_rows else MOST
     if lower_bound(last) < many or apply(end_token, signals):
         return None
-    # A policy that learns to stop in time needs no help.
+
+    # 2. A policy that learns to stop in time needs no help.
     falls = signals.enough_rows and signals.change(ratio).is_fall(LIKELY, NOTABLE)
     severity = "warning"
-    if last.mean() >= NEARLY_ALL:
+    if now >= NEARLY_ALL:
         severity = "critical"
-    elif falls and last.mean() < MOST:
+    elif falls and now < MOST:
         severity = "info"
-    # The noise of a policy that ran away has no end.
+
+    # 3. Is the cause that the policy ran away from the reference? It then writes noise that has no
+    # end, and few completions were cut off at the start.
     kl = signals.optional("kl")
-    ran_away = kl is not None and kl.tail(9).median() > 2 and ratio.iloc[:MIN_WINDOW].mean() < many
+    is_far = kl is not None and kl.tail(9).median() > 2  # nats per token; see `high_kl`
     return Finding(
         severity,
         "clipped",
-        f"{'Most' if last.mean() > MOST else 'Many'} completions are cut off at the limit, before "
-        "an answer can be read.",
-        f"{last.mean():.0%} at {span(last)}",
+        f"{'Most' if now > MOST else 'Many'} completions are cut off at the limit, before an "
+        "answer can be read.",
+        f"{now:.0%} at {span(last)}",
         "Raise max_completion_length; if the texts ramble, reward brevity.",
-        cause="kl" if ran_away else "",
+        cause="kl" if is_far and ratio.iloc[:MIN_WINDOW].mean() < many else "",
     )
 
 
@@ -56,9 +64,10 @@ def end_token(signals: Signals) -> Finding | None:
     longest = signals.series("completions/max_length", MIN_WINDOW)
     length = signals.series("completions/mean_length", MIN_WINDOW)
     clipped = signals.last_window(ratio)
-    # Completions that are cut off have the length of the limit, so the mean is at least this.
-    least = clipped.mean() * longest.max()
     now = signals.last_window(length).mean()
+    # If these completions were cut off, they would be as long as the limit, and the mean length
+    # would be at least this.
+    least = clipped.mean() * longest.max()
     if clipped.mean() < NEARLY_ALL or now >= NEARLY_ALL * least:
         return None
     return Finding(
@@ -79,29 +88,34 @@ def changed_length(signals: Signals) -> Finding | None:
     length = signals.series("completions/mean_length", 2 * MIN_WINDOW)
     if length.min() <= 0:
         return None
-    # A smaller change is normal: the pocket model's length changes by half when it learns a format.
+    # 1. Has the length halved since the start, or doubled since it was last near its shortest?
+    # Smaller changes are normal: the pocket model's length changes by half when it learns a format.
+    # Logarithms turn factors into differences.
     log = np.log(length)
-    since_start = (slice(0, MIN_WINDOW), slice(-signals.window, None))
     shortest = log.rolling(MIN_WINDOW).mean().min()
-    since_short = signals.since_below(log, shortest + np.log(1.25))
+    since_start = (slice(0, MIN_WINDOW), slice(-signals.window, None))
+    since_shortest = signals.since_below(log, shortest + np.log(1.25))
     if change_between(log, *since_start).is_fall(CERTAIN, np.log(2)):
-        word, since = "shorter", since_start
-    elif change_between(log, *since_short).is_rise(CERTAIN, np.log(2)):
-        word, since = "longer", since_short
+        word = "shorter"
+        windows = since_start
+        advice = "Read some: is the reasoning still there?"
+    elif change_between(log, *since_shortest).is_rise(CERTAIN, np.log(2)):
+        word = "longer"
+        windows = since_shortest
+        advice = "Find the reward that pays for length, and read some completions."
     else:
         return None
-    # A change of length is no fault if success rose with it, and not in training alone.
-    trusted = signals.success is not None and signals.generalisation_gap is None
-    if trusted and change_between(signals.success, *since).is_rise(LIKELY, signals.notable):
+
+    # 2. It is no fault if success rose between the same windows, and not in training alone.
+    is_known = signals.success is not None and signals.generalisation_gap is None
+    if is_known and change_between(signals.success, *windows).is_rise(LIKELY, signals.notable):
         return None
     return Finding(
         "warning",
         "length",
         f"Completions have become much {word}, but no better.",
-        f"mean length {change_between(length, *since)} (tokens)",
-        "Find the reward that pays for length, and read some completions."
-        if word == "longer"
-        else "Read some: is the reasoning still there?",
+        f"mean length {change_between(length, *windows)} (tokens)",
+        advice,
     )
 
 
@@ -111,8 +125,11 @@ def equal_lengths(signals: Signals) -> Finding | None:
     """
     shortest = signals.series("completions/min_length", MIN_WINDOW)
     longest = signals.series("completions/max_length", MIN_WINDOW)
+    if not shortest.equals(longest):
+        return None
+    # If all are cut off, all have the length of the limit.
     clipped = signals.optional("completions/clipped_ratio")
-    if not shortest.equals(longest) or (clipped is not None and clipped.mean() >= NEARLY_ALL):
+    if clipped is not None and clipped.mean() >= NEARLY_ALL:
         return None
     return Finding(
         "info",

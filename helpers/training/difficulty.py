@@ -16,48 +16,53 @@ _RATES = "pass_rates.parquet"
 def keep_pass_rates(
     run: Run, rows: pd.DataFrame, rates: list[float | None], lengths: list[int]
 ) -> str:
-    """Write the pass rates of these training questions into the run, and return them as a sentence.
+    """Write the pass rates of training questions into the run, and return them as a sentence.
 
-    lengths: the tokens of all completions that were sampled for it.
+    rows: the training rows whose questions were sampled.
+    rates: the pass rate of each row, from 0 to 1; None if no judge scores the row.
+    lengths: the tokens of each completion that was sampled for the rates.
     """
     table = pd.DataFrame({"question": list(rows["question"]), "pass_rate": rates}, dtype=object)
-    table["pass_rate"] = table["pass_rate"].astype(float)
+    table["pass_rate"] = table["pass_rate"].astype(float)  # None becomes NaN
+    table["made_for"] = _made_for(run)
     with atomic_write(run.path(_RATES)) as temporary:
-        table.assign(made_for=_made_for(run)).to_parquet(temporary, index=False)
-    never, always = (table["pass_rate"] == 0).sum(), (table["pass_rate"] == 1).sum()
+        table.to_parquet(temporary, index=False)
+
+    never = (table["pass_rate"] == 0).sum()
+    always = (table["pass_rate"] == 1).sum()
     return (
         f"pass rates of {len(table):,} training questions, from {sum(lengths):,} sampled tokens: "
         f"{never:,} are never answered correctly, {always:,} always; {run.show(_RATES)}"
     )
 
 
-def _made_for(run: Run) -> str:
-    """Return what the rates depend on: the data and the model."""
-    data = run.section("data")
-    return f"{data['fingerprint']}, {data['settings']['model']}"
-
-
 def rows_between(
     run: Run, keep_between: str | list | tuple | None, settings: Preset
 ) -> tuple[list[int] | None, dict]:
-    """Return the numbers of the training rows to keep, and what the manifest records: the bounds,
-    and how many rows were kept and dropped, and why. (None, {}) keeps all. Print the counts.
+    """Return the numbers of the training rows to keep, and an entry for the manifest: the bounds,
+    how many rows are kept, and how many are left out for which reason. Print these counts.
 
-    keep_between: the least and the largest pass rate, such as "0.1,0.9"; both are kept.
+    keep_between: the lowest and the highest pass rate to keep, such as "0.1,0.9"; None keeps all
+        rows, and returns (None, {}).
 
-    ValueError if there are no rates of these data, or if too few rows remain for a round.
+    ValueError if the rates of this model on these questions were not measured, or if fewer rows
+    remain than a round of sampling needs.
     """
     if keep_between is None:
         return None, {}
+
+    # 1. Read the two bounds. papermill passes `-p keep_between=0.1,0.9` as the text "(0.1, 0.9)".
     try:
-        # papermill writes the pair of `-p keep_between=0.1,0.9` as the text "(0.1, 0.9)"
         low, high = map(float, str(keep_between).strip("()[]").split(","))
-    except ValueError:
-        low, high = 1.0, 0.0
-    if not 0 <= low <= high <= 1:
+        are_rates = 0 <= low <= high <= 1
+    except ValueError:  # not two numbers
+        are_rates = False
+    if not are_rates:
         raise ValueError(
             f"keep_between={keep_between!r} is not two pass rates from 0 to 1, such as '0.1,0.9'."
         )
+
+    # 2. Read the measured rates.
     path = run.folder / _RATES
     measured = pd.read_parquet(path) if path.exists() else pd.DataFrame({"made_for": []})
     if not measured["made_for"].eq(_made_for(run)).any():
@@ -65,22 +70,32 @@ def rows_between(
             f"keep_between={keep_between!r} needs the pass rates of this model on these training "
             "questions: run notebook 02 with pass_rates=True first."
         )
-    rates = measured.set_index("question")["pass_rate"]
-    questions = pd.read_parquet(run.require("data/train.parquet"), columns=["question"])["question"]
-    rate = questions.map(rates.groupby(level=0).mean())
-    kept = [int(number) for number in rate.index[rate.between(low, high)]]
-    dropped = {
-        "too hard": int((rate < low).sum()),
-        "too easy": int((rate > high).sum()),
-        "not measured": int(rate.isna().sum()),
+
+    # 3. Find the rate of each training row; NaN if it was not measured. A question that was
+    # measured several times has the mean of its rates.
+    rate_of = measured.groupby("question")["pass_rate"].mean()
+    train = pd.read_parquet(run.require("data/train.parquet"), columns=["question"])
+    rates = train["question"].map(rate_of)
+
+    # 4. Choose the rows, and count the others by reason.
+    kept = [int(number) for number in rates.index[rates.between(low, high)]]
+    left_out = {
+        "too hard": int((rates < low).sum()),
+        "too easy": int((rates > high).sum()),
+        "not measured": int(rates.isna().sum()),
     }
-    counts = ", ".join(f"{count:,} {why}" for why, count in dropped.items())
+    counts = ", ".join(f"{count:,} {reason}" for reason, count in left_out.items())
     needed = settings.completions_per_round // settings.num_generations
     if len(kept) < needed:
         raise ValueError(
-            f"keep_between={keep_between!r} leaves {len(kept)} of {len(rate):,} training questions "
-            f"({counts}), and a round of sampling needs {needed}: widen it."
+            f"keep_between={keep_between!r} leaves {len(kept)} of {len(rates):,} training "
+            f"questions ({counts}), and a round of sampling needs {needed}: widen it."
         )
-    print(f"training on {len(kept):,} of {len(rate):,} questions; left out: {counts}")
-    bounds = f"{low:g},{high:g}"
-    return kept, {"keep_between": bounds, "kept": len(kept), "left_out": dropped}
+    print(f"training on {len(kept):,} of {len(rates):,} questions; left out: {counts}")
+    return kept, {"keep_between": f"{low:g},{high:g}", "kept": len(kept), "left_out": left_out}
+
+
+def _made_for(run: Run) -> str:
+    """Return what pass rates depend on, as text: the run's data and its model."""
+    data = run.section("data")
+    return f"{data['fingerprint']}, {data['settings']['model']}"

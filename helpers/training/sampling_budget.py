@@ -45,52 +45,46 @@ def questions_within(
     if seconds is None:
         return [rows for rows, _, _ in planned.values()]
 
-    # 1. Measure the tokens per second of one batch: on a CPU of 64 prompts, which samples twice as
-    # fast as one of 16 and nearly as fast as one of 128 (SmolLM2 on two cores).
-    completions = sum(len(rows) * samples * times for rows, samples, times in planned.values())
-    prompts = [list(prompt) for rows, _, _ in planned.values() for prompt in rows["prompt"]]
+    # 1. Count the completions of each table, and of all.
+    per_row = {name: samples * times for name, (_, samples, times) in planned.items()}
+    completions = {name: len(rows) * per_row[name] for name, (rows, _, _) in planned.items()}
+    of_all = sum(completions.values())
+    of_tables = sum(completions[name] for name in tables)
+
+    # 2. Measure the tokens per second of one batch, and compute the seconds of a completion at its
+    # limit. On a CPU, a batch of 64 prompts samples twice as fast as one of 16 and nearly as fast
+    # as one of 128 (SmolLM2 on two cores).
     on_cpu = model.device.type == "cpu"
-    most = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
-    few = min(32, settings.max_completion_length)
+    largest_batch = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
+    prompts = [list(prompt) for rows, _, _ in planned.values() for prompt in rows["prompt"]]
+    rate = _tokens_per_second(model, tokenizer, prompts, min(of_all, largest_batch), settings)
+    seconds_each = settings.max_completion_length / rate
 
-    def measured_rate(count: int) -> float:
-        batch = list(islice(cycle(prompts), count))
-        options = {"max_new_tokens": few, "temperature": settings.temperature}
-        # warm up, because one-time work is not measured; on a CPU there is little of it
-        sampling.sample(model, tokenizer, batch[:2] if on_cpu else batch, **options)
-        begin = time.perf_counter()
-        sampling.sample(model, tokenizer, batch, **options)
-        rate = count * few / (time.perf_counter() - begin)
-        return processes.gather(rate)[0]  # all processes must keep the same rows
-
-    rate = measured_rate(min(completions, most))
-    seconds_each = settings.max_completion_length / rate  # of a completion
-
-    # 2. Keep the share of the tables' rows that the budget allows. An extra table gets what those
-    # before it leave.
-    in_tables = sum(len(rows) * samples * times for rows, samples, times in tables.values())
-    share = min(1.0, seconds / (in_tables * seconds_each))
+    # 3. Keep the rows that the budget allows: of each table the same share, and of an extra table
+    # as many as the tables before it leave time for.
+    share = min(1.0, seconds / (of_tables * seconds_each))
     kept = {}
     taken = 0.0  # seconds
-    for name, (rows, samples, times) in planned.items():
+    for name, (rows, _, _) in planned.items():
         fewest = min(FEWEST, len(rows))
         if name in tables:
-            room = max(fewest, int(share * len(rows)))
+            number = max(fewest, int(share * len(rows)))
         else:
-            room = int(max(0.0, seconds - taken) / (samples * times * seconds_each))
-            if room < fewest:
-                room = 0
-        kept[name] = rows.iloc[:room]
-        taken += len(kept[name]) * samples * times * seconds_each
+            number = int(max(0.0, seconds - taken) / (per_row[name] * seconds_each))
+            if number < fewest:
+                number = 0
+        kept[name] = rows.iloc[:number]
+        taken += len(kept[name]) * per_row[name] * seconds_each
 
-    # 3. Print how long everything would take, and what comes after it.
+    # 4. Print how long everything would take, and how long the training samples after it. Each
+    # process samples its share of the rounds, and one round serves num_iterations updates.
     print(
-        f"to sample everything: at most about {completions * seconds_each:,.0f} s, at "
+        f"to sample everything: at most about {of_all * seconds_each:,.0f} s, at "
         f"{rate:,.0f} tokens a second"
     )
     if training_follows:
-        # each process samples its share of the rounds; one round serves num_iterations updates
-        rate = measured_rate(min(settings.completions_per_round // settings.processes, most))
+        of_round = settings.completions_per_round // settings.processes
+        rate = _tokens_per_second(model, tokenizer, prompts, min(of_round, largest_batch), settings)
         updates = settings.max_steps / settings.num_iterations
         sampled = updates * settings.completions_per_step / settings.processes
         minutes = sampled * settings.max_completion_length / rate / 60
@@ -99,16 +93,15 @@ def questions_within(
             f"{minutes:,.1f} minutes at most, at {rate:,.0f} tokens a second"
         )
 
-    # 4. If rows are left out, print what is asked.
+    # 5. If rows are left out, print how many of each table are asked, with half the width of the
+    # 95 % interval of a proportion, at its widest (one half).
     if all(len(kept[name]) == len(rows) for name, (rows, _, _) in planned.items()):
         return list(kept.values())
     shares = []
     for name, (rows, _, _) in planned.items():
         asked = len(kept[name])
-        shares.append(f"{asked} of {len(rows)} {name}")
-        if asked:
-            # half the width of the 95 % interval of a proportion, at its widest (one half)
-            shares[-1] += f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)"
+        interval = f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)" if asked else ""
+        shares.append(f"{asked} of {len(rows)} {name}{interval}")
     says = f"has room for {', '.join(shares)}; they take at most about {taken:,.0f} s"
     if taken > seconds:
         says = (
@@ -117,3 +110,22 @@ def questions_within(
         )
     print(f"note: sampling_seconds={seconds} {says}. `null` (in Python, None) lifts the limit.")
     return list(kept.values())
+
+
+def _tokens_per_second(
+    model, tokenizer, prompts: list[list[dict]], count: int, settings: Preset
+) -> float:
+    """Return how many tokens per second a batch of `count` completions samples. The prompts are
+    repeated, or the first of them taken; a completion has at most 32 tokens.
+    """
+    batch = list(islice(cycle(prompts), count))
+    tokens = min(32, settings.max_completion_length)
+    options = {"max_new_tokens": tokens, "temperature": settings.temperature}
+    # warm up, so that one-time work is not measured; on a CPU there is little of it
+    warm_up = batch[:2] if model.device.type == "cpu" else batch
+    sampling.sample(model, tokenizer, warm_up, **options)
+
+    begin = time.perf_counter()
+    sampling.sample(model, tokenizer, batch, **options)
+    rate = count * tokens / (time.perf_counter() - begin)
+    return processes.gather(rate)[0]  # the first's, so that all processes keep the same rows

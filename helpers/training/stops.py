@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 
 import torch
 
-_stops: WeakKeyDictionary = WeakKeyDictionary()  # by tokenizer
+_stops: WeakKeyDictionary = WeakKeyDictionary()  # tokenizer -> its stop texts
 
 
 def set_stop(tokenizer, stop: Sequence[str] | None) -> None:
@@ -28,18 +28,23 @@ def stop_of(tokenizer) -> list[str]:
     return _stops.get(tokenizer, [])
 
 
+def _has_stop(tokenizer, text: str) -> bool:
+    """Return whether a text contains one of the tokenizer's stop texts."""
+    return any(stop in text for stop in stop_of(tokenizer))
+
+
 def length_to_stop(tokenizer, ids: list[int]) -> int | None:
-    """Return the number of tokens with which a completion first contains a stop text; None if it
-    contains none.
+    """Return how many tokens of a completion it takes to contain a stop text; None if the whole
+    completion contains none.
     """
-
-    def contains(length: int) -> bool:
-        text = tokenizer.decode(ids[:length])
-        return any(stop in text for stop in stop_of(tokenizer))
-
-    if not stop_of(tokenizer) or not contains(len(ids)):
+    if not stop_of(tokenizer) or not _has_stop(tokenizer, tokenizer.decode(ids)):
         return None
-    return bisect_left(range(len(ids)), True, key=contains)
+
+    def is_enough(length: int) -> bool:
+        return _has_stop(tokenizer, tokenizer.decode(ids[:length]))
+
+    # If some tokens are enough, so are more of them: bisection finds the smallest number.
+    return bisect_left(range(len(ids)), True, key=is_enough)
 
 
 class AtStop:
@@ -47,55 +52,60 @@ class AtStop:
 
     prompt: the length in tokens of the prompts with their padding.
 
-    It is called like a StoppingCriteria and is none, because sampling must not import Transformers
-    before Unsloth.
+    `generate` calls it after each token, like a StoppingCriteria. It is not a subclass of that,
+    because sampling must not import Transformers before Unsloth.
     """
 
     def __init__(self, tokenizer, prompt: int):
         self.tokenizer = tokenizer
         self.prompt = prompt
-        # A new stop text is at the end, and every token of it has at least a byte.
+        # Only the last tokens are read, because a stop text that has just been completed is at the
+        # end. A token has at least one byte, so a stop text has at most as many tokens as bytes. 4
+        # more, because the first tokens may read otherwise without those before them.
         self.window = max(len(stop.encode()) for stop in stop_of(tokenizer)) + 4
 
     def __call__(self, input_ids, scores, **kwargs) -> torch.Tensor:
-        last = input_ids[:, max(self.prompt, input_ids.shape[1] - self.window) :]
-        texts = self.tokenizer.batch_decode(last)
-        found = [any(stop in text for stop in stop_of(self.tokenizer)) for text in texts]
+        """Return a boolean for each completion: whether its last tokens contain a stop text."""
+        start = max(self.prompt, input_ids.shape[1] - self.window)
+        texts = self.tokenizer.batch_decode(input_ids[:, start:])
+        found = [_has_stop(self.tokenizer, text) for text in texts]
         return torch.tensor(found, device=input_ids.device)
 
 
 def end_at_stop(trainer, tokenizer) -> None:
     """End the completions of a GRPOTrainer at the stop texts, and let TRL count them as ended.
 
-    TRL 1.15 passes `generate` no tokenizer, keeps the padding behind a completion that ended
-    without an end token, and calls one cut off unless its last token is an end token
-    (`_generate`, `mask_truncated_completions`). So for each round, the last tokens of the stopped
-    completions count as end tokens, and a completion that was cut off at such a token loses it.
+    Three things in TRL 1.15 are in the way (`_generate`, `mask_truncated_completions`): it passes
+    `generate` no tokenizer, it keeps the padding behind a completion that ended without an end
+    token, and it takes a completion for cut off unless its last token is an end token. So for each
+    round, the last tokens of the stopped completions count as end tokens, and a completion that was
+    cut off at such a token loses it.
     """
     if not stop_of(tokenizer):
         return
-    single_turn = trainer._generate_single_turn
+    sample_round = trainer._generate_single_turn
     generate = trainer.model.generate
-    ends = list(trainer.eos_token_ids)
+    end_tokens = list(trainer.eos_token_ids)
 
-    def stopping(*args, **inputs):
+    def generate_to_stop(*args, **inputs):
         criteria = [AtStop(tokenizer, inputs["input_ids"].shape[1])]
         return generate(*args, **inputs, stopping_criteria=criteria)
 
-    def until_stop(*args, **options):
+    def sample_round_to_stop(*args, **options):
         # 1. Sample a round. Only here does `generate` stop at the texts.
-        trainer.eos_token_ids = ends
-        trainer.model.generate = stopping
+        trainer.eos_token_ids = end_tokens
+        trainer.model.generate = generate_to_stop
         try:
-            completions, logprobs = single_turn(*args, **options)
+            completions, logprobs = sample_round(*args, **options)
         finally:
             trainer.model.generate = generate
 
-        # 2. Find where completions contain a stop text, and with which tokens they then end.
+        # 2. Find how long each completion is to its stop text, and the tokens that end them there.
         lengths = [length_to_stop(tokenizer, ids) for ids in completions]
-        stop_tokens = {
-            ids[length - 1] for ids, length in zip(completions, lengths, strict=True) if length
-        }.difference(ends)
+        stop_tokens = set()
+        for ids, length in zip(completions, lengths, strict=True):
+            if length is not None and ids[length - 1] not in end_tokens:
+                stop_tokens.add(ids[length - 1])
 
         # 3. Shorten the completions, and their log-probabilities if vLLM has given any.
         for number, (ids, length) in enumerate(zip(completions, lengths, strict=True)):
@@ -109,7 +119,7 @@ def end_at_stop(trainer, tokenizer) -> None:
                 logprobs[number] = logprobs[number][:length]
 
         # 4. Let TRL count the stopped completions as ended, until the next round.
-        trainer.eos_token_ids = [*ends, *stop_tokens]
+        trainer.eos_token_ids = [*end_tokens, *stop_tokens]
         return completions, logprobs
 
-    trainer._generate_single_turn = until_stop
+    trainer._generate_single_turn = sample_round_to_stop
