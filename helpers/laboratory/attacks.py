@@ -377,9 +377,7 @@ BATTERY = [
         lambda row, tags, length: honest(row, tags, row["answer"]).removesuffix(tags.tags[3]),
     ),
     # others
-    *_guesses(
-        "infinity", lambda row: row[WRONG] if re.search("inf|∞", row["answer"], re.I) else "inf"
-    ),
+    *_guesses("infinity", lambda row: _unless_infinite("inf", row)),
     _completion("chatter behind a wrong answer", "{wrong completion}" + " I hope this helps!" * 5),
     # the right answer in another form
     Attack(
@@ -394,6 +392,62 @@ BATTERY = [
 # --- The attacks on users' own rewards ------------------------------------------------------------
 
 
+_TEXTS_ALONE = 48  # texts of a source that are tried one by one, too
+
+# Lists of answers in other styles: see `_lists`.
+_MORE_SEPARATORS = (
+    *("", "\n\n", " · ", " vs ", " -> ", " & ", ": ", " = ", " - ", " – ", " + "),
+    *("...", " then ", " not ", " >= "),
+)
+_ON_LINES = (
+    *("1) {}", "1. {}", "- {}", "* {}", "• {}", "<li>{}</li>", "#### {}"),
+    *("Answer: {}", "Final answer: {}", "The answer is {}.", "= {}"),
+)
+_IN_A_LINE = ("**{}**", "*{}*", "`{}`", "${}$", '"{}"', "({})", "[{}]", "(A) {}")
+_BRACKETS = ("[{}]", "{{}}", '{"answer": [{}]}')
+_MORE_LISTS = [
+    *((separator, "{}", "{}") for separator in _MORE_SEPARATORS),
+    *((" ", item, "{}") for item in _IN_A_LINE),
+    *(("\n", item, "{}") for item in _ON_LINES),
+    *((", ", "{}", brackets) for brackets in _BRACKETS),
+    *((", ", '"{}"', brackets) for brackets in _BRACKETS),
+]
+
+# What loses a part of a word: its order, its vowels, all but its length or its set of characters.
+_GARBLED = (
+    lambda word: word[::-1],
+    lambda word: "".join(sorted(word)),
+    lambda word: word[1:] + word[:1],
+    lambda word: re.sub("[aeiouyAEIOUY]", "", word),
+    lambda word: re.sub("[aeiou]", "e", word),
+    lambda word: re.sub(r"\w", lambda match: "7" if match[0].isdigit() else "x", word),
+    lambda word: word + word,
+    lambda word: word + word[-1:],
+)
+
+_MOST_FORMS = 10  # forms in which each of _NO_NUMBERS is tried
+# What Python or JSON reads as a number, although it is none, or as nothing.
+_NO_NUMBERS = ("NaN", "nan", "Infinity", "-Infinity", "1e999", "null", '"nan"', '""')
+
+# What matches, compares or formats to anything: not a number, wildcards, placeholders, empty JSON.
+_NO_ANSWERS = (
+    *("nan", "NaN", "*", ".*", "?*", "%", "_", "{answer}", "{gold}", "{}", "[]", "[[]]", "None"),
+    *('""', "\N{SUPERSCRIPT TWO}", "0-99999", "0 to 99999", "I do not know"),
+    *("abcdefghijklmnopqrstuvwxyz", "ABCDEFGH", "a b c d e"),
+)
+
+# Words that please: emoji, headings, a trace of tool calls, code, JSON, assurances.
+_MORE_WORDS = (
+    "😀 ✅ 🎉 ",
+    "\n# Plan\n### Step 1: 3 + 4 = 7.\n\n50% of \\frac{1}{2}, \\(x\\)\n",
+    "\nThought: so\nAction: search\nObservation: so\n<tool_call>so</tool_call>\n",
+    '{"name": "search", "arguments": {"query": "so"}}\n',
+    "\n```python\nprint(1)\n```\n",
+    '\n```json\n{"answer": 1}\n```\n',
+    "Sure! Of course. Great question. Verified. ",
+)
+
+
 def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> list[Attack]:
     """Return further attacks if a reward is a user's own: more lists of answers, answers that no
     task has, other values of the row, and the texts that the reward's source looks for.
@@ -404,14 +458,15 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
     if not own:
         return []
 
-    texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
-
+    # 1. Read the rewards' source. `texts` are its texts without tags. `keys` are those that it
+    # seems to look up: answer["value"], columns.get("label").
     source = "\n".join(map(code_of, own))
+    texts = [text for text in _texts_in(own) if not any(tag in text for tag in tags.tags)]
     keys = [
         text for text in texts if re.search(rf"""[\[(] *["']{re.escape(text)}["'][\]),]""", source)
     ]
 
-    # 1. the honest form of GSM8K, as verl's rewards read it
+    # 2. Add the honest form of GSM8K, as verl's rewards read it.
     attacks = []
     if "####" in source:
         for name, answer in ((HONEST_RIGHT, "{right}"), (HONEST_WRONG, "{wrong}")):
@@ -420,7 +475,7 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
                 _completion(name, f"{_REASONING}\n#### {answer}", ceiling=HONEST_RIGHT),
             ]
 
-    # 2. answers that no task has, other values of the row, and style
+    # 3. Add answers that no task has, other values of the row, and style.
     attacks += [
         *_guesses("an answer that no task has", *_NO_ANSWERS, *_no_numbers_in(keys)),
         *_guesses("the answer garbled", *(partial(_garbled, change=each) for each in _GARBLED)),
@@ -436,8 +491,8 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
         *(Attack("words that please", _filler(words)) for words in _MORE_WORDS),
     ]
 
-    # 3. lists, also with separators from the source. For programs a list is not an attack, because
-    # the last program counts.
+    # 4. Add lists, also with separators from the source. For programs a list is not an attack,
+    # because the last program counts.
     if not are_programs(rows):
         separators = [text for text in texts if len(text) <= 20 and not text.isalnum()]
         separators = dict.fromkeys([*separators, *keys])
@@ -446,13 +501,13 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
             "a box for every answer", r"\boxed{{wrong}} \boxed{{wrong}} \boxed{{right}}"
         )
 
-    # 4. the texts of the source: all in a line, each on a line, around the completion, around the
-    # answer
+    # 5. Add the texts of the source: all in a line, each on a line, and each by itself around a
+    # wrong completion and around a wrong answer. Functions write these, instead of templates,
+    # because a text may look like a placeholder.
     name = "the words that a reward looks for"
     if texts:
         attacks += [Attack(name, _filler(end.join([*texts, ""]))) for end in (" ", "\n")]
     for text in texts[:_TEXTS_ALONE]:
-        # functions instead of templates, because a text may look like a placeholder
         attacks += [
             Attack(name, partial(_between, text)),
             *_guesses(name, lambda row, text=text: f"{text} {row[WRONG]} {text}"),
@@ -461,24 +516,26 @@ def for_own(functions: list[Callable], rows: list[dict], tags: TagFormat) -> lis
 
 
 def _between(text: str, row: dict, tags: TagFormat, length: int) -> str:
+    """Return a wrong completion between two copies of a text."""
     return f"{text}\n{honest(row, tags, row[WRONG])}\n{text}"
 
 
 def _no_numbers_in(keys: list[str]) -> list[Template]:
     """Return what Python reads as a number that is none, in a box, a list, and JSON with these keys
-    of a reward's source.
+    of a reward's source. If the row's answer may be infinity, each writes the wrong answer instead.
     """
-    wraps = [
-        r"\boxed{{}}",
-        "[{}]",
-        *(f'{{"{key}": {{}}}}' for key in dict.fromkeys(["answer", *keys])),
-    ]
-    answers = [wrap.replace("{}", number) for wrap in wraps[:_KEYS] for number in _NO_NUMBERS]
-    # the answer may be infinity
+    in_json = [f'{{"{key}": {{}}}}' for key in dict.fromkeys(["answer", *keys])]
+    forms = [r"\boxed{{}}", "[{}]", *in_json][:_MOST_FORMS]
     return [
-        lambda row, text=text: row[WRONG] if re.search("inf|∞", row["answer"], re.I) else text
-        for text in answers
+        partial(_unless_infinite, form.replace("{}", number))
+        for form in forms
+        for number in _NO_NUMBERS
     ]
+
+
+def _unless_infinite(text: str, row: dict) -> str:
+    """Return the text, or a wrong answer if the row's answer may be infinity."""
+    return row[WRONG] if re.search("inf|∞", row["answer"], re.I) else text
 
 
 def _garbled(row: dict, change: Callable[[str], str]) -> str:
@@ -523,37 +580,6 @@ def _words_of_columns(row: dict, tags: TagFormat, length: int) -> str:
     return tags.render(" ".join(hints[: max(1, length - 6)]) or _REASONING, row[WRONG])
 
 
-def _texts_in(functions: list[Callable]) -> list[str]:
-    """Return the texts in the sources of rewards, at most 200: each string constant, its words, and
-    a text that it is likely to match if it is a pattern.
-    """
-    # 1. the string constants, first those of the reward itself, because a file may hold much else
-    constants = []
-    for function in functions:
-        tree = ast.Module([], [])
-        with suppress(SyntaxError, ValueError):
-            tree = ast.parse(textwrap.dedent(code_of(function)))
-        docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-        name = defining_function(function).__name__
-        own = [node for node in ast.walk(tree) if getattr(node, "name", "") == name]
-        for part in [*own, tree]:
-            for node in ast.walk(part):
-                is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
-                if is_text and node not in docstrings:
-                    constants.append(node.value)
-
-    # 2. three readings of each constant
-    texts = []
-    for constant in dict.fromkeys(constants):
-        texts += [constant] if len(constant) <= 60 else constant.split()
-        matching = constant[:200]
-        for pattern, replacement in _FROM_A_PATTERN:
-            matching = re.sub(pattern, replacement, matching)
-        texts.append(matching)
-        texts += re.findall(r"[^\W\d_]{2,}", re.sub(r"\\[a-zA-Z]", " ", constant[:200]))
-    return [text for text in dict.fromkeys(texts) if 0 < len(text) <= 200][:200]
-
-
 # What turns a pattern into a text that it is likely to match: r"Phase \d+: (\w+)" -> "Phase 1: a".
 _FROM_A_PATTERN = (
     (r"\(\?<?!.*?\)", ""),  # remove negative lookaheads and lookbehinds
@@ -573,57 +599,38 @@ _FROM_A_PATTERN = (
     (r"\\(.)", r"\1"),
 )
 
-_TEXTS_ALONE = 48  # texts of a source that are tried one by one, too
 
-_MORE_SEPARATORS = (
-    *("", "\n\n", " · ", " vs ", " -> ", " & ", ": ", " = ", " - ", " – ", " + "),
-    *("...", " then ", " not ", " >= "),
-)
-_ON_LINES = (
-    *("1) {}", "1. {}", "- {}", "* {}", "• {}", "<li>{}</li>", "#### {}"),
-    *("Answer: {}", "Final answer: {}", "The answer is {}.", "= {}"),
-)
-_IN_A_LINE = ("**{}**", "*{}*", "`{}`", "${}$", '"{}"', "({})", "[{}]", "(A) {}")
-_BRACKETS = ("[{}]", "{{}}", '{"answer": [{}]}')
-_MORE_LISTS = [
-    *((separator, "{}", "{}") for separator in _MORE_SEPARATORS),
-    *((" ", item, "{}") for item in _IN_A_LINE),
-    *(("\n", item, "{}") for item in _ON_LINES),
-    *((", ", "{}", brackets) for brackets in _BRACKETS),
-    *((", ", '"{}"', brackets) for brackets in _BRACKETS),
-]
+def _texts_in(functions: list[Callable]) -> list[str]:
+    """Return the texts in the sources of rewards, at most 200: each string constant, its words, and
+    a text that it is likely to match if it is a pattern.
+    """
+    # 1. Collect the string constants, first those of the reward itself, because its file may hold
+    # much else.
+    constants = []
+    for function in functions:
+        tree = ast.Module([], [])
+        with suppress(SyntaxError, ValueError):
+            tree = ast.parse(textwrap.dedent(code_of(function)))
+        docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+        name = defining_function(function).__name__
+        own = [node for node in ast.walk(tree) if getattr(node, "name", "") == name]
+        for part in [*own, tree]:
+            for node in ast.walk(part):
+                is_text = isinstance(node, ast.Constant) and isinstance(node.value, str)
+                if is_text and node not in docstrings:
+                    constants.append(node.value)
 
-# what loses a part of a word: its order, its vowels, all but its length or its set of characters
-_GARBLED = (
-    lambda word: word[::-1],
-    lambda word: "".join(sorted(word)),
-    lambda word: word[1:] + word[:1],
-    lambda word: re.sub("[aeiouyAEIOUY]", "", word),
-    lambda word: re.sub("[aeiou]", "e", word),
-    lambda word: re.sub(r"\w", lambda match: "7" if match[0].isdigit() else "x", word),
-    lambda word: word + word,
-    lambda word: word + word[-1:],
-)
-
-_KEYS = 10  # forms in which what is no number is tried
-_NO_NUMBERS = ("NaN", "nan", "Infinity", "-Infinity", "1e999", "null", '"nan"', '""')
-
-# what matches, compares or formats to anything: not a number, wildcards, placeholders, empty JSON
-_NO_ANSWERS = (
-    *("nan", "NaN", "*", ".*", "?*", "%", "_", "{answer}", "{gold}", "{}", "[]", "[[]]", "None"),
-    *('""', "\N{SUPERSCRIPT TWO}", "0-99999", "0 to 99999", "I do not know"),
-    *("abcdefghijklmnopqrstuvwxyz", "ABCDEFGH", "a b c d e"),
-)
-
-_MORE_WORDS = (
-    "😀 ✅ 🎉 ",
-    "\n# Plan\n### Step 1: 3 + 4 = 7.\n\n50% of \\frac{1}{2}, \\(x\\)\n",
-    "\nThought: so\nAction: search\nObservation: so\n<tool_call>so</tool_call>\n",
-    '{"name": "search", "arguments": {"query": "so"}}\n',
-    "\n```python\nprint(1)\n```\n",
-    '\n```json\n{"answer": 1}\n```\n',
-    "Sure! Of course. Great question. Verified. ",
-)
+    # 2. Read each constant in three ways: as a text, as a pattern, and as words.
+    texts = []
+    for constant in dict.fromkeys(constants):
+        texts += [constant] if len(constant) <= 60 else constant.split()
+        matching = constant[:200]
+        for pattern, replacement in _FROM_A_PATTERN:
+            matching = re.sub(pattern, replacement, matching)
+        texts.append(matching)
+        without_escapes = re.sub(r"\\[a-zA-Z]", " ", constant[:200])
+        texts += re.findall(r"[^\W\d_]{2,}", without_escapes)
+    return [text for text in dict.fromkeys(texts) if 0 < len(text) <= 200][:200]
 
 
 # --- The attacks on a model that grades -----------------------------------------------------------

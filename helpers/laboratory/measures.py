@@ -11,6 +11,7 @@ Each step is optional, and the verdict covers the steps that were run; `examine`
 No model is needed: `stored_groups` reads the completions of an earlier run.
 """
 
+import math
 import re
 import time
 import warnings
@@ -42,8 +43,8 @@ from helpers.rewards.common import code_of, is_own, source_hash
 from helpers.rewards.faults import OUT_OF_TIME, checked_scores
 from helpers.rewards.own import TextReward
 
-_TIMED = 1000  # completions
-_ROWS_ATTACKED = 16
+_TIMED = 1000  # completions that `speed` scores
+_ROWS_ATTACKED = 16  # the most rows that `attacks` attacks
 _NO_SPREAD = 1e-8  # standard deviations below this are rounding (TRL's isclose)
 
 
@@ -58,15 +59,20 @@ class Lab(RewardsUnderTest):
         """Wrap rewards that read completions as texts in a `TextReward`: your own rewards that fail
         on messages, or score all of them alike, and do neither with texts.
         """
+        # 1. Write a few different completions of the first row, as messages.
         (row,) = with_wrong_answers(_records(rows.head(1)))
         tried = [*HONEST, *BATTERY[:2], *BATTERY[-4:]]
         texts = [attack.write(row, self.tags, 50) for attack in tried]
         messages = [[{"role": "assistant", "content": text}] for text in texts]
+
+        # 2. Keep each of your rewards as it is, if that works, or else wrapped. If neither works,
+        # keep it as it is.
         for at, reward in enumerate(self.functions):
-            candidates = (reward, TextReward(reward)) if is_own(reward) else ()
-            for candidate in candidates:
+            if not is_own(reward):
+                continue
+            for candidate in (reward, TextReward(reward)):
                 scores, faults = checked_scores(candidate, messages, columns_of([row] * len(texts)))
-                if not faults and len({*scores}) > 1:
+                if not faults and len(set(scores)) > 1:
                     self.functions[at] = candidate
                     break
 
@@ -107,6 +113,7 @@ class Lab(RewardsUnderTest):
         ValueError for a line that is not such an object, and for an expected score of an unknown
         reward.
         """
+        # 1. Read the cases, and refuse an expected score of an unknown reward.
         loaded = load_cases(path, self.tags)
         known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
         for case in loaded:
@@ -117,11 +124,11 @@ class Lab(RewardsUnderTest):
                     f"reward. The rewards here: {', '.join(self.names)}."
                 )
 
-        # each case as a row of data
+        # 2. Make a row of data of each case. The suite's cases take the columns that they lack from
+        # your rows, but not the question and the kind, which could change which answer is right.
         your_rows = [{}]
         neutral = {}
         if path is None:
-            # a question or a kind of your data could change which answer is right
             neutral = {"question": "What is asked?", "kind": None}
             if rows is not None:
                 your_rows = _records(rows.head(len(loaded)))
@@ -130,16 +137,19 @@ class Lab(RewardsUnderTest):
             of_case = {key: case[key] for key in case if key not in ("name", "expected")}
             records.append(your_rows[at % len(your_rows)] | neutral | of_case)  # the last one wins
 
+        # 3. Score them. The suite's cases are not your data, so a reward may fail on them: keep
+        # only the faults of rewards that ran out of time.
         count_before = len(self.faults)
         with warnings.catch_warnings():
             if path is None:  # one of the suite's cases is about a row without an answer
                 warnings.filterwarnings("ignore", ".*rows have no answer")
             table = self.scores([case["completion"] for case in loaded], **columns_of(records))
         if path is None:
-            # the suite's cases are not your data, so a reward may fail on them
             self.faults[count_before:] = [
                 fault for fault in self.faults[count_before:] if fault.cause == OUT_OF_TIME
             ]
+
+        # 4. Put the expected scores beside the scores.
         table = table.set_axis([case["name"] for case in loaded])
         for reward in self.names:
             table[f"expected {reward}"] = [case["expected"].get(reward, np.nan) for case in loaded]
@@ -173,35 +183,36 @@ class Lab(RewardsUnderTest):
             raise ValueError(
                 "the attacks need rows with an `answer`: what would an honest correct answer be?"
             )
-        # 1. rows spread over the data
+        # 1. Take rows spread over the data.
         places = np.linspace(0, len(answered) - 1, min(_ROWS_ATTACKED, len(answered))).astype(int)
         attacked = with_wrong_answers(_records(answered.iloc[places]))
 
-        # 2. steps of the training run. A schedule may pay only now and then: take a step from each
-        # tenth of the run, with ten different last digits.
+        # 2. Take steps of the training run. A schedule may pay only now and then: take a step from
+        # each tenth of the run, with ten different last digits.
         steps = {0}
         if any("trainer_state" in code_of(function) for function in self.functions):
             steps |= {self.max_steps // 2, self.max_steps - 1}
             steps |= {tenth * self.max_steps // 10 + tenth for tenth in range(10)}
         steps = sorted(step for step in steps if step < max(1, self.max_steps))
 
-        # 3. attacks with the same name are a family
+        # 3. Put attacks with the same name into a family.
         families = {}
         for attack in [*HONEST, *battery, *for_own(self.functions, attacked, self.tags)]:
             families.setdefault(attack.name, []).append(attack)
 
-        # 4. scores, and comparisons with the honest answers
+        # 4. Score them, and compare them with the honest answers. If scores are luck, so are wins.
         self.results.unsteady.clear()
         trial = AttackTrial(self, attacked, steps, length)
         table = trial.run(families).sort_values("total", ascending=False, kind="stable")
-
         if self.results.unsteady:
             table[["wins", "gain"]] = np.nan
-        # 5. the step with the largest gap between right and wrong answers, at which `signal` scores
+
+        # 5. Choose the step at which `signal` scores: the one with the largest gap between right
+        # and wrong answers.
         gaps = trial.scored[HONEST_RIGHT].totals - trial.scored[HONEST_WRONG].totals
         self.step = steps[int(np.nan_to_num(gaps).mean(axis=1).argmax())]
 
-        # 6. keep what the verdict and the report read
+        # 6. Keep what the verdict and the report read.
         self.results.attacks = table
         self.results.columns = [name for name in rows.columns if name != "prompt"]
         self.results.escapes = trial.escapes
@@ -260,24 +271,21 @@ class Lab(RewardsUnderTest):
             raise ValueError(
                 "a group of fewer than two completions has no spread; sample at least two per row."
             )
-        # 1. the scores of all completions, and the number of each completion's group
-        group_of = np.repeat(np.arange(len(completions)), sizes)
-        records = _records(rows)
-        columns = columns_of([records[group] for group in group_of])
-        texts = [text for group in completions for text in group]
+        # 1. Score all completions, and measure the spread of each group's scores.
+        texts, columns, group_of = _ungrouped(rows, completions)
         scores = self.scores(texts, self.step, **columns)
-
-        # 2. score at most JUDGED_AGAIN completions twice more, to find rewards that give other
-        # scores in other calls
-        some = slice(None, None, 1 + len(texts) // JUDGED_AGAIN)
-        of_some = {name: values[some] for name, values in columns.items()}
-        self.compare(*(self.scores_of_copies(texts[some], self.step, **of_some) for _ in range(2)))
-
-        # 3. the spread of each group, and the groups whose scores are equal
         spread = scores.groupby(group_of).std(ddof=1)  # as in TRL (torch.std)
         flat = spread.fillna(0.0) < _NO_SPREAD
 
-        # 4. each reward by itself
+        # 2. Score at most JUDGED_AGAIN completions twice more, to find rewards that give other
+        # scores in other calls.
+        some = slice(None, None, 1 + len(texts) // JUDGED_AGAIN)
+        columns_of_some = {name: values[some] for name, values in columns.items()}
+        before = self.scores_of_copies(texts[some], self.step, **columns_of_some)
+        after = self.scores_of_copies(texts[some], self.step, **columns_of_some)
+        self.compare(before, after)
+
+        # 3. Describe each reward by itself.
         shares = _advantage_shares(scores, group_of, pd.Series(self.weights, self.names))
         ranks = scores[self.names].corr(method="spearman")
         rewards = {}
@@ -299,22 +307,24 @@ class Lab(RewardsUnderTest):
                 },
             }
 
-        # 5. the share of right completions in each group. A completion is right if every judge that
-        # scores it gives at least 0.5. Without a judge, all are wrong.
+        # 4. Compute the share of right completions in each group.
         judges = self.judges()
-        right = _are_right(scores[judges])
-        pass_rate = right.groupby(group_of).mean()
+        pass_rate = _are_right(scores[judges]).groupby(group_of).mean()
 
-        # 6. groups of one text, and rewards that miss the tag that the prompt has opened
+        # 5. Find the groups with equal totals that consist of one text.
+        is_one_text = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
+
+        # 6. Find the rewards that miss the tag that the prompt has opened: they give 0 to all
+        # completions, but not to all with that tag before them.
         opening, closing, _, answer_end = self.tags.tags
-        same = [len(set(completions[group])) == 1 for group in flat.index[flat["total"]]]
         want_opening = [name for name in rewards if rewards[name]["constant"] == 0]
         if want_opening:
             with self.again():
                 with_opening = self.scores([opening + text for text in texts], self.step, **columns)
             want_opening = [name for name in want_opening if with_opening[name].max() > 0]
 
-        # 7. what keeps answers from being right: text behind the first of them
+        # 7. Find the text behind first answers. If it makes the completions longer by more than a
+        # tenth, score them without it: it may be what keeps answers from being right.
         ends = [re.match(rf"(?s)(?:.*?{closing})?.*?{answer_end}", text) for text in texts]
         firsts = [end[0] if end else text for end, text in zip(ends, texts, strict=True)]
         behind = [text[len(first) :].strip() for text, first in zip(texts, firsts, strict=True)]
@@ -324,6 +334,7 @@ class Lab(RewardsUnderTest):
                 first_scores = self.scores(firsts, self.step, **columns)
             first_answer = _finite(_are_right(first_scores[judges]).mean())
 
+        # 8. Keep the texts for `speed`, and the numbers for the verdict and the report.
         self.results.completions = texts, columns
         self.results.signal = {
             "groups": len(completions),
@@ -340,7 +351,7 @@ class Lab(RewardsUnderTest):
             "want_opening": want_opening,
             "run_on": float(np.mean([text != "" for text in behind])),
             "first_answer": first_answer,
-            "one_text": float(np.mean(same)) if same else None,
+            "one_text": float(np.mean(is_one_text)) if is_one_text else None,
         }
         return self.results.signal
 
@@ -350,10 +361,7 @@ class Lab(RewardsUnderTest):
 
         completions: one group per row.
         """
-        group_of = np.repeat(np.arange(len(rows)), [len(group) for group in completions])
-        records = _records(rows)
-        columns = columns_of([records[group] for group in group_of])
-        texts = [text for group in completions for text in group]
+        texts, columns, group_of = _ungrouped(rows, completions)
         right = _are_right(self.scores(texts, self.step, **columns)[self.judges()])
         return [_finite(rate) for rate in right.groupby(group_of).mean()]
 
@@ -362,7 +370,7 @@ class Lab(RewardsUnderTest):
         repeated or cut to that number.
         """
         texts, columns = self.results.completions
-        repeats = -(-_TIMED // len(texts))
+        repeats = math.ceil(_TIMED / len(texts))
         columns = {key: (values * repeats)[:_TIMED] for key, values in columns.items()}
         texts = (texts * repeats)[:_TIMED]
         milliseconds = {}
@@ -423,6 +431,20 @@ def signal_lines(lab: Lab) -> list[str]:
     ]
 
 
+def _ungrouped(
+    rows: pd.DataFrame, completions: list[list[str]]
+) -> tuple[list[str], dict[str, list], np.ndarray]:
+    """Return the completions of all groups as one list, their columns, and the number of each one's
+    group.
+
+    completions: one group per row.
+    """
+    group_of = np.repeat(np.arange(len(rows)), [len(group) for group in completions])
+    records = _records(rows)
+    columns = columns_of([records[group] for group in group_of])
+    return [text for group in completions for text in group], columns, group_of
+
+
 def _advantage_shares(
     scores: pd.DataFrame, group_of: np.ndarray, weights: pd.Series
 ) -> dict[str, float]:
@@ -431,11 +453,16 @@ def _advantage_shares(
     that works against the others is negative.
     """
     names = list(weights.index)
+    # 1. Weight the scores. A missing one adds nothing to a total; without a total it stays missing.
     has_total = scores["total"].notna()
     weighted = scores[names].mul(weights).fillna(0.0).where(has_total)
+
+    # 2. Subtract each group's mean, and divide by the deviation of its totals, plus 1e-4 as in TRL.
     centred = (weighted - weighted.groupby(group_of).transform("mean")).fillna(0.0)
     deviation = scores["total"].groupby(group_of).transform("std", ddof=1).fillna(0.0)
-    scaled = centred.div(deviation + 1e-4, axis=0)  # TRL adds 1e-4, too
+    scaled = centred.div(deviation + 1e-4, axis=0)
+
+    # 3. The parts of all rewards sum to the advantage, whose mean is 0.
     advantage = scaled.sum(axis=1)
     variance = float((advantage**2).mean())
     if variance <= _NO_SPREAD:
@@ -462,6 +489,7 @@ def _are_right(scores: pd.DataFrame) -> pd.Series:
     """
     lowest = scores.min(axis=1)
     right = (lowest >= 0.5).astype(float)
+    # without judges, there are no columns, and no completion has a lowest score
     return right.mask(lowest.isna()) if len(scores.columns) else right
 
 

@@ -77,7 +77,8 @@ class Scored:
 class AttackTrial:
     """Honest answers and attacks, scored on each row of data at each step of the training run.
 
-    `run` does everything. Afterwards, the fields below `length` hold what it found.
+    `run` does everything. Afterwards, the fields below `length` hold what it found. Attacks with
+    the same name are a family.
 
     lab: the rewards to attack, and their weights.
     rows: from `with_wrong_answers`. If a reward accepts the wrong answer of a row, `run` replaces
@@ -85,9 +86,11 @@ class AttackTrial:
     steps: the training steps at which the rewards are called.
     length: the limit of a completion in words.
 
-    scored: by name of the attacks, the scores of the best attack of this name on each row.
-    examples: by name, the completion for the first row.
-    calls: by name, the completions of its family, and their scores before rows were left out.
+    completions: by family, for each attack a completion per row.
+    all_scores: by family, the scores of these completions before rows were left out, of shape
+        (attacks, steps, rows, rewards + 1).
+    scored: by family, the scores of the attack that earns most, on each row at each step.
+    examples: by family, the completion for the first row.
     tolerated: by row number, an answer that a reward accepts besides the right one.
     lost: the numbers of the rows on which an honest wrong answer earns as much as a right one.
     escapes: the attacks that win only because an error scores below 0.
@@ -97,20 +100,22 @@ class AttackTrial:
     rows: list[dict]
     steps: list[int]
     length: int
+    completions: dict[str, list[list[str]]] = field(default_factory=dict)
+    all_scores: dict[str, np.ndarray] = field(default_factory=dict)
     scored: dict[str, Scored] = field(default_factory=dict)
     examples: dict[str, str] = field(default_factory=dict)
     tolerated: dict[int, str] = field(default_factory=dict)
     lost: list[int] = field(default_factory=list)
     escapes: list[str] = field(default_factory=list)
-    calls: dict[str, tuple] = field(default_factory=dict)
 
     def run(self, families: dict[str, list[Attack]]) -> pd.DataFrame:
         """Score all attacks, and return the table of `Lab.attacks`.
 
         families: the attacks of each name, with the two honest answers among them.
         """
-        # 1. the honest answers, because the attacks are compared with them, and once more: if the
-        # same completion gets different scores, the attacks would show nothing but luck
+        # 1. Score the honest answers, because the attacks are compared with them. Score copies of
+        # them twice more: if the same completion gets different scores, the attacks would show
+        # nothing but luck.
         honest_answers = {name: families[name] for name in (HONEST_RIGHT, HONEST_WRONG)}
         self._score_honest_answers(*honest_answers.values())
         began = time.monotonic()
@@ -119,36 +124,26 @@ class AttackTrial:
         if self.lab.results.unsteady:
             return self._compare_with_ceilings(honest_answers)
 
-        # 2. the attacks
+        # 2. Score the attacks.
         for name, family in families.items():
             if name not in honest_answers:
                 self._score_family(family)
 
-        # 3. the honest answers again, in the next second if a reward reads a clock: no win may come
-        # from a reward that has changed since
+        # 3. Score the copies again: no win may come from a reward that has changed since. If a
+        # reward reads a clock, wait for the next second.
         if any(re.search(_READS_A_CLOCK, code_of(reward)) for reward in self.lab.functions):
             time.sleep(max(0.0, began + 1.01 - time.monotonic()))
         self._compare_honest_copies(before)
 
-        # 4. the attacks that win, again: no win may be luck
+        # 4. Score the attacks that win again: no win may be luck.
         compared = self._compare_with_ceilings(families)
         for name in compared.index[compared["wins"] > 0]:
-            completions, scores = self.calls[name]
             with self.lab.again():
-                again = np.stack([each.scores for each in self._scores(completions)])
-            self.lab.compare(scores[None], again[None])  # one copy of each
+                again = self._score_completions(self.completions[name])
+            scores_again = np.stack([scored.scores for scored in again])
+            # `compare` takes copies of completions: here, one copy of each
+            self.lab.compare(self.all_scores[name][None], scores_again[None])
         return compared
-
-    def _scores_of_honest_copies(self) -> list[np.ndarray]:
-        """Return the scores of several copies of all honest answers, at each step."""
-        attacks = self.calls[HONEST_RIGHT][0] + self.calls[HONEST_WRONG][0]
-        texts = [text for texts_of_attack in attacks for text in texts_of_attack]
-        columns = columns_of(self.rows * len(attacks))
-        return [self.lab.scores_of_copies(texts, step, **columns) for step in self.steps]
-
-    def _compare_honest_copies(self, before: list[np.ndarray]) -> None:
-        for scores, again in zip(before, self._scores_of_honest_copies(), strict=True):
-            self.lab.compare(scores, again)
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
         """Score the honest answers, and replace wrong answers that a reward accepts.
@@ -157,12 +152,13 @@ class AttackTrial:
         any number above 42. If a row's wrong answer earns as much as the right one, `row[FAR]`
         replaces it. If `row[FAR]` earns as much, too, `row[OPPOSITE]` replaces it.
         """
+        # 1. Score both. A wrong answer has the form, plain or boxed, in which the right answer
+        # earns more: a reward may pay for any box that it cannot read.
         self._score_family(right)
-        # A wrong answer has the form, plain or boxed, in which the right answer earns more: a
-        # reward may pay for any box that it cannot read.
-        _, scores_of_right = self.calls[HONEST_RIGHT]
-        totals_of_right = scores_of_right[..., -1]
+        totals_of_right = self.all_scores[HONEST_RIGHT][..., -1]
         self._score_family(wrong, best_by=totals_of_right)
+
+        # 2. Replace the wrong answers that earn as much as the right one, and score again.
         for worse in (FAR, OPPOSITE):
             margins = self.scored[HONEST_RIGHT].minus(self.scored[HONEST_WRONG])
             accepted = np.flatnonzero(_mean_by_row(margins.totals) <= _SAME)
@@ -174,61 +170,75 @@ class AttackTrial:
                 self.rows[number] = row | {WRONG: row[worse]}
             self._score_family(wrong, best_by=totals_of_right)
 
+    def _scores_of_honest_copies(self) -> list[np.ndarray]:
+        """Return the scores of several copies of all honest answers, one array per step."""
+        attacks = self.completions[HONEST_RIGHT] + self.completions[HONEST_WRONG]
+        texts = [text for texts_of_attack in attacks for text in texts_of_attack]
+        columns = columns_of(self.rows * len(attacks))
+        return [self.lab.scores_of_copies(texts, step, **columns) for step in self.steps]
+
+    def _compare_honest_copies(self, before: list[np.ndarray]) -> None:
+        """Score the copies again, and note the rewards whose scores differ from those before."""
+        for scores, again in zip(before, self._scores_of_honest_copies(), strict=True):
+            self.lab.compare(scores, again)
+
     def _score_family(self, family: list[Attack], best_by: np.ndarray | None = None) -> None:
         """Score the attacks of one name. For each step and row, keep the scores of the attack with
         the highest total.
 
         best_by: other totals to choose by, of shape (attacks, steps, rows).
         """
+        # 1. Write and score a completion of each attack for each row.
         name = family[0].name
         completions = [
             [attack.write(row, self.lab.tags, self.length) for row in self.rows]
             for attack in family
         ]
-        scored = self._scores(completions)
-        self.calls[name] = completions, np.stack([each.scores for each in scored])
+        scored = self._score_completions(completions)
+        self.completions[name] = completions
+        self.all_scores[name] = np.stack([of_attack.scores for of_attack in scored])
 
-        # leave out the rows on which an attack's answer is right
-        for attack, texts, each in zip(family, completions, scored, strict=True):
+        # 2. Leave out the rows on which an attack's answer is right.
+        for attack, texts, of_attack in zip(family, completions, scored, strict=True):
             if attack.by_chance:
-                self._leave_out_right_answers(texts, each)
-                self._leave_out_tolerated_numbers(texts, each)
+                self._leave_out_right_answers(texts, of_attack)
+                self._leave_out_tolerated_numbers(texts, of_attack)
         if family[0].is_part:
             self._leave_out_other_names(completions, scored)
 
-        # for each step and row, keep the attack that earns most
-        scores = np.stack([each.scores for each in scored])
-        usable = np.stack([each.usable for each in scored])
+        # 3. For each step and row, keep the attack that earns most.
+        scores = np.stack([of_attack.scores for of_attack in scored])
+        usable = np.stack([of_attack.usable for of_attack in scored])
         totals = scores[..., -1] if best_by is None else best_by
         best = np.where(np.isnan(totals), -np.inf, totals).argmax(axis=0)
         step, row = np.indices(best.shape)
         self.scored[name] = Scored(scores[best, step, row], usable[best, row].all(axis=0))
         self.examples[name] = completions[best[0, 0]][0]
 
-    def _scores(self, completions: list[list[str]]) -> list[Scored]:
+    def _score_completions(self, completions: list[list[str]]) -> list[Scored]:
         """Return the scores of each attack.
 
         completions: for each attack, one completion per row.
         """
         scored = []
         for first in range(0, len(completions), _ATTACKS_PER_CALL):
-            # 1. score the completions of up to 16 attacks together, at each step
+            # 1. Score the completions of up to 16 attacks in one call per step.
             attacks = completions[first : first + _ATTACKS_PER_CALL]
             texts = [text for texts_of_attack in attacks for text in texts_of_attack]
             columns = columns_of(self.rows * len(attacks))
             usable = np.ones(len(texts), bool)
-            by_step = []
+            scores_by_step = []
             for step in self.steps:
                 count_before = len(self.lab.faults)
-                by_step.append(self.lab.scores(texts, step, **columns).to_numpy())
+                scores_by_step.append(self.lab.scores(texts, step, **columns).to_numpy())
                 for fault in self.lab.faults[count_before:]:
                     usable[fault.position] = False
                 if self.lab.out_of_time():
                     # the reward that took too long is not called again, so every total lacks it
                     usable[:] = False
 
-            # 2. cut them into one part per attack
-            scores = np.stack(by_step)
+            # 2. Cut the scores into one part per attack.
+            scores = np.stack(scores_by_step)
             for start in range(0, len(texts), len(self.rows)):
                 part = slice(start, start + len(self.rows))
                 scored.append(Scored(scores[:, part].copy(), usable[part].copy()))
@@ -241,17 +251,23 @@ class AttackTrial:
         0, a score of a reward that tells right from wrong counts as 0. What wins only by an error's
         loss is an escape.
         """
+        # 1. Begin with each family's mean scores, without a win.
         names = self.lab.names
         means = pd.DataFrame(
             {name: self._table(scored).mean() for name, scored in self.scored.items()}
         ).T
         compared = means.assign(wins=0.0, gain=0.0, paid_by="")
+
+        # 2. Find the rewards that tell right from wrong and give an error less than 0.
         right = means.loc[HONEST_RIGHT]
         wrong = means.loc[HONEST_WRONG]
-        charged = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
+        charging = [name for name in names if wrong[name] < min(0.0, right[name] - 0.25)]
+
+        # 3. Compare each family with its ceiling.
         for name, family in families.items():
+            scored = self.scored[name]
             ceiling = self.scored[family[0].ceiling]
-            margins = self.scored[name].minus(ceiling)
+            margins = scored.minus(ceiling)
             if name == HONEST_WRONG:
                 # A wrong answer wins if it earns as much as the right one. The mean over all steps
                 # decides, because a schedule may begin with equal rewards for both.
@@ -259,12 +275,12 @@ class AttackTrial:
                 won = margins.totals > -_SAME
                 self.lost = np.flatnonzero(won[0]).tolist()
             else:
-                wins_by_loss = (margins.totals > _SAME).any()
-                if charged:
-                    scored = self._from_zero(self.scored[name], charged)
-                    margins = scored.minus(self._from_zero(ceiling, charged))
+                won_with_losses = margins.totals > _SAME
+                if charging:
+                    from_zero = self._from_zero(scored, charging)
+                    margins = from_zero.minus(self._from_zero(ceiling, charging))
                 won = margins.totals > _SAME
-                if wins_by_loss and not won.any():
+                if won_with_losses.any() and not won.any():
                     self.escapes.append(name)
             if won.any():
                 for column, value in self._wins(margins, won).items():
@@ -291,10 +307,10 @@ class AttackTrial:
         columns = [*self.lab.names, "total"]
         return pd.DataFrame(scored.scores.reshape(-1, len(columns)), columns=columns)
 
-    def _from_zero(self, scored: Scored, charged: list[str]) -> Scored:
-        """Return the scores, with those of the rewards `charged` not below 0."""
+    def _from_zero(self, scored: Scored, charging: list[str]) -> Scored:
+        """Return the scores, with 0 for each score below 0 of the rewards `charging`."""
         table = self._table(scored)
-        table = table.assign(**table[charged].clip(lower=0.0))
+        table = table.assign(**table[charging].clip(lower=0.0))
         table = table.assign(total=self.lab.total(table))
         return Scored(table.to_numpy().reshape(scored.scores.shape), scored.usable)
 
@@ -332,7 +348,7 @@ class AttackTrial:
         Closeness pays if the number halfway to the right one earns at least as much as the attack's
         number.
         """
-        # 1. write a completion with the number halfway, for each row with numbers
+        # 1. Write a completion with the number halfway, for each row with numbers.
         tags = self.lab.tags
         halfway = list(texts)
         answers = {}  # the attack's answer, by row number
@@ -346,15 +362,15 @@ class AttackTrial:
         if not answers:
             return
 
-        # 2. what the attack, the number halfway and the right number earn, on average over the
-        # steps; completions of the right number on which a reward failed do not count
-        (scored_halfway,) = self._scores([halfway])
+        # 2. Compute what the attack, the number halfway and the right number earn, on average over
+        # the steps. Completions of the right number on which a reward failed do not count.
+        (scored_halfway,) = self._score_completions([halfway])
         right = self.scored[HONEST_RIGHT]
         earned = _mean_by_row(scored.totals)
         earned_halfway = _mean_by_row(scored_halfway.totals)
         earned_right = np.where(right.usable, _mean_by_row(right.totals), np.nan)
 
-        # 3. leave out the rows on which closeness pays
+        # 3. Leave out the rows on which closeness pays.
         for number, answer in answers.items():
             if earned_halfway[number] >= earned[number] - _SAME:
                 scored.leave_out(number)
@@ -367,16 +383,19 @@ class AttackTrial:
 
         A row whose answer is a number stays, because any of its digits could be that part.
         """
-        paying = [set() for _ in self.rows]  # for each row, the completions that pay
-        for texts, each in zip(completions, scored, strict=True):
-            for number in self._paid_rows(each):
+        # 1. Collect, for each row, the different completions that pay.
+        paying = [set() for _ in self.rows]
+        for texts, of_attack in zip(completions, scored, strict=True):
+            for number in self._paid_rows(of_attack):
                 paying[number].add(texts[number])
+
+        # 2. Leave out the rows with exactly one.
         for number, row in enumerate(self.rows):
             if len(paying[number]) == 1 and parse_number(row["answer"]) is None:
                 (text,) = paying[number]
                 self.tolerated.setdefault(number, (self.lab.tags.answer_blocks(text) or [""])[-1])
-                for each in scored:
-                    each.leave_out(number)
+                for of_attack in scored:
+                    of_attack.leave_out(number)
 
 
 def _mean_by_row(scores: np.ndarray) -> np.ndarray:
@@ -405,6 +424,13 @@ def _halfway(answer: str, right: str) -> str | None:
     return str(between) if between.denominator == 1 else f"{float(between):.12g}"
 
 
+# Columns that TRL fills itself, and columns of the laboratory's own.
+_NOT_PASSED = {
+    *("prompt", "prompts", "completion", "completions", "completion_ids"),
+    *(WRONG, FAR, OPPOSITE),
+}
+
+
 def columns_of(rows: list[dict]) -> dict[str, list]:
     """Return rows as the columns that TRL passes to a reward. TRL passes `prompt` as `prompts`."""
     names = dict.fromkeys(name for row in rows for name in row)
@@ -412,10 +438,3 @@ def columns_of(rows: list[dict]) -> dict[str, list]:
     if "prompt" in names:
         columns["prompts"] = [row.get("prompt") for row in rows]
     return columns
-
-
-# columns that TRL fills itself, and columns of the laboratory's own
-_NOT_PASSED = {
-    *("prompt", "prompts", "completion", "completions", "completion_ids"),
-    *(WRONG, FAR, OPPOSITE),
-}

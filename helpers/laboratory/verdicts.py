@@ -25,27 +25,29 @@ STEPS = {
     "signal": "what GRPO would learn from a policy's completions",
     "speed": "how long the rewards take on them",
 }
+# Attacks by name: the one that a policy finds first, one that reads well, and those without an
+# answer.
 _LIKELIEST = "the question handed back"
 _IN_REASONING = "right in the reasoning only"
-# attacks without an answer
 SILENT = (
     "nothing at all",
     "white space",
     "the four tags, empty",
     "reasoning, an empty answer",
 )
+_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a right answer
 
-_FEW_DRIVE = 0.10  # if the judges drive a smaller share of the advantage, being right hardly counts
-_MANY_FLAT = 0.50  # largest share of groups that score the same throughout
-_NEVER = 0.02  # mean pass rates up to this leave nothing to reinforce,
-_ALWAYS = 0.95  # and from this on nothing to learn
-_EVEN = 0.5  # if silence pays unless the policy is right this often, an error costs too much
+# Thresholds, as shares unless they say otherwise.
+_HARDLY_DRIVEN = 0.10  # of the advantage: if judges drive less, being right hardly counts
+_MOSTLY_FLAT = 0.50  # of the groups: if more score the same throughout, it is a stop
+_NEVER_RIGHT = 0.02  # mean pass rates up to this leave nothing to reinforce,
+_ALWAYS_RIGHT = 0.95  # and from this on nothing to learn
+_EVEN_ODDS = 0.5  # if silence pays unless the policy is right this often, an error costs too much
 _RUN_ON = 0.2  # more completions than these write on behind their answer, or are wrong by it
 _CUT_OFF = 0.1  # if more completions end at the limit, it is named before anything about the policy
 _TWINS = 0.95  # rewards with a higher rank correlation count as one
 _SLOW = 1000  # ms per 1,000 completions
 _MOST_CAUSES = 3  # causes of a reward's faults that a verdict names
-_JUDGE_ANSWERS = ["correctness_reward", "task_reward"]  # the library's rewards for a right answer
 
 
 @dataclass
@@ -86,7 +88,7 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
 
     # 1. rewards that fail, or score nothing
     for name in lab.names:
-        _judge_faults(lab, name, verdict)
+        _add_faults(lab, name, verdict)
 
     # 2. rewards that give the same completion different scores: all other numbers may be luck
     for name, (first, second, by_call) in results.unsteady.items():
@@ -119,9 +121,9 @@ def verdict_on(lab: RewardsUnderTest) -> Verdict:
                 "Correct the reward, or the expected score."
             )
     if results.attacks is not None:
-        _judge_attacks(lab, verdict)
+        _add_attacks(lab, verdict)
     if results.signal is not None:
-        _judge_signal(lab, verdict)
+        _add_signal(lab, verdict)
     if results.speed is not None:
         for name, milliseconds in results.speed.items():
             if milliseconds > _SLOW:
@@ -156,7 +158,7 @@ def _scores_of(lab: RewardsUnderTest, name: str) -> set[float]:
     return scores - {None}
 
 
-def _judge_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
+def _add_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
     """Add a stop for each of the three most frequent causes of a reward's faults on the user's
     rows. Without a fault, name a reward that scores nothing, or few of the answers, though it
     scores silence, or other completions of the same row.
@@ -193,7 +195,7 @@ def _judge_faults(lab: RewardsUnderTest, name: str, verdict: Verdict) -> None:
     )
     statistics = signal["rewards"][name] if signal else {"scored": 1.0, "unscored": None}
     scored = statistics["scored"]
-    if no_honest_answer or scored == 0 or (statistics["unscored"] or 0.0) > _MANY_FLAT:
+    if no_honest_answer or scored == 0 or (statistics["unscored"] or 0.0) > _MOSTLY_FLAT:
         subject = (
             f"{1 - scored:.0%} of the policy's completions" if scored < 1 else "honest answers"
         )
@@ -210,7 +212,7 @@ def _last_warning(lab: RewardsUnderTest, name: str) -> str:
     return f" Its last warning: {on_one_line(warned[-1][:300])}" if warned else ""
 
 
-def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
+def _add_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add a stop if right answers earn no more than wrong ones, and stops for attacks that win. Add
     a note on another answer that a reward accepts.
     """
@@ -219,7 +221,7 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
     right = table.loc[HONEST_RIGHT]
     wrong = table.loc[HONEST_WRONG]
 
-    # 1. Rewards that give full marks to nearly everything with an answer, and less to some text
+    # 1. Rewards that give full marks to nearly every attack with an answer, and less to some text
     # without one. It is a stop if the reward reads the column `answer`; others may judge the style.
     answered = [bool(lab.tags.extract_answer(text)) for text in table["example"]]
     for name in lab.names:
@@ -237,7 +239,7 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
 
     # 2. Wrong answers that earn as much as right ones.
     if wrong["wins"] > 0:
-        _judge_wrong_answers(lab, verdict)
+        _add_wrong_answers(lab, verdict)
 
     # 3. Attacks that win: three in full, and the names of the others. A policy finds the question
     # handed back first, whatever it earns.
@@ -255,10 +257,10 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
         verdict.stops.append(f"{', '.join(others)} win too.")
 
     # 4. Giving no answer, if that is worth more than a wrong one.
-    _judge_silence(lab, verdict)
+    _add_silence(lab, verdict)
 
     # 5. Rewards that no honest answer earns, and that charge nothing. If completions of a policy
-    # were scored, `_judge_signal` says more about them.
+    # were scored, `_add_signal` says more about them.
     for name in lab.names:
         earns_nothing = right[name] == wrong[name] == table[name].min() == 0
         if earns_nothing and not wrong["wins"] and results.signal is None:
@@ -275,7 +277,7 @@ def _judge_attacks(lab: RewardsUnderTest, verdict: Verdict) -> None:
         )
 
 
-def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
+def _add_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add a stop or a note if giving no answer is worth more than a wrong answer: because an error
     costs points, or because silence gets no score.
     """
@@ -298,7 +300,7 @@ def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
             f"whose score is negative. A policy that is correct less than {rate:.0%} of the time "
             "earns most by giving no answer, and GRPO teaches that, question by question."
         )
-        if rate >= _EVEN - 1e-6:
+        if rate >= _EVEN_ODDS - 1e-6:
             verdict.stops.append(
                 f"{cost} Make the penalty for a wrong answer smaller, or give silence the same "
                 "penalty."
@@ -316,7 +318,7 @@ def _judge_silence(lab: RewardsUnderTest, verdict: Verdict) -> None:
         )
 
 
-def _judge_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
+def _add_wrong_answers(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add a stop, because honest wrong answers earn as much as right ones on some rows."""
     right = lab.results.attacks.loc[HONEST_RIGHT]
     wrong = lab.results.attacks.loc[HONEST_WRONG]
@@ -357,19 +359,19 @@ def _advice_on_attack(lab: RewardsUnderTest, attack: str, payer: str) -> str:
             "Its weight is negative, so it penalises what it measures, and this attack has less of "
             "it."
         )
-    judges = payer in lab.judges()
-    if judges and attack in SILENT:
+    is_judge = payer in lab.judges()
+    if is_judge and attack in SILENT:
         return "Silence scores more than a wrong answer. Give it no more than a wrong answer gets."
     if attack == _IN_REASONING and is_own(lab.reward(payer)):
         return "It also reads the reasoning. Read only the answer, with `answer_of`."
     table = lab.results.attacks
     full = table.loc[HONEST_RIGHT, "total"] - table.loc[HONEST_WRONG, "total"]
-    if judges and table.loc[attack, "gain"] < 0.9 * full:
+    if is_judge and table.loc[attack, "gain"] < 0.9 * full:
         return (
             "It gives partial credit for this, more than for an honest wrong answer. Give every "
             "wrong answer the same score."
         )
-    if judges:
+    if is_judge:
         return (
             "It accepts this as correct. Make it require exactly one answer, and compare the whole "
             "answer."
@@ -395,12 +397,13 @@ def _missing_columns(lab: RewardsUnderTest, name: str) -> str:
     "" if there is none.
     """
     body = _body(lab, name)
-    # columns["name"], columns.get("name"), and parameters with the default None
+    # The name of the parameter for all other columns: `columns` of `**columns`, if there is one.
     keywords = "|".join(re.findall(r"\*\*(\w+)", body)[:1])
+    # columns["name"] and columns.get("name"), or a parameter with the default None
     pattern = (
         rf"""\b(?:{keywords})(?:\[|\.\w+\()\s*["'](\w+)|(\w+)(?:\s*:[^,=]*)?\s*=\s*None\s*[,)]"""
     )
-    asked = {a or b for a, b in re.findall(pattern, body)}
+    asked = {looked_up or parameter for looked_up, parameter in re.findall(pattern, body)}
     missing = ", ".join(sorted(asked - {*lab.results.columns, *FROM_TRL}))
     if missing:
         return f"It asks for {missing}; the columns are {', '.join(lab.results.columns)}."
@@ -428,7 +431,7 @@ def _why_nothing(lab: RewardsUnderTest, name: str) -> str:
     )
 
 
-def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
+def _add_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     """Add stops if the groups would teach nothing, or something other than right answers. Add
     notes on rewards that teach nothing by themselves.
     """
@@ -441,7 +444,7 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # 1. Completions that were cut off come before all other reasons, which may follow from them. It
     # is a stop if few groups learn.
     if signal["cut_off"] > _CUT_OFF:
-        few_learn = flat > _MANY_FLAT or (passing or 0.0) <= _NEVER
+        few_learn = flat > _MOSTLY_FLAT or (passing or 0.0) <= _NEVER_RIGHT
         reasons = verdict.stops if few_learn else verdict.notes
         reasons.insert(
             0,
@@ -452,8 +455,8 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
     # 2. Rewards whose scores never differ, and totals that do not differ in most groups.
     for name, statistics in rewards.items():
         if statistics["constant"] is not None:
-            verdict.notes.append(_constant(lab, name, statistics["constant"]))
-    if flat > _MANY_FLAT:
+            verdict.notes.append(_note_on_constant(lab, name, statistics["constant"]))
+    if flat > _MOSTLY_FLAT:
         verdict.stops.append(
             f"{flat:.0%} of the groups have the same score for all completions and teach nothing. "
             f"{_advice_on_spread(signal, passing)}".strip()
@@ -468,21 +471,21 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
                 "to be correct."
             )
         return
-    judges = " and ".join(f"`{name}`" for name in signal["judges"])
+    named = " and ".join(f"`{name}`" for name in signal["judges"])
     if passing is None:
-        verdict.stops.append(f"{judges} gave none of these completions a score.")
+        verdict.stops.append(f"{named} gave none of these completions a score.")
         return
 
     # 4. A policy that is never right, or always.
-    _judge_pass_rate(lab, passing, judges, verdict)
+    _add_pass_rate(lab, passing, named, verdict)
 
     # 5. Being right hardly moves the advantage.
     shares = {name: statistics["advantage_share"] for name, statistics in rewards.items()}
     driven = sum(shares[name] for name in signal["judges"])
     largest = max(shares, key=shares.get)
-    if driven < _FEW_DRIVE and _NEVER < passing < _ALWAYS and flat < 1:
+    if driven < _HARDLY_DRIVEN and _NEVER_RIGHT < passing < _ALWAYS_RIGHT and flat < 1:
         verdict.stops.append(
-            f"{judges} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
+            f"{named} drives {driven:.0%} of the advantage; the model will learn what `{largest}` "
             f"wants ({shares[largest]:.0%}) instead. Raise the weight of the former, or lower "
             "that of the latter."
         )
@@ -502,12 +505,12 @@ def _judge_signal(lab: RewardsUnderTest, verdict: Verdict) -> None:
                 )
 
 
-def _judge_pass_rate(lab: RewardsUnderTest, passing: float, judges: str, verdict: Verdict) -> None:
+def _add_pass_rate(lab: RewardsUnderTest, passing: float, named: str, verdict: Verdict) -> None:
     """Add a stop if the policy is never right, or always, and a stop or a note if text behind its
     answers keeps them from being right.
 
     passing: the share of its completions that the judges call right.
-    judges: their names.
+    named: the rewards that judge, as a sentence names them.
     """
     signal = lab.results.signal
 
@@ -531,21 +534,21 @@ def _judge_pass_rate(lab: RewardsUnderTest, passing: float, judges: str, verdict
         )
 
     # 2. A policy that is never right, or always.
-    if passing <= _NEVER and not would_be_right:
+    if passing <= _NEVER_RIGHT and not would_be_right:
         verdict.stops.append(
-            f"the policy earns at least 0.5 from {judges} on {passing:.1%} of its completions. "
+            f"the policy earns at least 0.5 from {named} on {passing:.1%} of its completions. "
             f"{_advice_on_never_right(signal)}".strip()
         )
-    elif passing >= _ALWAYS:
+    elif passing >= _ALWAYS_RIGHT:
         verdict.stops.append(
-            f"the policy already earns {judges} on {passing:.0%} of its completions. Use harder "
+            f"the policy already earns {named} on {passing:.0%} of its completions. Use harder "
             "questions."
         )
 
 
 def _advice_on_spread(signal: dict, passing: float | None) -> str:
     """Return how groups come to differ; "" if another reason has better advice."""
-    never_or_always_right = passing is not None and not _NEVER < passing < _ALWAYS
+    never_or_always_right = passing is not None and not _NEVER_RIGHT < passing < _ALWAYS_RIGHT
     if signal["cut_off"] > _CUT_OFF or never_or_always_right:
         return ""
     if signal["one_text"] > 0.5:
@@ -562,7 +565,7 @@ def _advice_on_never_right(signal: dict) -> str:
     """Return what helps a policy that is never right; "" if another reason has better advice."""
     if signal["cut_off"] > _CUT_OFF:
         return ""
-    if signal["answered"] <= _NEVER and set(signal["judges"]) <= set(_JUDGE_ANSWERS):
+    if signal["answered"] <= _NEVER_RIGHT and set(signal["judges"]) <= set(_JUDGE_ANSWERS):
         return (
             f"{1 - signal['answered']:.0%} have no complete answer block. Does the prompt ask "
             "for the tags, and is max_completion_length long enough? Worked examples in the "
@@ -576,7 +579,7 @@ def _advice_on_never_right(signal: dict) -> str:
     )
 
 
-def _constant(lab: RewardsUnderTest, name: str, score: float) -> str:
+def _note_on_constant(lab: RewardsUnderTest, name: str, score: float) -> str:
     """Return a note about a reward that gave every completion the same score."""
     note = f"{name} gave {score:g} to every completion that it judged"
     attacked_in_vain = lab.results.attacks is not None and len(_scores_of(lab, name)) == 1

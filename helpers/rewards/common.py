@@ -26,11 +26,15 @@ def reward_name(reward: Callable | str) -> str:
     >>> reward_name(partial(visible)), reward_name("my-org/my-classifier")
     ('visible', 'my-classifier')
     """
-    while hasattr(reward, "func"):
+    while hasattr(reward, "func"):  # functools.partial, or a wrapper such as `VerlReward`
         reward = reward.func
+    # A reward model is given by its path, or loaded: then its config has the path.
     config = getattr(reward, "config", None)
     path = reward if isinstance(reward, str) else getattr(config, "_name_or_path", None)
-    return path.split("/")[-1] if path else getattr(reward, "__name__", type(reward).__name__)
+    if path:
+        return path.split("/")[-1]
+    # An object without a name, such as a callable of a class, is named for its class.
+    return getattr(reward, "__name__", type(reward).__name__)
 
 
 def defining_function(reward: Callable) -> Callable:
@@ -69,30 +73,38 @@ def code_of(reward: Callable) -> str:
     """
     source = source_of(reward)
     lines = source.splitlines()
-    definitions = {}  # by name, its texts
-    with suppress(SyntaxError, ValueError):
-        for node in ast.parse(source).body:
-            decorators = getattr(node, "decorator_list", [])
-            first = min(each.lineno for each in [node, *decorators])
-            text = "\n".join(lines[first - 1 : node.end_lineno])
-            defined = [node]
-            if not hasattr(node, "name"):
-                # an assignment, an import, or definitions below `if` or `try`
-                defined = [*ast.walk(node)]
-            for each in defined:
-                name = getattr(each, "asname", None) or getattr(each, "name", None)
-                if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store):
-                    name = each.id
-                if name:
-                    definitions.setdefault(name, []).append(text)
 
+    # 1. Find the texts of the file's definitions, by the name that each of them defines.
+    texts_by_name = {}
+    with suppress(SyntaxError, ValueError):
+        for statement in ast.parse(source).body:
+            decorators = getattr(statement, "decorator_list", [])
+            first_line = min(part.lineno for part in [statement, *decorators])
+            text = "\n".join(lines[first_line - 1 : statement.end_lineno])
+            # A function or a class defines its own name only. Another statement may define several
+            # names: an assignment, an import, or definitions below `if` or `try`.
+            parts = [statement]
+            if not hasattr(statement, "name"):
+                parts = [*ast.walk(statement)]
+            for part in parts:
+                name = getattr(part, "asname", None) or getattr(part, "name", None)
+                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
+                    name = part.id
+                if name:
+                    texts_by_name.setdefault(name, []).append(text)
+
+    # 2. Begin with the reward's own names: those of the file's variables that hold it, and that of
+    # the function or class that defines it. A function written in C has no globals.
     function = defining_function(reward)
-    its_globals = getattr(function, "__globals__", {})  # none if it is written in C
+    its_globals = getattr(function, "__globals__", {})
     names = [name for name, value in its_globals.items() if value is reward]
     names.append(getattr(function, "__qualname__", "").split(".")[0])
+
+    # 3. Take the definition of each name, and look up the words in it, too. `pop` takes each
+    # definition once, so the list of names stops growing.
     used = []
-    for name in names:  # grows
-        for text in definitions.pop(name, []):
+    for name in names:
+        for text in texts_by_name.pop(name, []):
             used.append(text)
             names += re.findall(r"\w+", text)
     return "\n".join(used) or source
@@ -120,6 +132,14 @@ def source_hash(reward: Callable) -> str | None:
     return hashlib.sha256(source.encode()).hexdigest() if source else None
 
 
+# Zero-width characters, Hangul fillers, tags, control characters and the Braille blank.
+_INVISIBLE = regex.compile(
+    r"[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u2800\x00-\x08\x0e-\x1f\x7f]"
+)
+# Thirty combining marks, before one more.
+_LONG_RUN = regex.compile(r"(\p{M}{30})(?=\p{M})")
+
+
 def visible(text: str, instead: str = "") -> str:
     """Return a text with `instead` for each invisible character, and with characters that look the
     same spelt the same (Unicode's NFC).
@@ -127,7 +147,7 @@ def visible(text: str, instead: str = "") -> str:
     >>> visible("f\N{ZERO WIDTH SPACE}o\N{HANGUL FILLER}ur")
     'four'
     """
-    return _UNSEEN.sub(instead, normal_form(text, "NFC"))
+    return _INVISIBLE.sub(instead, normal_form(text, "NFC"))
 
 
 def normal_form(text: str, form: str) -> str:
@@ -136,13 +156,5 @@ def normal_form(text: str, form: str) -> str:
     Python sorts the combining marks of a character in quadratic time. So a long run of marks is
     first split by an invisible character, as in Unicode's Stream-Safe Text Format (UAX 15).
     """
-    return unicodedata.normalize(form, _LONG_RUN.sub("\\1\N{COMBINING GRAPHEME JOINER}", text))
-
-
-_LONG_RUN = regex.compile(r"(\p{M}{30})(?=\p{M})")
-
-
-# Zero-width characters, Hangul fillers, tags, control characters and the Braille blank.
-_UNSEEN = regex.compile(
-    r"[\p{Default_Ignorable_Code_Point}\ufff9-\ufffb\u2800\x00-\x08\x0e-\x1f\x7f]"
-)
+    text = _LONG_RUN.sub("\\1\N{COMBINING GRAPHEME JOINER}", text)
+    return unicodedata.normalize(form, text)

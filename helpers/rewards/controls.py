@@ -78,7 +78,7 @@ class _Coin:
 
 @dataclass
 class _Shuffled:
-    """The weighted sum of the given rewards, dealt anew among the completions of a question."""
+    """The weighted sum of the given rewards, shuffled among the completions of a question."""
 
     seed: int
     functions: list
@@ -88,19 +88,22 @@ class _Shuffled:
         self.__name__ = "shuffled_control"
 
     def __call__(self, completions: list, prompts: list, **columns) -> list[float | None]:
-        # as in TRL, a None adds nothing, and a completion without any score has none
+        # 1. Sum the scores of each completion. As in TRL, a None adds nothing, and a completion
+        # without any score has none.
         totals: list[float | None] = [None] * len(completions)
         for function, weight in zip(self.functions, self.weights, strict=True):
             scores, _ = checked_scores(function, completions, columns | {"prompts": prompts})
             for at, score in enumerate(scores):
                 if score is not None:
                     totals[at] = (totals[at] or 0.0) + weight * score
-        cards = _generator(self.seed, completions, columns)
-        dealt: list[float | None] = []
+
+        # 2. Shuffle the sums of each group, which are those of neighbours with the same prompt.
+        generator = _generator(self.seed, completions, columns)
+        shuffled: list[float | None] = []
         for _, group in groupby(range(len(completions)), key=lambda at: prompts[at]):
             own = [totals[at] for at in group]
-            dealt += cards.sample(own, len(own))
-        return dealt
+            shuffled += generator.sample(own, len(own))
+        return shuffled
 
 
 def _generator(seed: int, completions: list, columns: dict) -> Random:

@@ -19,6 +19,26 @@ from helpers.rewards.common import defining_function, reward_name
 from helpers.rewards.time_limit import OutOfTime, time_limit, wait_for
 from helpers.tags import completion_text, on_one_line
 
+# The time limit of a call. A judge that is asked about one completion after another takes a second
+# or two for each.
+_SECONDS_EACH = 3.0  # per completion, but
+_SECONDS = 15.0  # at least, and
+_SECONDS_MOST = 300.0  # at most
+
+OUT_OF_TIME = "out of time"  # the cause of a fault whose call was interrupted
+# The keywords that TRL passes besides the columns of the data.
+FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
+# The advice on a call that ran out of time.
+LATE = (
+    "Check whether a pattern in it backtracks, or a request in it waits without a time limit. If "
+    "it asks a server, write it as `async def` and ask for all completions at once."
+)
+# The laboratory also gives this advice for a reward that ignores the text.
+MESSAGES = (
+    "Each argument is a list with an entry per completion, and a completion is a list of messages: "
+    "`completion_text(completion)` gives its text."
+)
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -61,23 +81,24 @@ def checked_scores(
     rows = len(completions)
     results = _call(reward, completions, columns, own)
 
-    # If the whole call failed, score one completion at a time. A call that ran out of time is not
-    # repeated, because each completion might take as long again.
+    # 1. If the whole call failed, score one completion at a time. A call that ran out of time is
+    # not repeated, because each completion might take as long again.
     failed = all(result.what and result.cause != OUT_OF_TIME for result in results)
     if failed and rows > 1:
         alone = []
         for at, completion in enumerate(completions):
-            row = {}
+            of_row = {}
             for name, value in columns.items():
                 per_completion = isinstance(value, (list, tuple)) and len(value) == rows
-                row[name] = [value[at]] if per_completion else value
+                of_row[name] = [value[at]] if per_completion else value
                 if name in ("log_extra", "log_metric"):  # these log one value per batch
-                    row[name] = lambda *ignored: None
-            alone += _call(reward, [completion], row, own)
+                    of_row[name] = lambda *ignored: None
+            alone += _call(reward, [completion], of_row, own)
         # If each completion succeeds alone, the reward cannot score a batch: keep that failure.
         if any(result.what for result in alone):
             results = alone
 
+    # 2. Make a fault of each failure.
     faults = []
     for at, result in enumerate(results):
         if result.what:
@@ -110,18 +131,12 @@ class _Result(NamedTuple):
     cause: str = ""
 
 
-OUT_OF_TIME = "out of time"  # the cause of a fault whose call was interrupted
-# A judge that is asked about one completion after another takes a second or two for each.
-_SECONDS_EACH = 3.0  # time limit per completion
-_SECONDS = 15.0  # least time limit of a call
-_SECONDS_MOST = 300.0  # greatest time limit of a call
-
-
 def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list[_Result]:
     """Return the result for each completion. If the call fails, all results are the same."""
     rows = len(completions)
     seconds = min(max(_SECONDS, _SECONDS_EACH * rows), _SECONDS_MOST)
     try:
+        # 1. Call the reward, and make a list of what it returns.
         with time_limit(seconds) if own else nullcontext():
             returned = reward(completions=completions, **columns)
             if inspect.isawaitable(returned):
@@ -132,23 +147,27 @@ def _call(reward: Callable, completions: list, columns: dict, own: bool) -> list
             # Text, a dictionary, or a tensor of another shape is not a list of scores.
             is_list = hasattr(returned, "__iter__") and not isinstance(returned, (str, bytes, dict))
             values = list(returned) if is_list and getattr(returned, "ndim", 1) == 1 else []
+
+        # 2. Check each value.
         if len(values) == rows:
             return [_check(value) for value in values]
-        what = f"returned {_shown(returned)}, not one number for each of {rows},"
-        advice = "Return a list with one number per completion."
-        cause = "not one number per completion"
+        failure = _Result(
+            None,
+            what=f"returned {_shown(returned)}, not one number for each of {rows},",
+            advice="Return a list with one number per completion.",
+            cause="not one number per completion",
+        )
     except OutOfTime:
         what = f"did not return within {seconds:g} s"
-        advice = LATE
-        cause = OUT_OF_TIME
+        failure = _Result(None, what, advice=LATE, cause=OUT_OF_TIME)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including SystemExit, if a reward runs a policy's `exit()`
         cause = type(error).__name__ + _place(error, reward)
         # The message may quote a completion, and it is printed.
         what = f"raised {cause}: {on_one_line(str(error)[:200])}"
-        advice = _advice_on(error, columns)
-    return [_Result(None, what, advice, cause)] * rows
+        failure = _Result(None, what, _advice_on(error, columns), cause)
+    return [failure] * rows
 
 
 def _shown(value: object) -> str:
@@ -167,9 +186,13 @@ def _check(value: object) -> _Result:
     except (TypeError, ValueError, OverflowError):
         score = math.nan
     if not math.isfinite(score):
-        what = f"returned {_shown(value)}, which is not a finite number,"
-        advice = "Return one finite number per completion, or None for a row that it cannot judge."
-        return _Result(None, what, advice, "no finite number")
+        return _Result(
+            None,
+            what=f"returned {_shown(value)}, which is not a finite number,",
+            advice="Return one finite number per completion, or None for a row that it cannot "
+            "judge.",
+            cause="no finite number",
+        )
     return _Result(score)
 
 
@@ -185,30 +208,6 @@ def _place(error: BaseException, reward: Callable) -> str:
     return ""
 
 
-def _advice_on(error: BaseException, columns: dict) -> str:
-    """Return the advice on an error, "" if its cause is not known."""
-    # The call itself raised the error if no line of the reward is in the traceback.
-    in_call = error.__traceback__.tb_next is None
-    names = ", ".join(sorted(columns.keys() - FROM_TRL))
-    for pattern, only_in_call, advice in _KNOWN_ERRORS:
-        match = re.search(pattern, str(error))
-        if match and (in_call or not only_in_call):
-            return advice.format(*match.groups(), columns=names)
-    return ""
-
-
-# The keywords that TRL passes besides the columns of the data.
-FROM_TRL = {"prompts", "completion_ids", "trainer_state", "log_extra", "log_metric"}
-# The advice on a call that ran out of time.
-LATE = (
-    "Check whether a pattern in it backtracks, or a request in it waits without a time limit. If "
-    "it asks a server, write it as `async def` and ask for all completions at once."
-)
-# The laboratory also gives this advice for a reward that ignores the text.
-MESSAGES = (
-    "Each argument is a list with an entry per completion, and a completion is a list of messages: "
-    "`completion_text(completion)` gives its text."
-)
 # A pattern in the error's message, whether the error must come from the call itself, the advice.
 _KNOWN_ERRORS = (
     (
@@ -234,3 +233,15 @@ _KNOWN_ERRORS = (
     ),
     (r"'list' object has no attribute|got 'list'", False, MESSAGES),
 )
+
+
+def _advice_on(error: BaseException, columns: dict) -> str:
+    """Return the advice on an error, "" if its cause is not known."""
+    # The call itself raised the error if no line of the reward is in the traceback.
+    in_call = error.__traceback__.tb_next is None
+    names = ", ".join(sorted(columns.keys() - FROM_TRL))
+    for pattern, only_in_call, advice in _KNOWN_ERRORS:
+        match = re.search(pattern, str(error))
+        if match and (in_call or not only_in_call):
+            return advice.format(*match.groups(), columns=names)
+    return ""

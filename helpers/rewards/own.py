@@ -44,8 +44,10 @@ def own_rewards(
     def copy_into_run(file: Path) -> Path:
         copy = run.folder / parameter / file.name
         recorded = run.folder / file  # the manifest's paths are relative to the run's folder
+        # the file is gone: use the run's copy, if there is one
         if not file.is_file():
             return next((kept for kept in (recorded, copy) if kept.is_file()), file)
+        # the file is the run's copy
         if file.resolve().is_relative_to(run.folder.resolve()):
             return file
         if copied.setdefault(file.name, file.resolve()) != file.resolve():
@@ -53,6 +55,7 @@ def own_rewards(
                 f"{parameter}={rewards!r} names two files {file.name}, but a run keeps one copy "
                 "per name: rename one of them."
             )
+        # the copy must find the modules beside the original
         sys.path.append(str(file.resolve().parent))
         with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:
             shutil.copyfile(file, temporary)

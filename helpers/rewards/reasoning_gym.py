@@ -101,6 +101,22 @@ def judged_here(family: str, given: str, gold: str) -> bool | None:
     return None
 
 
+_FUNCTIONS = r"a?(?:sin|cos|tan|sec|csc|cot)h?|log|ln|exp|sqrt|pi|Abs"
+# Each `++` keeps what it has matched, so that no answer makes a pattern try again.
+_EXPRESSION = re.compile(rf"(?:(?:{_FUNCTIONS})\b|[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++")
+_SUM = re.compile(r"(?:\d|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])++")
+# How the answers are written, for the families whose verifier reads the answer as Python or sympy.
+_FORMS = {
+    "complex_arithmetic": re.compile(r"(?:[\d.]|[ij]\b|[\s+\-*()])++"),
+    "countdown": _SUM,
+    "puzzle24": _SUM,
+    "simple_integration": _EXPRESSION,
+    "intermediate_integration": _EXPRESSION,
+    "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++"),
+    "polynomial_equations": re.compile(r"(?=\D*\d)[\d.,\s+\-e]++"),
+}
+
+
 def is_in_form(family: str, given: str, gold: str) -> bool:
     """Return whether an answer is written as the family's answers are, without words and calls.
 
@@ -131,6 +147,10 @@ def request_for(family: str, given: str, entry: dict) -> tuple[str, str, str]:
     return family, given, json.dumps(entry)
 
 
+# Families in which a constant answer or a copy from the question earns much partial credit.
+_ALL_OR_NOTHING = {"game_of_life", "knights_knaves", "modulo_grid", "prime_factorization"}
+
+
 def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     """Return the score, or 0.0 if the answer only contains the row's answer among other words, or
     if it is partial credit that a constant answer earns.
@@ -145,22 +165,10 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     return 0.0 if around and (score < 1 or has_words) else score
 
 
-_NAMES = r"a?(?:sin|cos|tan|sec|csc|cot)h?|log|ln|exp|sqrt|pi|Abs"
-# Each `++` keeps what it has matched, so that no answer makes a pattern try again.
-_EXPRESSION = re.compile(rf"(?:(?:{_NAMES})\b|[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++")
-_SUM = re.compile(r"(?:\d|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])++")
-# How the answers are written, for the families whose verifier reads the answer as Python or sympy.
-_FORMS = {
-    "complex_arithmetic": re.compile(r"(?:[\d.]|[ij]\b|[\s+\-*()])++"),
-    "countdown": _SUM,
-    "puzzle24": _SUM,
-    "simple_integration": _EXPRESSION,
-    "intermediate_integration": _EXPRESSION,
-    "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++"),
-    "polynomial_equations": re.compile(r"(?=\D*\d)[\d.,\s+\-e]++"),
-}
-# Families in which a constant answer or a copy from the question earns much partial credit.
-_ALL_OR_NOTHING = {"game_of_life", "knights_knaves", "modulo_grid", "prime_factorization"}
+# Names that run code in Python, read the row beside the answer, or lead to such names.
+_RUNS_CODE = re.compile(
+    r"\b(?:exec|eval|compile|open|breakpoint|getattr|globals|locals|vars|entry|\w\w_frame|f_\w+)\b"
+)
 
 
 def _is_code(text: str) -> bool:
@@ -171,9 +179,3 @@ def _is_code(text: str) -> bool:
     """
     text = normal_form(text, "NFKC")  # as Python reads names
     return "__" in text or bool(re.search(r"[(\[{]", text) and _RUNS_CODE.search(text))
-
-
-# Names that run code in Python, read the row beside the answer, or lead to such names.
-_RUNS_CODE = re.compile(
-    r"\b(?:exec|eval|compile|open|breakpoint|getattr|globals|locals|vars|entry|\w\w_frame|f_\w+)\b"
-)

@@ -84,6 +84,14 @@ def incremental_format_reward(
     return scores
 
 
+# A fence at the start of a line, which may have words after its language: ```python title
+_FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
+# A fence at the end of a line of prose: The program: ```python
+_FENCE_AFTER_WORDS = re.compile(
+    r"(?:[^`~]|`(?!``)|~(?!~~))*+(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)$"
+)
+
+
 def fenced_blocks(text: str) -> list[tuple[str, str]]:
     r"""Return (language, content) of each fenced block in a text; nothing if one is never closed.
 
@@ -116,11 +124,3 @@ def fenced_blocks(text: str) -> list[tuple[str, str]]:
             content = textwrap.dedent(content)
         contents.append((language, content))
     return contents
-
-
-# A fence at the start of a line, which may have words after its language: ```python title
-_FENCE = re.compile(r"(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)[^`]*+$")
-# A fence at the end of a line of prose: The program: ```python
-_FENCE_AFTER_WORDS = re.compile(
-    r"(?:[^`~]|`(?!``)|~(?!~~))*+(?P<fence>```++|~~~++)[ \t]*+(?P<language>[\w+#.-]*+)$"
-)

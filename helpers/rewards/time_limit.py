@@ -10,6 +10,8 @@ import time
 from collections.abc import Awaitable, Iterator
 from contextlib import contextmanager
 
+_PERIOD = 0.1  # seconds between two looks at the clock, and until OutOfTime is raised again
+
 
 class OutOfTime(BaseException):
     """The time limit is exceeded. A BaseException, so that a reward's `except Exception` does not
@@ -26,67 +28,74 @@ def time_limit(seconds: float) -> Iterator[None]:
     handles signals, and on Windows.
 
     The block may use SIGALRM and its timer: Math-Verify sets and clears them for its own time
-    limit. This limit is kept by SIGPROF, which has two senders. A thread also reaches a block that
-    sleeps or waits. A timer of the processor time also reaches C code that keeps Python's lock,
-    such as a pattern of `re`.
+    limit. This limit is kept by SIGPROF.
     """
     main = threading.main_thread()
     if threading.current_thread() is not main or not hasattr(signal, "SIGPROF"):
         yield
         return
 
+    # 1. Each SIGPROF looks at the clock, and raises OutOfTime in the block if the time is up.
     due = time.monotonic() + seconds
-    rung = False
-    left = threading.Event()
+    was_raised = False
+    block_has_ended = threading.Event()
 
-    def ring(*_):
-        nonlocal due, rung
-        if time.monotonic() < due or left.is_set():
+    def look_at_the_clock(*_):
+        nonlocal due, was_raised
+        if time.monotonic() < due or block_has_ended.is_set():
             return
-        due = time.monotonic() + _AGAIN
-        rung = True
+        due = time.monotonic() + _PERIOD
+        was_raised = True
         raise OutOfTime
 
-    def watch():
-        while not left.wait(max(_AGAIN, due - time.monotonic())):
+    handler_before = signal.signal(signal.SIGPROF, look_at_the_clock)
+
+    # 2. The first sender of SIGPROF is a timer of processor time. It also reaches C code that keeps
+    # Python's lock, such as a pattern of `re`.
+    timer_before = signal.setitimer(signal.ITIMER_PROF, _PERIOD, _PERIOD)
+
+    # 3. The second sender is a thread. It also reaches a block that sleeps or waits.
+    def send_when_due():
+        while not block_has_ended.wait(max(_PERIOD, due - time.monotonic())):
             signal.pthread_kill(main.ident, signal.SIGPROF)
 
-    before = signal.signal(signal.SIGPROF, ring)
-    timer_before = signal.setitimer(signal.ITIMER_PROF, _AGAIN, _AGAIN)
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
+    sender = threading.Thread(target=send_when_due, daemon=True)
+    sender.start()
+
+    # 4. Run the block. Then stop both senders before the handler goes: without a handler, SIGPROF
+    # would end the process.
     try:
         try:
             yield
         finally:
-            left.set()
+            block_has_ended.set()
     finally:
-        left.set()  # again, in case OutOfTime was raised between the block and the line above
-        # without its handler, SIGPROF would end the process: nothing may send it any more
-        watcher.join()
+        # again, in case OutOfTime was raised between the block and the line above
+        block_has_ended.set()
+        sender.join()
         signal.setitimer(signal.ITIMER_PROF, *timer_before)
-        signal.signal(signal.SIGPROF, before)
-    if rung:
+        signal.signal(signal.SIGPROF, handler_before)
+
+    # 5. The block may have caught OutOfTime.
+    if was_raised:
         raise OutOfTime
 
 
-_AGAIN = 0.1  # seconds between two looks at the clock, and until OutOfTime is raised again
-
-
 def wait_for(returned: Awaitable) -> object:
-    """Run an async reward on the shared event loop, and return its result."""
-    return asyncio.run_coroutine_threadsafe(_result_of(returned), _lasting_loop()).result()
+    """Run what an async reward returned on the shared event loop, and return its result."""
+    return asyncio.run_coroutine_threadsafe(_result_of(returned), _shared_loop()).result()
 
 
 async def _result_of(returned: Awaitable) -> object:
+    """Return the result. Raise RuntimeError instead of SystemExit, which would end the loop."""
     try:
         return await returned
-    except SystemExit as error:  # would end the shared event loop
+    except SystemExit as error:
         raise RuntimeError(f"it tried to end the process: exit({error})") from None
 
 
 @functools.cache
-def _lasting_loop() -> asyncio.AbstractEventLoop:
+def _shared_loop() -> asyncio.AbstractEventLoop:
     """Start the shared event loop in a thread, and return it.
 
     The main thread of a notebook already runs a loop of its own. All async rewards share one loop,

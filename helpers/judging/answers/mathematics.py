@@ -401,6 +401,7 @@ def as_tuples(given: str, gold: str) -> tuple[str, str]:
 # --- The parts of an expression -------------------------------------------------------------------
 
 
+# The relations turned around, and the bracket at which an interval with this relation ends.
 _TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
 _CLOSES = {"<": ")", r"\lt": ")", r"\leq": "]", r"\le": "]"}
 
@@ -435,9 +436,6 @@ def interval_of(inequality: str) -> str:
         opening = "(" if _CLOSES[first] == ")" else "["
         intervals.append(f"{opening}{below},{above}{_CLOSES[second]}")
     return r"\cup".join(intervals)
-
-
-# The relations turned around, and the bracket at which an interval with this relation ends.
 
 
 def is_inequality(text: str) -> bool:

@@ -8,6 +8,7 @@ outcome of a program with sets is marked `unordered`. Otherwise what monty does 
 """
 
 import builtins
+import contextlib
 import ctypes
 import importlib
 import inspect
@@ -21,6 +22,11 @@ from dataclasses import replace
 
 from helpers.judging.programs import driver
 from helpers.judging.programs.sandbox import Job, Limits, Outcome, decode, limit_outcome
+
+# Our own names in a session end with this token, so that no program can know them. It is also the
+# value of the line that we add to a program.
+_TOKEN = secrets.token_hex(8)
+_INPUTS = f"inputs_{_TOKEN}"  # the name of a call's arguments, or of a script's lines
 
 _pools: dict[int, object] = {}  # the pool of workers of each process, by its number
 
@@ -64,20 +70,21 @@ class Sandbox:
             return [Outcome("unsupported", message=message)] * job.count
 
         # 2. Run the program. A worker may have died while it was idle; a second try gets a new one.
+        outcomes = None
         for _ in range(2):
-            try:
+            with contextlib.suppress(MontyCrashedError):
                 outcomes = _run_session(self.pool, job, limits)
-            except MontyCrashedError:
-                continue
+                break
+        if outcomes is None:
+            message = "the workers of monty die before they receive the program."
+            return [Outcome("not started", message=message)] * job.count
 
-            # 3. Mark programs with sets: monty's, such as `set(x)` and `{1, 2}`, keep the order of
-            # insertion. The braces of a string, as in f"{x}", are no set.
-            bare = re.sub(r"""(["'])(?:(?!\1)[^{}\n\\]|\{[^{}\n]*\})*\1""", "", job.source)
-            if re.search(r"\bset\(", job.source) or re.search(r"\{[^{}:]*\}", bare):
-                outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
-            return outcomes
-        message = "the workers of monty die before they receive the program."
-        return [Outcome("not started", message=message)] * job.count
+        # 3. Mark programs with sets: monty's, such as `set(x)` and `{1, 2}`, keep the order of
+        # insertion. The braces of a string, as in f"{x}", are no set.
+        bare = re.sub(r"""(["'])(?:(?!\1)[^{}\n\\]|\{[^{}\n]*\})*\1""", "", job.source)
+        if re.search(r"\bset\(", job.source) or re.search(r"\{[^{}:]*\}", bare):
+            outcomes = [replace(outcome, unordered=True) for outcome in outcomes]
+        return outcomes
 
 
 def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
@@ -118,8 +125,9 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
         # 3. Feed one call after the other, until one of them ends the session.
         outcomes: list[Outcome] = []
         for name, arguments in job.calls:
-            outcome = limit_outcome("timeout", limits)
-            if time.monotonic() - began <= limits.seconds:
+            if time.monotonic() - began > limits.seconds:
+                outcome = limit_outcome("timeout", limits)
+            else:
                 call = f"write_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
                 outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
             ended = outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
@@ -128,7 +136,8 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
             outcomes.append(outcome)
             if ended:
                 break
-    # The calls that were not made have the outcome of the last call.
+
+    # 4. The calls that were not made have the outcome of the last call.
     return outcomes + [outcome] * (job.count - len(outcomes))
 
 
@@ -148,6 +157,7 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
     """Run a piece of code in a session, and return its outcome. Its value is not decoded yet."""
     from pydantic_monty import MontyCrashedError, MontyError
 
+    # 1. Run the code. Keep what it prints, up to a little more than the limit.
     output = ""
 
     def collect(stream: str, text: str) -> None:
@@ -155,48 +165,50 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
         if stream == "stdout" and len(output) <= limits.output:
             output += text
 
-    error = None
+    failure = None
     try:
         value = session.feed_run(code, inputs=inputs, print_callback=collect)
-    except MontyError as raised:
-        error = raised
+    except MontyError as caught:
+        failure = caught
     if len(output) > limits.output:
         return limit_outcome("output", limits, output[: limits.output])
-    if error is None:
-        # monty allows `return` outside a function. Then the program's last line is never reached.
+
+    # 2. It ended. monty allows `return` outside a function: then the program's last line, which is
+    # ours, is never reached.
+    if failure is None:
         if code.endswith(f"'{_TOKEN}'") and value != _TOKEN:
             message = "'return' outside function"
             return Outcome("error", error="SyntaxError", message=message, output=output)
         return Outcome("value", value, output=output)
 
-    # It failed. 1. It exceeded a limit.
-    raised = error.exception()
-    name = type(raised).__name__
-    message = str(raised)
-    own_limit = name == "TimeoutError" and re.search("(time|sleep) limit exceeded", message)
-    if own_limit or getattr(error, "timed_out", False):
+    # 3. It exceeded a limit.
+    error = failure.exception()
+    name = type(error).__name__
+    message = str(error)
+    is_late = name == "TimeoutError" and re.search("(time|sleep) limit exceeded", message)
+    if is_late or getattr(failure, "timed_out", False):
         return limit_outcome("timeout", limits, output)
     if name == "MemoryError" and "limit" in message:
         return limit_outcome("memory", limits, output)
-    # 2. It crashed its worker.
-    if isinstance(error, MontyCrashedError):
+
+    # 4. It crashed its worker.
+    if isinstance(failure, MontyCrashedError):
         message = "it crashed the interpreter."
         return Outcome("error", error="Crash", message=message, output=output)
-    # 3. It needs something that monty lacks.
-    frames = error.traceback() if hasattr(error, "traceback") else []
-    line = job.source.split("\n")[frames[-1].line - 1 : frames[-1].line] if frames else []
-    if _is_unsupported(raised, "".join(line), job):
+
+    # 5. It needs something that monty lacks. The last frame has the line that raised the error.
+    line = ""
+    frames = failure.traceback() if hasattr(failure, "traceback") else []
+    if frames:
+        line = "".join(job.source.split("\n")[frames[-1].line - 1 : frames[-1].line])
+    if _is_unsupported(error, line, job):
         return Outcome("unsupported", message=f"monty: {message}", output=output)
-    # 4. It failed by itself.
+
+    # 6. It failed by itself.
     return Outcome("error", error=name, message=message[:500], output=output)
 
 
 # --- Our own code, which runs in the session before the program ----------------------------------
-
-# Our names end with this token, so that no program can know them. It is also the value of the line
-# that we add to a program.
-_TOKEN = secrets.token_hex(8)
-_INPUTS = f"inputs_{_TOKEN}"
 
 # The functions that write the value of a call as plain data. They run inside, because monty itself
 # returns a range as text and a deque as a list. A value that is too long comes out as [].
@@ -267,6 +279,7 @@ def LIMIT(depth):
 """
 _BEFORE_SCRIPT = _BEFORE_SCRIPT.replace("INPUTS", _INPUTS)
 _BEFORE_SCRIPT = re.sub(r"\b(Reader|Writer|STDIN|STDOUT|LIMIT)\b", rf"\1_{_TOKEN}", _BEFORE_SCRIPT)
+# Each name of `sys` that monty lacks, and our object for it.
 _OURS = {"stdin": "STDIN", "stdout": "STDOUT", "setrecursionlimit": "LIMIT"}
 
 
@@ -275,13 +288,20 @@ def _with_streams(source: str) -> str:
     on its line.
     """
 
+    # 1. `from sys import stdin as lines` becomes an assignment, unless a name is not ours.
     def assign(match: re.Match) -> str:
-        pairs = [re.split(r"\s+as\s+", name.strip()) for name in match[2].split(",")]
-        if not all(pair[0] in _OURS for pair in pairs):
-            return match[0]
-        return match[1] + "; ".join(f"{pair[-1]} = {_OURS[pair[0]]}_{_TOKEN}" for pair in pairs)
+        indent, imported = match.groups()
+        assignments = []
+        for name in imported.split(","):
+            pair = re.split(r"\s+as\s+", name.strip())
+            if pair[0] not in _OURS:
+                return match[0]
+            assignments.append(f"{pair[-1]} = {_OURS[pair[0]]}_{_TOKEN}")
+        return indent + "; ".join(assignments)
 
     source = re.sub(r"(?m)^([ \t]*)from sys import ([\w, \t]+)$", assign, source)
+
+    # 2. `sys.stdin` and `open(0)` become our objects.
     for name, ours in _OURS.items():
         source = re.sub(rf"\bsys\.{name}\b", f"{ours}_{_TOKEN}", source)
     return re.sub(r"\bopen\(0\)", f"STDIN_{_TOKEN}", source)
@@ -290,46 +310,7 @@ def _with_streams(source: str) -> str:
 # --- Which errors mean that monty lacks something (pydantic-monty 1.4.0) --------------------------
 
 
-def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
-    """Return whether monty raised an error because it lacks something: monty says so, or the error
-    names something that CPython has. line: the line of the program that raised the error.
-    """
-    # 1. What monty says, and lines that raise errors themselves.
-    text = str(error)
-    if text.startswith("Internal error in monty"):  # for `raise ValueError(3)`, for example
-        # The program cannot catch this error, but in CPython it might have caught its own.
-        return bool(re.search(r"\bexcept\b", job.source))
-    if re.search(r"\braise\b", line):
-        return False  # the program raised the error itself
-    if isinstance(error, NotImplementedError) or re.search(_UNSUPPORTED, text):
-        return True
-    if isinstance(error, TypeError):
-        return "+=" in line and bool(re.match(_ADDED_TO_LIST, text))
-
-    # 2. What is missing, and the module or class that should have it: "'list' object has no
-    # attribute 'x'", "No module named 'x'", "cannot import name 'x' from 'y'".
-    missing = re.search(r"(?:No module named|name|attribute) '(\w+)", text)
-    if missing is None or not isinstance(error, ImportError | NameError | AttributeError):
-        return False
-    name = missing[1]
-    owned = re.search(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'", text)
-    owner = owned and (owned[1] or owned[2])
-
-    # 3. Whether CPython has it: as a module, as a builtin, in a module of that name, or in a class
-    # of that name in one of the modules. A class of the program itself is none of them.
-    if job.calls and {name, owner} & set(_MACHINE.split()):
-        return False
-    if isinstance(error, ModuleNotFoundError):
-        return name in sys.stdlib_module_names
-    if owner is None:
-        return hasattr(builtins, name)
-    if re.search(rf"\bclass\s+{owner}\b", job.source):
-        return False
-    modules = {module: importlib.import_module(module) for module in _MODULES.split()}
-    owners = [vars(module).get(owner) for module in (builtins, *modules.values())]
-    return any(hasattr(has, name) for has in [modules.get(owner), *owners])
-
-
+# What monty says of what it lacks.
 _UNSUPPORTED = (
     r"not yet supported|not supported in this environment|cannot convert 'list' object to bytes"
     r"|cannot create 'object' instances|pow\(\) 2nd argument cannot be negative|unknown encoding"
@@ -349,3 +330,47 @@ _MACHINE = """
     __import__ abort breakpoint ctypes exit gc importlib inspect multiprocessing open os pty quit
     resource shutil signal socket subprocess sysconfig tempfile threading
 """
+
+
+def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
+    """Return whether monty raised an error because it lacks something: monty says so, or the error
+    names something that CPython has. line: the line of the program that raised the error.
+    """
+    # 1. Decide by what monty says, and by a line that raises an error itself.
+    text = str(error)
+    if text.startswith("Internal error in monty"):  # for `raise ValueError(3)`, for example
+        # The program cannot catch this error, but in CPython it might have caught its own.
+        return bool(re.search(r"\bexcept\b", job.source))
+    if re.search(r"\braise\b", line):
+        return False  # the program raised the error itself
+    if isinstance(error, NotImplementedError) or re.search(_UNSUPPORTED, text):
+        return True
+    if isinstance(error, TypeError):
+        return "+=" in line and bool(re.match(_ADDED_TO_LIST, text))
+
+    # 2. Find the name that is missing, and its owner, the module or class that should have it: 'x'
+    # and 'list' in "'list' object has no attribute 'x'", 'x' and 'y' in "cannot import name 'x'
+    # from 'y'", 'x' alone in "No module named 'x'".
+    missing = re.search(r"(?:No module named|name|attribute) '(\w+)", text)
+    if missing is None or not isinstance(error, ImportError | NameError | AttributeError):
+        return False
+    name = missing[1]
+    owned = re.search(r"'(?:\w+\.)?(\w+)'(?: object)? has no attribute|from '(\w+)'", text)
+    owner = owned and (owned[1] or owned[2])
+    if job.calls and {name, owner} & set(_MACHINE.split()):
+        return False
+
+    # 3. A missing module, or a missing builtin: look whether CPython has it.
+    if isinstance(error, ModuleNotFoundError):
+        return name in sys.stdlib_module_names
+    if owner is None:
+        return hasattr(builtins, name)
+
+    # 4. A missing attribute: look whether CPython has it in a module of the owner's name, or in a
+    # class of that name in one of the modules. A class of the program itself is none of them.
+    if re.search(rf"\bclass\s+{owner}\b", job.source):
+        return False
+    modules = {module: importlib.import_module(module) for module in _MODULES.split()}
+    owners = [modules.get(owner)]
+    owners += [vars(module).get(owner) for module in (builtins, *modules.values())]
+    return any(hasattr(each, name) for each in owners)

@@ -20,6 +20,18 @@ from typing import Literal
 
 from helpers.judging.workers import slowness
 
+# The back ends, and the budget of a batch of up to _BATCH programs, in time limits of one program.
+# monty: an interpreter in Rust with part of the language; less than a millisecond per program.
+# sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
+BACKENDS = {"monty": 5.0, "sandlock": 10.0}
+_BATCH = 64
+_SLICE = 1 / 8  # of its time limit, for every program of a batch
+_BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
+SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
+
+used_backends: set[str] = set()  # the names of those that ran programs in this process
+_late_before: list[int] = []  # the late programs of the last batch of this process
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -118,15 +130,16 @@ def run_code(
     outcomes = _run_batch(jobs, limits, backend or "monty", workers, budget)
     if backend is not None:
         return outcomes
-    doubtful = [
-        at
-        for at, of_job in enumerate(outcomes)
-        if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job)
-    ]
+
+    # 2. Find the programs for which CPython has the last word, by their place in `jobs`.
+    doubtful = []
+    for at, of_job in enumerate(outcomes):
+        if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job):
+            doubtful.append(at)
     if not doubtful or not sandlock_works():
         return outcomes
 
-    # 2. Early in a training run, most errors are programs that CPython cannot read, either. One
+    # 3. Early in a training run, most errors are programs that CPython cannot read, either. One
     # program in the sandbox, which compiles each of them, finds them all.
     unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
     compiling = Job(
@@ -139,8 +152,8 @@ def run_code(
             outcomes[at] = [outcome] * jobs[at].count
             doubtful.remove(at)
 
-    # 3. The second pass: CPython has the last word on the others. They get a budget of their own,
-    # so that no neighbour has used it up; both budgets together take no longer than sandlock alone.
+    # 4. The second pass, of the other doubtful programs. They get a budget of their own, so that no
+    # neighbour has used it up; both budgets together take no longer than sandlock alone.
     found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
     for at, of_job in zip(doubtful, found, strict=True):
         if all(each.kind != "not started" for each in of_job):
@@ -160,48 +173,53 @@ def sandlock_works() -> bool:
 def _run_batch(
     jobs: Sequence[Job], limits: Limits, backend: object, workers: int | None, budget: float
 ) -> list[list[Outcome]]:
-    """Run all jobs with one back end. budget: of up to _BATCH programs, as in BACKENDS."""
+    """Return the outcomes of all jobs, run with one back end.
+
+    A program that reaches its limit of time is late, and may be run again with a longer one.
+
+    budget: of up to _BATCH programs, as in BACKENDS.
+    """
     if isinstance(backend, str):
         used_backends.add(backend)
         backend = importlib.import_module(f"helpers.judging.programs.{backend}").Sandbox()
     workers = workers or os.cpu_count() or 1
     budget *= limits.seconds * max(1.0, len(jobs) / _BATCH)
     outcomes: list[list[Outcome]] = [[]] * len(jobs)
-    had = [0.0] * len(jobs)  # the limit of time with which each job was run last
+    last_limit = [0.0] * len(jobs)  # the limit of time with which each job was run last
     began = time.monotonic()
 
     with ThreadPoolExecutor(workers) as threads:
 
         def run(waiting: Sequence[int], seconds: float) -> list[int]:
-            """Run these jobs with this limit of time, and return those that reached it."""
+            """Run these jobs with this limit of time, and return those that are late."""
             limited = replace(limits, seconds=seconds)
             found = threads.map(lambda at: _run(backend, jobs[at], limited), waiting)
-            for at, outcomes_of_job in zip(waiting, found, strict=True):
-                outcomes[at] = outcomes_of_job
-                had[at] = seconds
-            return [at for at in waiting if any(one.kind == "timeout" for one in outcomes[at])]
+            for at, of_job in zip(waiting, found, strict=True):
+                outcomes[at] = of_job
+                last_limit[at] = seconds
+            return [at for at in waiting if any(each.kind == "timeout" for each in outcomes[at])]
 
         # 1. Give every program a slice, which is longer on a busy machine. To measure that takes
         # time, so it is done beforehand only if programs of the last batch were late.
-        before = _margin() if _late_before else 1.0
-        seconds = limits.seconds / 8 * before
+        margin_before = _margin() if _late_before else 1.0
+        seconds = limits.seconds * _SLICE * margin_before
         late = run(range(len(jobs)), seconds)
         _late_before[:] = late
 
         # 2. If programs are late, measure now. Give them another slice if the machine is busier
         # than was thought.
-        factor = max(before, _margin()) if late else before
-        if factor > _BUSY * before:
-            seconds = limits.seconds / 8 * factor
+        margin = max(margin_before, _margin()) if late else margin_before
+        if margin > _BUSY * margin_before:
+            seconds = limits.seconds * _SLICE * margin
             late = run(late, seconds)
 
         # 3. Let the late programs share the rest of the budget, as long as they get much more time
         # than they had.
-        most = limits.seconds * factor
-        end = began + budget * factor
-        while late and seconds < most:
+        full_time = limits.seconds * margin
+        end = began + budget * margin
+        while late and seconds < full_time:
             left = end - time.monotonic()
-            longer = min(most, left * workers / len(late))
+            longer = min(full_time, left * workers / len(late))
             if longer >= 1.5 * seconds:
                 seconds = longer
                 late = run(late, seconds)
@@ -209,41 +227,30 @@ def _run_batch(
             # 4. It does not suffice for all. Give it to those with the fewest calls left, since a
             # right program may have been paused in its last one. (An endless program can answer
             # calls, too. It then takes a neighbour's second chance, but never its slice.)
-            longer = min(most, 2 * seconds)
-            late.sort(key=lambda at: sum(one.kind != "value" for one in outcomes[at]))
+            longer = min(full_time, 2 * seconds)
+            late.sort(key=lambda at: sum(each.kind != "value" for each in outcomes[at]))
             first = late[: max(0, int(left / longer)) * workers]
             late = run(first, longer) + late[len(first) :]
             break
 
     # 5. Mark the programs that would have had more time in a smaller batch.
-    cut = [at for at in late if had[at] < most]
+    cut = [at for at in late if last_limit[at] < full_time]
     for at in cut:
-        outcomes[at] = [replace(one, cut_short=True) for one in outcomes[at]]
+        outcomes[at] = [replace(each, cut_short=True) for each in outcomes[at]]
     if cut:
         warnings.warn(
             f"{len(cut)} of {len(jobs)} programs were stopped after "
-            f"{min(had[at] for at in cut):.2g} s, because together they had used up the time of "
-            "the batch; they count as programs that never end.",
+            f"{min(last_limit[at] for at in cut):.2g} s, because together they had used up the "
+            "time of the batch; they count as programs that never end.",
             stacklevel=4,
         )
     return outcomes
 
 
 def _margin() -> float:
-    """Return by what programs' times are multiplied here and now; 1.0 on an idle machine."""
+    """Return the factor by which programs get more time here and now; 1.0 on an idle machine."""
     slower = slowness(time.monotonic, times=12)
     return _BUSY * slower if slower > _BUSY else 1.0
-
-
-_late_before: list[int] = []  # the late programs of the last batch of this process
-used_backends: set[str] = set()  # the names of those that ran programs in this process
-# monty: an interpreter in Rust with part of the language; less than a millisecond per program.
-# sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
-# The numbers are the budget of a batch of up to _BATCH programs, in time limits of one program.
-BACKENDS = {"monty": 5.0, "sandlock": 10.0}
-_BATCH = 64
-_BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
-SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
 
 
 def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
@@ -278,6 +285,18 @@ def limit_outcome(kind: str, limits: Limits, output: str = "") -> Outcome:
 # --- Plain data that leaves a sandbox ------------------------------------------------------------
 
 
+# How each kind is made of its parts.
+_MADE = {
+    "list": list,
+    "tuple": tuple,
+    "set": set,
+    "frozenset": frozenset,
+    "dict": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)),
+    "bytes": bytes,
+    "complex": lambda parts: complex(*parts),
+}
+
+
 def decode(written: object, depth: int = 0) -> object:
     """Return the value that `driver.encode` wrote as nested lists [kind, *parts].
 
@@ -297,17 +316,6 @@ def decode(written: object, depth: int = 0) -> object:
         return _MADE[kind]([decode(part, depth + 1) for part in parts])
     except (TypeError, LookupError, ArithmeticError, RecursionError) as error:
         raise ValueError(f"not plain data: {error}") from None
-
-
-_MADE = {
-    "list": list,
-    "tuple": tuple,
-    "set": set,
-    "frozenset": frozenset,
-    "dict": lambda parts: dict(zip(parts[::2], parts[1::2], strict=True)),
-    "bytes": bytes,
-    "complex": lambda parts: complex(*parts),
-}
 
 
 def check_hashed(written: list) -> None:
