@@ -13,6 +13,7 @@ from helpers.metrics.diagnosis import LOGGED, diagnose
 from helpers.metrics.history import in_trl_names, read_log
 from helpers.metrics.signals import SEVERITIES
 from helpers.runs import Run
+from helpers.training.base import training_in_words
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,10 +36,12 @@ def main(parsed: argparse.Namespace) -> int:
     log cannot be read.
     """
     path = Path(parsed.log)
+    manifest = path / "manifest.json"
     if not path.exists():
         if path.suffix or len(path.parts) > 1:
             raise FileNotFoundError(f"{parsed.log} is not there.")
         run = Run(parsed.log)
+        manifest = run.folder / "manifest.json"
         # a training that was interrupted, or still runs, has its rows beside its checkpoints
         unfinished = run.folder / "checkpoints" / "metrics.csv"
         whole = (run.folder / "metrics.csv").exists() or not unfinished.exists()
@@ -51,7 +54,13 @@ def main(parsed: argparse.Namespace) -> int:
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
-        print(*findings or [f"no findings in {len(history)} rows"], sep="\n")
+        # a log does not show, for example, that the run is a control
+        whole = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else {}
+        print(
+            *training_in_words(whole.get("training", {})),
+            *findings or [f"no findings in {len(history)} rows"],
+            sep="\n",
+        )
     if parsed.fail_on is None:
         return 0
     fatal = SEVERITIES[: SEVERITIES.index(parsed.fail_on) + 1]

@@ -228,6 +228,10 @@ def test_a_run_of_this_suite_is_found_by_its_name(cli, runs):
     CLIPPED.to_csv(runs / "mine" / "metrics.csv", index=False)
     assert "warning (clipped)" in cli("diagnose", "mine")[1]
     assert "warning (clipped)" in cli("diagnose", str(runs / "mine"))[1]
+    # a control is said to be one, because its log looks like any other
+    Run("mine").record("training", control="shuffled")
+    for log in ("mine", str(runs / "mine")):
+        assert cli("diagnose", log)[1].startswith("A control, shuffled: ")
     # one that was interrupted
     run = Run("cut")
     run.record("data", fingerprint="f")
