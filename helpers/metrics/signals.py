@@ -262,24 +262,15 @@ class Signals:
         if mean.between(-ROUNDING, 1 + ROUNDING).all() and (std is None or std.max() <= WIDEST):
             return RewardRange(0.0, 1.0, known=True)
 
-        # 3. A reward with two values shows them: its variance is (high - mean) * (mean - low), so
-        # variance + mean ** 2 is a line over the mean, with the slope high + low.
-        if std is not None and len(both := pd.DataFrame({"m": mean, "s": std}).dropna()) > MIN_ROWS:
-            squares = both["s"] ** 2 + both["m"] ** 2
-            slope, start = np.polyfit(both["m"], squares, 1)
-            width = 2 * max(0.0, slope**2 / 4 + start) ** 0.5
-            misfit = (squares - slope * both["m"] - start).std()
-            moved = both["m"].max() - both["m"].min()
-            if misfit < 0.01 * width**2 and moved > width / 4 and std.max() > width / 4:
-                return RewardRange((slope - width) / 2, width, known=True)
-
-        # 4. Otherwise, it is as wide as the means have moved, and as two standard deviations. If
-        # these were not logged, a tenth of it is a quarter of the total's spread, as in `notable`.
+        # 3. Otherwise, the range is at least as wide as the means have moved, and as two standard
+        # deviations; medians, so that no single step decides. Without a standard deviation, a tenth
+        # of it is a quarter of the total's spread, as in `notable`.
+        means = mean.rolling(MIN_WINDOW, min_periods=1).median()
         if std is not None:
-            width = 2 * std.max()
+            width = 2 * std.rolling(MIN_WINDOW, min_periods=1).median().max()
         else:
-            width = 2.5 * self.reward_spread() if "reward_std" in self.rows else 1.0
-        return RewardRange(mean.min(), max(mean.max() - mean.min(), width), known=False)
+            width = self._notable_total() / NOTABLE
+        return RewardRange(means.min(), max(means.max() - means.min(), width), known=False)
 
     def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series, float | None] | None:
         """Return the score on held-out questions, the training series to compare it with, and one
@@ -408,7 +399,11 @@ class Signals:
         """
         if self.correctness_range is not None:
             return NOTABLE * self.correctness_range.width
-        return 0.25 * self.reward_spread() if "reward_std" in self.rows else NOTABLE
+        return self._notable_total()
+
+    def _notable_total(self) -> float:
+        """Return the smallest gain of the total reward that matters."""
+        return NOTABLE if self.optional("reward_std") is None else 0.25 * self.reward_spread()
 
     @cached_property
     def generalisation_gap(self) -> tuple[Change, Change] | None:
@@ -421,18 +416,19 @@ class Signals:
 
         # 1. Has training become better by what matters?
         gain = self.change(training, min(self.window, MIN_ROWS))
-        if not gain.is_rise(CERTAIN, self.notable):
+        notable = self.notable if training is self.success else self._notable_total()
+        if not gain.is_rise(CERTAIN, notable):
             return None
 
         # 2. How much should the held-out score have gained, in its own units? If these cannot be
-        # compared with the reward's, half of what is notable between 0 and 1, or between the lowest
-        # and the highest score.
+        # compared with the reward's, half of what is notable: its scale is 0 to 1, or else goes at
+        # least to the highest score.
         if unit is not None:
-            notable = self.notable * unit
+            notable = notable * unit
             least = gain.difference * unit / 4
         else:
             within_1 = held_out.between(-ROUNDING, 1 + ROUNDING).all()
-            notable = NOTABLE * (1.0 if within_1 else held_out.max() - held_out.min())
+            notable = NOTABLE * (1.0 if within_1 else held_out.abs().max())
             least = notable / 2
 
         # 3. Has the held-out score fallen from its best window?

@@ -117,8 +117,8 @@ class EarlyStopping(TrainerCallback):
     persists, for `patience` steps.
 
     diagnose: as for `Watch`.
-    signals: reads the history as a table (`helpers.metrics.signals.Signals`); its `held_out` is the
-        series of the held-out score, then that of the training score, or None.
+    signals: reads the history as a table (`helpers.metrics.signals.Signals`); its `held_out`
+        begins with the series of the held-out score, or is None.
 
     After a stop, `reason` says why; otherwise it is None. If several processes train together, the
     first decides for all.

@@ -769,14 +769,42 @@ def test_an_accuracy_may_have_another_scale_than_the_reward(lowest, highest, hel
     assert (found(total, "held_out") is not None) == parted
 
 
-def test_a_reward_with_two_values_shows_its_scale():
-    share = shaken(line(0.2, 0.97), 0.02).clip(0, 1)
-    two_values = {RIGHT: 4 * share - 1, f"{RIGHT[:-4]}std": 4 * (share * (1 - share)) ** 0.5}
-    signals = Signals(history(**two_values))
-    assert signals.share_correct == pytest.approx(share[-signals.window :].mean(), abs=0.01)
-    assert found(history(**two_values, zero=0.8), "solved") is not None
-    graded = two_values | {f"{RIGHT[:-4]}std": shaken(1.2, 0.1)}
-    assert Signals(history(**graded)).share_correct is None
+def test_a_held_out_score_in_percent_may_stall():
+    for score in (40.0, shaken(40, 0.05)):
+        rows = history(right=line(0.3, 0.8), **{"eval/accuracy": np.where(T % 4, np.nan, score)})
+        assert found(rows, "held_out") is not None
+    rises = history(right=line(0.3, 0.8), **{"eval/accuracy": 100 * measured(0.3, 0.6)})
+    assert found(rises, "held_out") is None
+
+
+STD = f"{RIGHT[:-4]}std"
+
+
+def test_one_odd_step_does_not_decide_what_is_notable():
+    falls = {RIGHT: shaken(line(4, 2), 0.1), "reward": shaken(line(1, 3), 0.05)}
+    odd = np.where(T == 40, 30.0, 1.0)
+    assert found(history(**falls, **{STD: odd}), "hacking") is not None
+    rises = {RIGHT: shaken(line(1, 4), 0.1), "reward": shaken(line(1, 4), 0.1)}
+    learned = rises | {FORM: until(30, 0.2, 0.97), STD: 20 * odd / 3}
+    assert found(history(**learned), "format_only") is None
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {RIGHT: 0.0, STD: 1.0},  # a ranking's mean is always 0
+        {RIGHT: -1.0, STD: 0.0},
+        {RIGHT: 3.0, "reward_std": np.nan},
+        {RIGHT: 3.0, STD: np.nan},
+        {RIGHT: 1e200, STD: 1e200},
+    ],
+)
+def test_unusual_numbers_do_not_end_a_training_run(columns):
+    rows = history(**columns)
+    for n in (1, 6, N):
+        diagnose(rows[:n])
+    twice = pd.concat([rows, rows[40:41].assign(**{STD: np.nan})])
+    diagnose(twice)
 
 
 def test_the_format_is_learned_on_any_scale():
