@@ -6,7 +6,8 @@
     python -m benchmarks.diagnoses table FOLDER         # benchmarks/results/diagnoses.md
 
 Each history in FOLDER/ours is a real training run of the embedded model, with 16 completions a step
-and 32 held-out questions evaluated every four steps, but for what `RUNS` names.
+and 32 held-out questions evaluated every four steps, but for what `RUNS` names. Those in
+FOLDER/smollm2 are the `metrics.csv` of runs of SmolLM2, copied by hand.
 """
 
 import argparse
@@ -123,6 +124,7 @@ NAMES = {
         "DEGENERATE_GROUPS REWARD_STD_DEATH",
     ),
     "noisy": ("indifferent no_learning", "plateau", ""),
+    "shuffled": ("indifferent no_learning", "plateau", ""),  # SmolLM2 on a control of notebook 08
     "nan": ("gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
     "frozen": ("no_gradient", "gradient_pathology", "GRAD_PATHOLOGY"),
     # rldoctor's scenarios

@@ -6,7 +6,8 @@ Run this file in an environment of its own, because the peers are no part of the
     peers/bin/python benchmarks/peers.py simulate FOLDER     # FOLDER/rldoctor/KIND-SEED.csv, …
     peers/bin/python benchmarks/peers.py judge FOLDER        # judges all CSV files below; FOLDER/peers.json
 
-The columns have TRL's names. Five seeds of each kind.
+The columns have TRL's names. Five seeds of each kind, or those from one number to another:
+`simulate FOLDER 101 130`.
 """
 
 import csv
@@ -25,7 +26,6 @@ from rlprobe.schemas import RunManifest, StepRecord
 from rlprobe.storage import RunWriter
 from rlprobe.testing import synth
 
-SEEDS = range(1, 6)
 # TRL's names of rlprobe's fields. What TRL does not log is left out.
 FIELDS = {
     "reward": "reward_mean",
@@ -62,10 +62,10 @@ def simulated_by_rlprobe(kind: str | None, seed: int) -> list[dict]:
     return rows
 
 
-def write_simulated(folder: Path) -> None:
-    """Write each kind of both peers."""
+def write_simulated(folder: Path, first: int = 1, last: int = 5) -> None:
+    """Write each kind of both peers, with each of these seeds."""
     histories = {}
-    for seed in SEEDS:
+    for seed in range(first, last + 1):
         for kind in SCENARIOS:
             histories["rldoctor", kind, seed] = simulate(kind, seed=seed)[0]
         for kind in (None, *synth.PATHOLOGIES):
@@ -117,7 +117,7 @@ def read(path: Path) -> list[dict]:
 if __name__ == "__main__":
     what, folder = sys.argv[1], Path(sys.argv[2])
     if what == "simulate":
-        write_simulated(folder)
+        write_simulated(folder, *map(int, sys.argv[3:]))
     else:
         verdicts = {}
         for path in sorted(folder.rglob("*.csv")):

@@ -1,25 +1,29 @@
-"""The code behind the notebooks: one folder per stage, which imports only from earlier stages.
+"""The code behind the notebooks: one folder per stage, which imports only from folders above it.
 
-| notebook | folder | tests |
-|---|---|---|
-| is it right? usable alone | `helpers/judging/` | `tests/judging/` |
-| 01 Data preparation | `helpers/data/` | `tests/data/` |
-| 02 Reward functions | `helpers/rewards/` | `tests/rewards/` |
-| 10 Agents | `helpers/agents/` | `tests/agents/` |
-| does cheating pay? 02, 07, 10 | `helpers/laboratory/` | `tests/laboratory/` |
-| 03 GRPO training | `helpers/training/` | `tests/training/` |
-| 04 Training metrics | `helpers/metrics/` | `tests/metrics/` |
-| 05 Merge and inference | `helpers/results/` | `tests/results/` |
-| `python -m helpers COMMAND` | `helpers/commands/` | `tests/commands/` |
-| the embedded models | `helpers/pocket/` | `tests/tools/` |
+| folder | what for | notebook | tests |
+|---|---|---|---|
+| `helpers/judging/` | is an answer right? Usable alone. | | `tests/judging/` |
+| `helpers/data/` | data preparation | 01 | `tests/data/` |
+| `helpers/rewards/` | reward functions | 02 | `tests/rewards/` |
+| `helpers/training/` | GRPO training | 03 | `tests/training/` |
+| `helpers/metrics/` | training metrics | 04 | `tests/metrics/` |
+| `helpers/results/` | merge and inference | 05 | `tests/results/` |
+| `helpers/agents/` | agents in environments | 10 | `tests/agents/` |
+| `helpers/laboratory/` | does cheating pay? | 02, 07, 10 | `tests/laboratory/` |
+| `helpers/commands/` | `python -m helpers COMMAND` | | `tests/commands/` |
+| `helpers/pocket/` | the embedded models | | `tests/tools/` |
 
-Every stage uses `environment` (the machine), `own_code` (a user's), `runs` (the run folder),
-`smollm2` (a model from PyPI), `settings` (each setting and what it may be), `presets` (their values
-for a card), `session` (how a notebook begins), `families` (of models), `processes` (that train
-together), `templates` (of a chat), `tags` (of a completion), `figures` (the palette, and how a
-figure is shown). The quickstart and the lessons, notebooks 00 and 06 to 11, take from all stages.
-Importing this package imports nothing heavy: no torch, no pandas. Each folder is a door: it offers
-the names that notebooks use, and imports their modules when they are first used.
+The quickstart and the lessons, notebooks 00 and 06 to 11, take from all stages. The modules that
+stand directly in `helpers/` serve every stage:
+
+- `environment`: this machine. `runs`: the run folder. `session`: how a notebook begins.
+- `settings`: each setting and what it may be. `presets`: their values for each card.
+- `families`: the families of models. `smollm2`: a model from PyPI. `templates`: of a chat.
+- `tags`: the tags of a completion. `own_code`: a user's code. `processes`: that train together.
+- `figures`: the palette, and how a figure is shown.
+
+Importing this package imports nothing heavy: no torch, no pandas. Each folder offers the names that
+notebooks use, and imports their modules when they are first used (see `door`).
 """
 
 import importlib
@@ -32,24 +36,31 @@ PROJECT = Path(__file__).resolve().parent.parent
 
 
 def door(package: str, names: dict[str, str]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package: its public names, each imported when it is first used.
+    """Return a `__getattr__` for a package, which imports its public names when they are first
+    used. So importing the package imports nothing heavy, and Unsloth can be imported before
+    Transformers.
 
-    So importing a package imports nothing heavy, and Unsloth can be imported before Transformers.
+        names = {"sampling": "sample", "memory": "check_memory=check"}
+        __getattr__ = door("helpers.training", names)
 
-    names: by module of the package, or by full name of another one, the names that it offers;
-        `public=own` if a name is another one in its module. The package's modules are offered, too.
+    With this, `helpers.training.sample` is `sample` of `helpers.training.sampling`, and
+    `helpers.training.check_memory` is `check` of `helpers.training.memory`. The modules themselves
+    are offered, too.
+
+    names: for each module, the names that it offers, separated by spaces. A module that begins with
+        "helpers." is one of another package.
     """
-    found = {}
-    for module, offered in names.items():
-        for name in offered.split():
-            public, _, own = name.partition("=")
-            path = module if module.startswith("helpers.") else f"{package}.{module}"
-            found[public] = path, own or public
+    offered = {}  # public name -> module, name in the module
+    for module, public_names in names.items():
+        path = module if module.startswith("helpers.") else f"{package}.{module}"
+        for name in public_names.split():
+            public, _, name_in_module = name.partition("=")
+            offered[public] = path, name_in_module or public
 
     def __getattr__(name: str) -> object:
-        if name in found:
-            module, own = found[name]
-            return getattr(importlib.import_module(module), own)
+        if name in offered:
+            module, name_in_module = offered[name]
+            return getattr(importlib.import_module(module), name_in_module)
         if name in names:  # a module of the package, such as `metrics.plots`
             return importlib.import_module(f"{package}.{name}")
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
@@ -90,16 +101,18 @@ if os.environ.get("GRPO_RUNS_DIR"):
     )
 
 # TRL's GRPOTrainer refuses a process that sees several GPUs, unless a launcher, such as torchrun,
-# started it. So keep the first GPU; `environment.this_machine` says which. A launcher started from
-# here, as by a notebook's `!torchrun`, inherits this: its processes get the other GPUs back. CUDA
-# reads these variables at its first use, not when torch is imported. It counts as nvidia-smi does
-# only if told to, and ignores numbers from the first that names no GPU.
-os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-_visible = os.environ.get("CUDA_VISIBLE_DEVICES", ",".join(map(str, range(16))))
-if "LOCAL_RANK" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1":
+# started it. CUDA reads these variables at its first use, not when torch is imported.
+os.environ.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")  # count GPUs as nvidia-smi does
+_sixteen = ",".join(map(str, range(16)))  # CUDA ignores numbers beyond the GPUs that it has
+_visible = os.environ.get("CUDA_VISIBLE_DEVICES", _sixteen)
+_launched = "LOCAL_RANK" in os.environ or os.environ.get("WORLD_SIZE", "1") != "1"
+if not _launched and "," in _visible:
+    # Keep the first GPU, and note all of them; `environment.this_machine` says which is kept.
+    os.environ["GRPO_ALL_GPUS"] = _visible
+    os.environ["CUDA_VISIBLE_DEVICES"] = _visible.split(",")[0]
+elif _launched:
+    # A launcher that was started from such a process, as by a notebook's `!torchrun`, inherits its
+    # one GPU. Give its processes the others back, unless the user chose that one for them.
     _all = os.environ.pop("GRPO_ALL_GPUS", "")
     if _all and _visible == _all.split(",")[0]:
         os.environ["CUDA_VISIBLE_DEVICES"] = _all
-elif "," in _visible:
-    os.environ["GRPO_ALL_GPUS"] = _visible
-    os.environ["CUDA_VISIBLE_DEVICES"] = _visible.split(",")[0]
