@@ -68,5 +68,5 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
         f"{shares[0]} % to {shares[1]} %"
     )
     assert len(seeds) == 3 and told in page
-    likeliest = "For greedy answers, which always take the likeliest token, it rose from"
+    likeliest = "Greedy accuracy (always the likeliest token) rose from"
     assert f"{likeliest} {shares[2]} % to {shares[3]} %" in page

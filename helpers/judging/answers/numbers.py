@@ -50,7 +50,8 @@ def parse_number(text: str) -> Number | None:
 
 @lru_cache(maxsize=1 << 16)
 def _parse(text: str) -> Number | None:
-    # 1. Rewrite LaTeX and Markdown as one would type the number, and match the pattern.
+    # 1. Rewrite LaTeX and Markdown as one would type the number, and match the pattern. The tests
+    # before each rewriting only save time.
     if not _DIGITS.fullmatch(text):
         text = plain_text(text)
     if text.isascii() and text.isdigit():
@@ -60,7 +61,7 @@ def _parse(text: str) -> Number | None:
             if mark in text:
                 text = pattern.sub(spelling, text)
     match = _NUMBER.fullmatch(" ".join(text.split()))
-    if not match or (match["sign"] and match["again"]):
+    if not match or (match["sign"] and match["sign_after_currency"]):
         return None
 
     # 2. Read the digits before and after the point. Whole numbers stay int, which is faster.
@@ -106,10 +107,10 @@ def _parse(text: str) -> Number | None:
         words = rest
 
     # 4. Read the unit. Words that are not one make the text something else than a number.
-    unit = _unit_of(match["currency"] or match["behind"] or "", words)
+    unit = _unit_of(match["currency"] or match["currency_after"] or "", words)
     if unit is None:
         return None
-    negative = "-" in (match["sign"], match["again"])
+    negative = "-" in (match["sign"], match["sign_after_currency"])
     return Number(-value if negative else value, unit, places, form)
 
 
@@ -122,15 +123,15 @@ def _unit_of(currency: str, words: str) -> str | None:
     >>> _unit_of("$", "euros"), _unit_of("", "or so")
     (None, None)
     """
-    sign = _CURRENCIES.get(currency.casefold(), currency)
+    currency = _SIGN_OF_WORD.get(currency.casefold(), currency)
     name = AROUND_UNIT.sub("", words) if words else ""
     if not name:
-        return sign or words
-    if sign and name.startswith(("/", "per ")):
-        return sign + name
-    name = _CURRENCIES.get(name.casefold().removesuffix("s"), name)
+        return currency or words
+    if currency and name.startswith(("/", "per ")):
+        return currency + name
+    name = _SIGN_OF_WORD.get(name.casefold().removesuffix("s"), name)
     is_unit = name in CURRENCY_SIGNS or UNIT.fullmatch(name)
-    return name if is_unit and sign in ("", name) else None
+    return name if is_unit and currency in ("", name) else None
 
 
 def same_number(given: str, gold: str) -> bool:
@@ -148,17 +149,19 @@ def same_number(given: str, gold: str) -> bool:
         return False
     if answer.value == wanted.value:
         return True
+
+    answer_in_percent = "%" in answer.form
+    wanted_in_percent = "%" in wanted.form
     # 50 means 50% if the row's answer is a percentage; 50 km does not.
-    percent_given = "%" in answer.form
-    percent_asked = "%" in wanted.form
-    sign_left_out = percent_asked and not percent_given and not answer.unit
-    if sign_left_out and wanted.value * 100 == answer.value:
+    is_bare = not answer_in_percent and not answer.unit
+    if wanted_in_percent and is_bare and wanted.value * 100 == answer.value:
         return True
     # 50% means 50 if the row's answer is a decimal of 1 or more, because the question then probably
     # asks for per cent.
-    asks_in_percent = not percent_asked and wanted.places is not None and abs(wanted.value) >= 1
-    if percent_given and asks_in_percent and answer.value * 100 == wanted.value:
-        return True
+    if answer_in_percent and not wanted_in_percent:
+        is_decimal = wanted.places is not None
+        if is_decimal and abs(wanted.value) >= 1 and answer.value * 100 == wanted.value:
+            return True
     return _is_rounded(answer, wanted.value) or _is_rounded(wanted, answer.value)
 
 
@@ -169,11 +172,15 @@ def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
     `0.666667` = `2/3`, `0.33` ≠ `1/3`, `0.666666` ≠ `2/3`, `2.0000001` ≠ `2`, `0.0` ≠ `1/1024`
     """
     places = decimal.places
-    is_whole = (decimal.value * (100 if "%" in decimal.form else 1)).denominator == 1
-    if places is None or is_whole or abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1):
+    if places is None:
+        return False
+    as_written = decimal.value * 100 if "%" in decimal.form else decimal.value
+    is_whole = as_written.denominator == 1
+    has_few_digits = abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1)
+    if is_whole or has_few_digits:
         return False
     # A decimal can spell the value if the denominator divides a power of 10, that is, if 2 and 5
-    # are its only prime factors.
+    # are its only prime factors. It has no more of them than it has bits, so that power is enough.
     has_decimal = pow(10, value.denominator.bit_length(), value.denominator) == 0
     return not has_decimal and round(value, places) == decimal.value
 
@@ -184,7 +191,10 @@ def same_quantity(given: str, gold: str) -> bool:
     >>> same_quantity("1000.99 m^2", "1,000.99 m²"), same_quantity("100", "100bps")
     (True, False)
     """
-    return same_number(given, gold) and parse_number(given).unit == parse_number(gold).unit != ""
+    if not same_number(given, gold):
+        return False
+    unit = parse_number(given).unit
+    return unit != "" and unit == parse_number(gold).unit
 
 
 def same_form(given: str, gold: str) -> bool:
@@ -203,7 +213,7 @@ def same_form(given: str, gold: str) -> bool:
 
 # Digits alone, which most numbers are, have nothing around them and nothing to respell.
 _DIGITS = re.compile(r"-?\d[\d.,]*", re.ASCII)
-# A sign that one of _SPELLINGS looks for.
+# What every text has that one of _SPELLINGS changes.
 _TO_RESPELL = re.compile(r"[\\^×·*=≈~{(\[\"]|^['mMnN]|\.\.\.|\$.*\$")
 _BRACED_OR_DIGIT = r"\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
 # Replaced in this order: a mark that the text then has ("" for any, since looking for a mark is
@@ -272,16 +282,16 @@ CURRENCY_SIGNS = "$€£¥₹"
 _NUMBER = re.compile(
     rf"""(?P<sign>[+-]?)\s?
         (?P<currency>[{CURRENCY_SIGNS}]|US\$|(?i:usd|eur|gbp|jpy|inr|rs\.?)(?=\s?\d))?
-        \s?(?P<again>[+-]?)                                      # -$5 or $-5
+        \s?(?P<sign_after_currency>[+-]?)                        # -$5 or $-5
         (?:(?P<mixed>\d+)\s+(?:and\s)?(?=\d+\s?/))?              # the 7 of 7 1/2
-        (?P<whole>\d{{1,3}}(?P<mark>[, '_])\d{{3}}(?:(?P=mark)\d{{3}})*     # 1,000,000
+        (?P<whole>\d{{1,3}}(?P<comma>[, '_])\d{{3}}(?:(?P=comma)\d{{3}})*     # 1,000,000
           |\d{{1,2}}(?:,\d\d)+,\d{{3}}                           # 12,34,567
           |\d+)?
         (?:\.(?P<decimals>\d*)(?:\((?P<repeating>\d+)\))?)?      # 0.1(6)
         (?:[eE](?P<exponent>[+-]?\d{{1,3}}))?                    # 1e3
         (?:\s?/\s?(?P<denominator>-?\d+))?                       # 1/2
         \s?(?P<percent>%|percent|per\scent|pct)?
-        \s?(?P<behind>[{CURRENCY_SIGNS}])?                       # 18 €
+        \s?(?P<currency_after>[{CURRENCY_SIGNS}])?                       # 18 €
         # 5 km, 5km, 13只 and $5/hour, but not 5m: one letter against the number is algebra
         \s?(?P<words>(?:(?<=\s)[a-zA-Z]|[a-zA-Z]{{2}}|[^\x00-\x7F]|/).*?)?[.,;]?""",
     re.VERBOSE | re.ASCII,
@@ -298,7 +308,7 @@ _MULTIPLIERS = {
     "trillion": 10**12,
 }
 # Words for the signs of currencies and degrees.
-_CURRENCIES = {
+_SIGN_OF_WORD = {
     "dollar": "$",
     "usd": "$",
     "euro": "€",
