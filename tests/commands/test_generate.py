@@ -179,6 +179,12 @@ def test_answers_of_another_run_or_model_are_not_mixed(answer, run, tmp_path):
         assert target.read_bytes() == before
 
 
+def test_a_merged_model_of_an_earlier_training_is_named(answer, run):
+    run.record("merge", training="before")
+    # refused without a GPU, but only after the note
+    assert "is from an earlier training" in answer("--engine", "vllm")[2]
+
+
 def test_a_run_of_agents_answers_no_file_of_questions(answer, run):
     change(run, "manifest.json", lambda manifest: manifest["data"].update(notebook="10"))
     code, _, err = answer()

@@ -31,6 +31,7 @@ from helpers.laboratory import attacks
 from helpers.laboratory.approval import against_report
 from helpers.laboratory.cases import differences, stored_groups, style_cases
 from helpers.laboratory.measures import Lab
+from helpers.laboratory.trial import columns_of
 from helpers.laboratory.verdicts import STEPS
 from helpers.rewards.correctness import correctness_reward
 from helpers.rewards.own import read_rewards
@@ -1067,3 +1068,10 @@ def test_what_trains_is_compared_with_what_was_tested(runs, report, functions, w
     if report:
         write_json(run.path("reward_report.json"), report)
     assert re.search(says, against_report(run, functions, weights))
+
+
+def test_a_reward_gets_the_columns_that_trl_would_pass():
+    rows = [{"prompt": "a", "answer": "1", "completion": "x"}, {"prompt": "b", "level": 2}]
+    expected = {"prompts": ["a", "b"], "answer": ["1", None], "level": [None, 2]}
+    assert columns_of(rows) == expected
+    assert columns_of([{"answer": "1"}]) == {"answer": ["1"]}
