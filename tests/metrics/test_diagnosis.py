@@ -789,6 +789,22 @@ def test_one_odd_step_does_not_decide_what_is_notable():
     assert found(history(**learned), "format_only") is None
 
 
+def test_two_values_of_a_reward_are_not_taken_for_its_limits():
+    # 2 for a part and 10 for the answer: a policy that learns only the part has solved nothing
+    share = line(0.02, 0.99)
+    part = {RIGHT: 2 * share, STD: 2 * (share * (1 - share)) ** 0.5, "zero": 0.95}
+    assert Signals(history(**part)).share_correct is None
+    assert found(history(**part), "solved") is None
+
+
+def test_the_total_is_not_judged_by_the_range_of_correctness():
+    rows = history(
+        **{RIGHT: shaken(line(3, 8), 0.1), STD: 3.0, "reward": shaken(line(0.3, 0.8), 0.01)},
+        **{"reward_std": 0.3, "eval_reward": measured(0.5, 0.3)},
+    )
+    assert found(rows, "held_out") is not None
+
+
 @pytest.mark.parametrize(
     "columns",
     [
