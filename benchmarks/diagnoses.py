@@ -4,6 +4,7 @@
     peers/bin/python benchmarks/peers.py simulate FOLDER    # benchmarks/peers.py says what it needs
     peers/bin/python benchmarks/peers.py judge FOLDER
     python -m benchmarks.diagnoses table FOLDER         # benchmarks/results/diagnoses.md
+    python -m benchmarks.diagnoses judge FOLDER --scale 7 -2    # ours alone, with rewards of -2 to 5
 
 Each history in FOLDER/ours is a real training run of the embedded model, with 16 completions a step
 and 32 held-out questions evaluated every four steps, but for what `RUNS` names. Those in
@@ -165,6 +166,23 @@ def outcome(kind: str, found: list[str], alarms: list[str], judge: int) -> str:
     return "misnamed" if alarms else "missed"
 
 
+def judged(path: Path, factor: float = 1.0, shift: float = 0.0) -> tuple[str, list[str]]:
+    """What our rules made of a history, and the alarms they raised, after each reward and its
+    mean became `factor * reward + shift`.
+    """
+    history = pd.read_csv(path)
+    for name in history:
+        parts = name.removeprefix("eval_").split("/")
+        if parts[0] == "reward" or (parts[0] == "rewards" and parts[-1] == "mean"):
+            history[name] = history[name] * factor + shift
+        elif parts[0] == "reward_std" or (parts[0] == "rewards" and parts[-1] == "std"):
+            history[name] = history[name] * factor
+    findings = diagnose(history)
+    roots = [finding.rule for finding in findings if not finding.cause]
+    alarms = [finding.rule for finding in findings if finding.severity in ALARMS]
+    return outcome(path.stem.rpartition("-")[0], roots, alarms, 0), alarms
+
+
 def table(folder: Path) -> str:
     """The page: a row a kind, in how many of its histories each judge did what; then our own
     histories that our rules misjudged.
@@ -177,12 +195,9 @@ def table(folder: Path) -> str:
         kind, _, seed = path.stem.rpartition("-")
         if origin == "ours":
             origin = "ours, seeds 1 and 2" if seed in MADE_ON else "ours, seeds 3 to 5"
-        findings = diagnose(pd.read_csv(path))
-        roots = [finding.rule for finding in findings if not finding.cause]
-        alarms = [finding.rule for finding in findings if finding.severity in ALARMS]
         verdicts = peers[str(path.relative_to(folder))]
         row = rows.setdefault((origin, kind), {judge: [] for judge in JUDGES})
-        row["ours"].append(outcome(kind, roots, alarms, 0))
+        row["ours"].append(judged(path)[0])
         if path.parent.name == "ours" and row["ours"][-1] not in ("named", "quiet"):
             misjudged.append(f"{path.stem} ({row['ours'][-1]})")
         for number, judge in enumerate(JUDGES[1:], 1):
@@ -209,14 +224,20 @@ def table(folder: Path) -> str:
 
 
 def main() -> None:
-    """Train what is missing, or print the table."""
+    """Train what is missing, print the table, or what our rules make of each history."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["train", "table"])
+    parser.add_argument("what", choices=["train", "table", "judge"])
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--scale", type=float, nargs=2, default=(1.0, 0.0), help="factor and shift")
     parser.add_argument("--only", default="", help="the beginning of KIND-SEED")
     parsed = parser.parse_args()
     if parsed.what == "table":
         print(table(parsed.folder))
+        return
+    if parsed.what == "judge":
+        for path in sorted(parsed.folder.rglob("*.csv")):
+            verdict, alarms = judged(path, *parsed.scale)
+            print(path.relative_to(parsed.folder), verdict, *alarms)
         return
     quiet()
     for seed in SEEDS:
