@@ -91,6 +91,7 @@ RUNS = {
     "rate-low": (USUAL, LONG | {"learning_rate": POCKET.learning_rate / 1000}, {}),
     "clipped": (USUAL, SHORT | {"max_completion_length": 20}, {}),
     "entropy": (USUAL, SHORT | {"entropy_coef": -0.5}, {}),
+    "entropy-collapsed": (USUAL, SHORT | {"entropy_coef": -5.0}, {}),
     "no-brake": (
         {correctness_reward: 0.1, brevity_reward: 1.0},
         SHORT | {"learning_rate": 4 * POCKET.learning_rate, "beta": 1e-9},
@@ -118,6 +119,7 @@ NAMES = {
     "rate-low": ("unmoved no_learning", "plateau", ""),
     "clipped": ("clipped", "length_pathology", "TRUNCATION_STARVE"),
     "entropy": ("entropy mode_collapse", "entropy_collapse", "ENTROPY_COLLAPSE"),
+    "entropy-collapsed": ("entropy mode_collapse", "entropy_collapse", "ENTROPY_COLLAPSE"),
     "no-brake": ("kl hacking", "kl_drift reward_hacking", "KL_BLOWUP"),
     "constant": (
         "zero_spread constant",
