@@ -106,7 +106,7 @@ class Preset:
     max_seq_length: int | None = _of_01(None, _COUNT, to="from_pretrained", does=
         "the context in tokens; None: the longest prompt plus the longest completion")
     thinking: bool | None = _of_01(None, _ANY, to="GRPOConfig.chat_template_kwargs", does=
-        "whether the model thinks first, if its chat template has the choice; None: its default")
+        "whether the model thinks first, if its chat template offers this; None: its default")
     load_in_4bit: bool = _of_01(True, _ANY, to="from_pretrained", spelt=True, does=
         "quantise the frozen weights to 4 bits")
     backend: str = _unpassed("unsloth", ["unsloth", "transformers"], of=_both, does=
@@ -157,13 +157,13 @@ class Preset:
     beta: float = _setting(0.02, (0.0, 100.0), spelt=True, does=
         "weight of the KL to the reference; 0: no KL is computed or logged")
     entropy_coef: float = _setting(0.0, (0.0, 10.0),
-        "weight of the entropy per token as a bonus, against collapse; 0: none")
+        "weight of a bonus for the entropy per token, against collapse; 0: none")
     loss_type: str = _setting("dapo", _LOSSES, spelt=True, does=
         "how the loss averages over tokens; dapo: every token of the batch counts alike")
     epsilon: float = _setting(0.2, (1e-6, 1.0),
-        "lower clip, 1 - epsilon, of the ratio of new to old probability of a bad token")
+        "lower clip, 1 - epsilon, of the new / old probability, where the advantage is negative")
     epsilon_high: float = _setting(0.2, (1e-6, 100.0),
-        "upper clip, 1 + epsilon_high, of that ratio of a good token; with cispo, the largest")
+        "upper clip, 1 + epsilon_high, where it is positive; with cispo, the largest ratio")
     scale_rewards: str = _setting("group", ["group", "batch", "none"], spelt=True, does=
         "the standard deviation that divides an advantage: of the group, of the batch, or none")
     multi_objective_aggregation: str = _setting("sum_then_normalize", _ORDERS,
@@ -173,15 +173,15 @@ class Preset:
     mask_truncated_completions: bool = _setting(False, _ANY,
         "leave cut-off completions out of the loss")
     num_iterations: int = _setting(1, _COUNT,
-        "updates on the same completions; with 1 and a round per update, the ratio is always 1")
+        "updates on the same completions; with 1, and one round per update, the ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
-        "weight tokens by the policy's probability over vLLM's; None: in 4 bits from 100 steps")
+        "weight tokens by the policy's / vLLM's probability; None: if 4-bit and max_steps >= 100")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,
-        "a ratio per token or per completion; truncate: at most the cap; mask: above it, left out")
+        "a ratio per token or completion; above the cap, truncate lowers it, and mask omits it")
     vllm_importance_sampling_clip_max: float = _setting(2.0, (1e-6, 100.0),
-        "cap of that ratio")
+        "cap on that ratio")
 
     # sampling; with top_p, top_k or min_p, the sampled distribution is not the trained one
     temperature: float = _setting(1.0, (1e-3, 10.0), spelt=True, does=
@@ -344,9 +344,10 @@ def possible_values(setting: Field) -> str:
     if isinstance(may_be, list):
         return f"one of: {', '.join(may_be)}"
     if may_be is None:
-        if bool in get_args(setting.type):
-            return "True, False or None"
-        return "True or False" if setting.type is bool else "a text"
+        kinds = get_args(setting.type) or (setting.type,)
+        if bool in kinds:
+            return "True, False or None" if len(kinds) > 1 else "True or False"
+        return "a string or a list" if list in kinds else "a string"
     least, most = may_be
     return f"at least {least}" if most == math.inf else f"between {least:g} and {most:g}"
 
