@@ -70,7 +70,7 @@ def dead_groups(signals: Signals) -> Finding | None:
     # 3. Has the policy collapsed? It then had fewer dead groups before, and has less entropy now.
     # (A policy that writes noise has more.)
     spent = signals.entropy_left is not None and signals.entropy_left < 0.5
-    if now - start >= 0.3 and spent and not signals.improved:
+    if now - start >= 0.3 and spent and not signals.has_risen(signals.success):
         return Finding(
             "critical",
             "mode_collapse",
@@ -98,7 +98,7 @@ def dead_groups(signals: Signals) -> Finding | None:
             "impossible."
         )
     severity = "critical" if now >= NEARLY_ALL else "warning"
-    if signals.improved and not is_known:
+    if signals.has_risen(signals.success) and not is_known:
         # a reward of an unknown scale rose: groups that have gone dead since are probably solved
         severity = "info" if start < now / 2 else "warning"
     advice = _advice_for_dead_groups(signals, is_wrong, is_known, level)

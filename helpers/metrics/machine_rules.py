@@ -102,7 +102,7 @@ def no_gradient(signals: Signals) -> Finding | None:
     if dead.mean() >= NEARLY_ALL or signals.unweighted:
         return None
     # If no KL was logged, a rising reward shows that the norm was not measured.
-    if kl is None and signals.improved:
+    if kl is None and signals.has_risen(signals.success):
         return None
     return Finding(
         "critical",

@@ -25,9 +25,9 @@ from helpers.metrics.signals import (
 
 def held_out_gap(signals: Signals) -> Finding | None:
     """Report that training improves and the held-out score does not: two curves that part."""
-    if signals.generalisation_gap is None:
+    gap = signals.generalisation_gap
+    if gap is None:
         return None
-    held_out, training = signals.generalisation_gap
     causes = []
     epochs = signals.optional("epoch")
     if epochs is not None and epochs.max() >= 3:
@@ -44,7 +44,7 @@ def held_out_gap(signals: Signals) -> Finding | None:
         "critical",
         "held_out",
         "Training gets better, but the held-out score does not.",
-        f"held out {held_out}; in training {training}",
+        f"held out {gap.held_out}; in training {gap.training}",
         f"Possible causes: {'; '.join(causes)}.",
     )
 
@@ -226,7 +226,8 @@ def format_only(signals: Signals) -> Finding | None:
     if form is None or right is None or signals.solved or min(len(form), len(right)) < MIN_ROWS:
         return None
     # Was the format learned, and long enough ago? A gain of less than a fifth may be drift.
-    least, width, _ = signals.format_range
+    least = signals.format_range.lowest
+    width = signals.format_range.width
     learned = least + FORM_LEARNED * width
     lowest = form.rolling(MIN_WINDOW).mean().min()
     windows = signals.since_below(form, max(lowest, learned - 0.2 * width))
