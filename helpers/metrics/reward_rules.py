@@ -272,8 +272,8 @@ def other_reward(signals: Signals) -> Finding | None:
         mean = signals.optional(f"rewards/{name}/mean")
         if mean is not None and not mean.equals(signals.format):
             changes[name] = signals.change(mean)
-    name = max(changes, key=lambda one: changes[one].difference)
-    if not changes[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
+    name = max(changes, key=lambda one: changes[one].difference, default=None)
+    if not name or not changes[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
         return None
     return Finding(
         "warning",
