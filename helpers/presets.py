@@ -245,7 +245,8 @@ def settle(
             )
         start = PRESETS[start]
     recorded = asdict(start) if isinstance(start, Preset) else start
-    # an older version recorded neither new settings, which get their defaults, nor only today's
+    # A manifest of an older version may lack settings, which get their defaults, and may have some
+    # that no longer exist, which are left out.
     recorded = {
         each.name: recorded.get(each.name, getattr(Preset, each.name, None))
         for each in fields(Preset)
@@ -264,14 +265,14 @@ def settle(
                 f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: use "
                 "preset='auto' on a GPU, or give a rate"
             )
-    # a preset's number of rows and its examples belong to its generated source; drop them for a
-    # file or a data set
+    # A preset's number of rows and its examples belong to its generated source; drop them for a
+    # file or a data set.
     source = str(changes.get("source", "arithmetic/"))
     if not source.startswith(("arithmetic/", "pictures/", "reasoning-gym/")):
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
         changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
-    # in YAML, and so for papermill, 3e-4 is a text
+    # In YAML, and so for papermill, 3e-4 is a text.
     changes |= {
         name: float(value)
         for name, value in changes.items()
@@ -289,7 +290,7 @@ def settle(
     if machine:
         settings = _fit(settings, machine, sees, changes)
 
-    # 5. which values go together; what a run has recorded did run, whatever the rules were then
+    # 5. which values go together; a run that recorded a misfit did run, by the rules of its time
     _refuse([each for each in misfits(settings) if each not in misfits(Preset(**recorded))])
     return settings
 
@@ -304,18 +305,21 @@ def _share(settings: Preset, number: int, changes: dict) -> Preset:
     """Return the settings of one of `number` processes. Raise ValueError if they cannot share a
     step evenly.
 
-    Together they sample the completions of the settings, so that curves stay comparable; but what a
-    change says of a process's part of a step holds for each process.
-
-    Each process makes fewer forward passes. If their number does not divide, the passes become
-    smaller as well.
+    Together, the processes sample as many completions as the settings say, so that curves stay
+    comparable. But if a change gives one of OF_A_PROCESS, all three hold for each process.
     """
     if changes.keys() & set(OF_A_PROCESS) or number == settings.processes:
         return replace(settings, processes=number)
+
+    # 1. Count the forward passes of all processes: of a step, and of a round of sampling (0 if a
+    # round has as many as a step).
     batch = settings.per_device_train_batch_size
     passes = settings.gradient_accumulation_steps * settings.processes
-    rounds = (settings.steps_per_generation or 0) * settings.processes
-    fewer = math.gcd(number, passes, rounds)
+    passes_of_round = (settings.steps_per_generation or 0) * settings.processes
+
+    # 2. Divide the number of passes by as many of the processes as possible, and their size by the
+    # rest: with 4 passes, each of 8 processes makes 1 pass of half the size.
+    fewer = math.gcd(number, passes, passes_of_round)
     smaller = number // fewer
     if batch % smaller:
         raise ValueError(
@@ -329,7 +333,7 @@ def _share(settings: Preset, number: int, changes: dict) -> Preset:
         processes=number,
         per_device_train_batch_size=batch // smaller,
         gradient_accumulation_steps=passes // fewer,
-        steps_per_generation=rounds // fewer or None,
+        steps_per_generation=passes_of_round // fewer or None,
     )
 
 

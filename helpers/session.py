@@ -45,16 +45,22 @@ def open_run(
     folder = Run(parameters["run"])
     if makes:
         folder = folder.made_by(notebook)
-    # 03 runs on after its first cells, so a global such as `model` may be no parameter any more
+    # 1. Which settings do the parameters change? Globals may have other values later: when 03 opens
+    # its run again, `model` is the policy. So only the parameters of 03 itself are read.
     changes = settings_in(parameters, OF_TRAINING if notebook == "03" else SETTINGS) | changes
+
+    # 2. Where do the settings start? What the run has recorded also decides the tags.
     tags = parameters.get("tags") or "think/answer"
     if start in ("data", "training"):
         recorded = folder.section(start)["settings"]
         made = folder.section("data")
         tags = made["tags"]
-        if start == "training" and recorded.get("backend") != "transformers":  # which has no vLLM
+        # The data's engine may be vLLM, which the backend Transformers does not have.
+        if start == "training" and recorded.get("backend") != "transformers":
             changes.setdefault("engine", made["settings"].get("engine"))
         start = recorded
+
+    # 3. Settle the settings.
     machine = this_machine()
     settings = settle(start, machine if loads else None, small=small, sees=sees, **changes)
     return Opened(folder, machine, settings, TagFormat.parse(tags))

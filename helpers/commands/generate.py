@@ -73,20 +73,22 @@ def main(parsed: argparse.Namespace) -> int:
     """
     environment.quiet()
     run = Run(parsed.run)
+    source = Path(parsed.input)
     target = Path(parsed.output)
 
-    # read the questions
+    # 1. Read the questions. If the call names no columns, they may have the names that they had in
+    # the run's own data.
     check_call(parsed, run)
     mapping = check_columns(parsed.columns)
-    if parsed.columns is None:  # the names of the run's own data, if this file has them
-        remembered = check_columns(run.read_object("data_report.json").get("columns"))
-        first = next(iter(file_rows(Path(parsed.input), remembered["question"])), None)
-        if isinstance(first, dict) and {*remembered["question"]} <= first.keys():
-            mapping = remembered
-    del mapping["answer"]
-    rows = questions_of(Path(parsed.input), mapping)
+    if parsed.columns is None:
+        of_run = check_columns(run.read_object("data_report.json").get("columns"))
+        first = next(iter(file_rows(source, of_run["question"])), None)
+        if isinstance(first, dict) and all(name in first for name in of_run["question"]):
+            mapping = of_run
+    del mapping["answer"]  # a file of questions needs no answers
+    rows = questions_of(source, mapping)
 
-    # count the answers that the output already holds
+    # 2. Count the answers that the output already holds. They must be this model's.
     model_name = f"{run.name}, {run.manifest.get('merge', {}).get('written', 'merged')}"
     if parsed.gguf:
         model_name += f", {parsed.gguf}"
@@ -95,34 +97,42 @@ def main(parsed: argparse.Namespace) -> int:
         print(f"{parsed.output} already holds the answers")
         return 0
 
-    # Load the merged model. Only the backend Unsloth can use vLLM; the model is the same with both.
+    # 3. Load the merged model. Only the backend Unsloth can use vLLM; the model is the same with
+    # both. vLLM's context is fixed when the engine starts, so it must hold the longest question.
+    from transformers import AutoTokenizer
+
+    from helpers.training.stops import set_stop
+
     trained = run.section("training")["settings"]
     settings = settle(trained, engine=parsed.engine, backend="unsloth")
     settings = replace(settings, model=str(run.require("merged")), load_in_4bit=False)
-    tokenizer, prompts, context = prompts_of(run, rows, settings)
-    # vLLM's context is fixed when the engine starts, so it must hold the longest question
-    answers_to = load_model(
-        run, replace(settings, max_seq_length=context), tokenizer, gguf=parsed.gguf
-    )
+    tokenizer = AutoTokenizer.from_pretrained(settings.model)
+    set_thinking(tokenizer, settings.thinking)
+    set_stop(tokenizer, settings.stop)
+    prompts, context = prompts_of(run, rows, tokenizer, settings)
+    settings = replace(settings, max_seq_length=context)
+    complete = load_model(run, settings, tokenizer, gguf=parsed.gguf)
 
-    # answer the rest, one batch after the other
+    # 4. Answer the rest, one batch after the other. A row without a prompt is written, too, so that
+    # the output has the order of the file.
     tags = TagFormat.parse(run.section("data")["tags"])
-    unanswered = 0
+    without_block = 0
     for start in range(done, len(rows), _BATCH):
-        batch = prompts[start : start + _BATCH]
-        asked = [prompt for prompt in batch if prompt]
-        texts = iter(answers_to(asked) if asked else [])
+        end = min(start + _BATCH, len(rows))
+        asked = [prompt for prompt in prompts[start:end] if prompt]
+        completions = iter(complete(asked) if asked else [])
         with target.open("a", encoding="utf-8") as file:
-            for row, prompt in zip(rows[start:], batch, strict=False):
-                text = next(texts) if prompt else ""
-                answer = tags.extract_answer(text)
-                unanswered += prompt is not None and answer is None
-                line = row | {"completion": text, "answer": answer, "model": model_name}
+            for row, prompt in zip(rows[start:end], prompts[start:end], strict=True):
+                completion = next(completions) if prompt else ""
+                answer = tags.extract_answer(completion)
+                if prompt and answer is None:
+                    without_block += 1
+                line = row | {"completion": completion, "answer": answer, "model": model_name}
                 file.write(json.dumps(line, default=str) + "\n")
-        print(f"{min(start + _BATCH, len(rows))} of {len(rows)}", flush=True)
+        print(f"{end} of {len(rows)}", flush=True)
     print(f"{len(rows) - done} answers written to {parsed.output}.")
     print(
-        f"{unanswered} are null because the completion has no answer block, and "
+        f"{without_block} are null because the completion has no answer block, and "
         f"{prompts[done:].count(None)} because the question is blank or too long for the model."
     )
     return 0
@@ -166,18 +176,18 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
     for number, row in enumerate(file_rows(source, mapping["question"]), 1):
         if isinstance(row, Broken):
             raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
-        # NaN, a missing value, becomes null in JSON
+        # NaN, a missing value, is unequal to itself; it becomes null in JSON.
         rows.append({name: None if value != value else value for name, value in row.items()})
 
     questions = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
-        # write the options below the question; the letter of the right one is not used
+        # Write the options below the question. Which one is right is not known; 0 stands for any.
         question, _ = question_in(mapped["question"])
         options = options_in(mapped.get("options"))
         if question and options:
             question, *_ = with_options(question, options, 0)
 
-        # keep the other columns, under names that are still free
+        # Keep the other columns, under names that are still free.
         kept = {"question": str(question or "")}
         for name, value in row.items():
             if name not in mapping["question"]:
@@ -196,13 +206,13 @@ def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
-    whole = [line for line in lines if line.endswith("\n")]
+    whole = [line for line in lines if line.endswith("\n")]  # the last line may have been cut off
     try:
         answered = [(row["question"], row["model"]) for row in map(json.loads, whole)]
     except (ValueError, LookupError, TypeError):
         answered = None
     asked = [(row["question"], model) for row in rows[: len(whole)]]
-    # a file with one cut-off line and nothing else may be somebody's notes
+    # A file with one cut-off line and nothing else may be somebody's notes.
     if answered != asked or (lines and not whole):
         raise ValueError(
             f"--output {target} holds something other than answers to the first questions of the "
@@ -213,25 +223,22 @@ def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     return len(whole)
 
 
-def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
-    """Return the tokenizer, the prompts, and the length of the context in tokens.
+def prompts_of(
+    run: Run, rows: list[dict], tokenizer, settings: Preset
+) -> tuple[list[list[dict] | None], int]:
+    """Return a prompt for each row, and the length in tokens of a context that holds the longest of
+    them and its completion.
 
-    A prompt is built as in training. It is None for a question that is blank or, as a note says,
-    too long for the model. The context holds the longest prompt and its completion.
+    A prompt is built as in training. It is None for a question that is blank or too long for the
+    model; of the latter, a note is printed.
     """
-    from transformers import AutoConfig, AutoTokenizer
+    from transformers import AutoConfig
 
-    from helpers.training.stops import set_stop
-
-    tokenizer = AutoTokenizer.from_pretrained(settings.model)
-    set_thinking(tokenizer, settings.thinking)
-    set_stop(tokenizer, settings.stop)
-    tokens = settings.max_completion_length
     config = AutoConfig.from_pretrained(settings.model).get_text_config()
-    room = config.max_position_embeddings - tokens
+    room = config.max_position_embeddings - settings.max_completion_length
     report = run.read_object("data_report.json")
     prompts = []
-    longest = settings.context - tokens
+    longest = settings.context - settings.max_completion_length
     for number, row in enumerate(rows, 1):
         prompt = chat_prompt(report["system_prompt"], row["question"], report.get("examples", ()))
         size = length(tokenizer, prompt)
@@ -244,16 +251,18 @@ def prompts_of(run: Run, rows: list[dict], settings: Preset) -> tuple:
         else:
             longest = max(longest, size)
         prompts.append(prompt if size <= room and row["question"].strip() else None)
-    return tokenizer, prompts, longest + tokens
+    return prompts, longest + settings.max_completion_length
 
 
-def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Callable:
+def load_model(
+    run: Run, settings: Preset, tokenizer, gguf: str | None
+) -> Callable[[list], list[str]]:
     """Load the merged model; return a function that completes a list of prompts greedily."""
     from helpers.training import policy, sampling
 
     tokens = settings.max_completion_length
     if gguf:
-        # write the file if it is missing or older than the merged model
+        # Write the file if it is missing or older than the merged model.
         in_gguf = run.folder / f"gguf/{run.name}-{gguf}.gguf"
         merged_at = (run.folder / "merged" / "config.json").stat().st_mtime
         if not in_gguf.exists() or in_gguf.stat().st_mtime < merged_at:
@@ -266,7 +275,7 @@ def load_model(run: Run, settings: Preset, tokenizer, gguf: str | None) -> Calla
         model = policy.load_as_stored(settings.model)
     greedy = {"max_new_tokens": tokens, "temperature": 0.0}
 
-    def answers_to(prompts: list) -> list[str]:
+    def complete(prompts: list) -> list[str]:
         return [text for (text,) in sampling.sample(model, tokenizer, prompts, **greedy)]
 
-    return answers_to
+    return complete

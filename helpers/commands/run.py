@@ -47,7 +47,6 @@ PIPELINE = ("01", "02", "03", "04", "05")
 NOTEBOOKS = PROJECT / "notebooks"
 _MAKERS = ("01", "03", *LESSONS)  # write the data or the training of a run
 _LOADERS = ("00", "02", "03", "05")  # load a model, as every lesson does
-_TRAINING = "03"
 _EVALUATION = "05"
 # The kernel of this interpreter. A notebook may name another one, from the editor that saved it.
 KERNEL = {"kernel_name": "python3", "language": "python"}
@@ -196,7 +195,7 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
                 f"resuming run {name!r} with {', '.join(numbers)}, {parameters or 'no parameters'}"
             )
             saved = run.folder.glob("checkpoints/checkpoint-*/trainer_state.json")
-            if numbers[0] == _TRAINING and not any(saved):
+            if numbers[0] == "03" and not any(saved):
                 print("no checkpoint was saved, so notebook 03 starts from the beginning")
         else:
             if run.is_last_call(numbers, parameters) and not run.notebooks_left():
@@ -263,15 +262,19 @@ def notebook_paths() -> dict[str, Path]:
 
 
 @lru_cache  # reads each notebook once
-def _inspect(path: str) -> dict[str, dict]:
-    """Return what papermill knows of each parameter of a notebook, by name."""
-    cells = [cell for cell in load_notebook_node(path).cells if "parameters" in cell.metadata.tags]
-    found = [parameter for cell in cells[:1] for parameter in PythonTranslator.inspect(cell)]
-    return {parameter.name: parameter._asdict() for parameter in found}
+def _shown_parameters(path: str) -> dict[str, str]:
+    """Return the parameters that a notebook's cell shows, by name, with their default values as
+    Python code. A notebook without such a cell shows none.
+    """
+    for cell in load_notebook_node(path).cells:
+        if "parameters" in cell.metadata.tags:
+            return {shown.name: shown.default for shown in PythonTranslator.inspect(cell)}
+    return {}
 
 
 def defaults(numbers: list[str]) -> dict[str, object]:
-    """Return the parameters of these notebooks with their default values.
+    """Return the parameters of these notebooks with their default values. If two notebooks have one
+    parameter, the value of the later one counts, unless it is None.
 
     Raise ValueError for a number that no notebook has.
     """
@@ -283,11 +286,14 @@ def defaults(numbers: list[str]) -> dict[str, object]:
         # A notebook takes its settings also if its cell does not show them: that of 03 shows few.
         # 00 prepares and trains, so it takes those of both, but always through Unsloth.
         parts = {"01", "03"} if number == "00" else {number}
-        values |= {n: None for n, each in SETTINGS.items() if parts & set(each.metadata["of"])}
+        taken = {n: None for n, each in SETTINGS.items() if parts & set(each.metadata["of"])}
         if number == "00":
-            del values["backend"]
-        for name, parameter in _inspect(str(paths[number])).items():
-            values[name] = commands.read_value(parameter["default"])
+            del taken["backend"]
+        shown = _shown_parameters(str(paths[number]))
+        taken |= {name: commands.read_value(code) for name, code in shown.items()}
+        for name, default in taken.items():
+            if default is not None or name not in values:
+                values[name] = default
     return values
 
 
@@ -333,7 +339,7 @@ def check_call(
     """
     check_names(numbers, parameters)
 
-    # a run holds one training, and belongs to the notebooks that made it
+    # 1. A run holds one training, and belongs to the notebooks that made it.
     run = Run(name)
     makers = [number for number in numbers if number in _MAKERS]
     if len(makers) > 1 and makers != ["01", "03"]:
@@ -346,24 +352,24 @@ def check_call(
     if _EVALUATION in numbers:
         run.check_evaluable()
 
-    # find where the settings start: from a preset, or from what the run's data was prepared with
+    # 2. Find where the settings start: from a preset, or from what the data was prepared with.
     lessons = set(LESSONS) & set(numbers)
     start = parameters.get("preset", defaults(numbers).get("preset"))
     if start is None and not lessons:
         start = run.manifest.get("data", {}).get("settings")
 
-    # only notebooks that load a model need a machine for it; 02 may read completions instead
+    # 3. Only notebooks that load a model need a machine for it; 02 may read completions instead.
     loading = set(_LOADERS) & set(numbers)
     if "completions" in parameters:
         loading.discard("02")
     loads = bool(loading | lessons) and not another_machine
 
-    # check the settings
+    # 4. Check the settings.
     machine = this_machine()
     backend = "unsloth"
     given = {key: value for key, value in parameters.items() if key in SETTINGS}
     if start:
-        # of the lessons' small models, only that of 00 is known outside its notebook
+        # Of the lessons' small models, only that of 00 is known outside its notebook.
         settings = presets.settle(
             start,
             machine if loads else None,
@@ -381,7 +387,7 @@ def check_call(
         if sentences := problems(replace(presets.PRESETS["pocket"], **given)):
             raise ValueError("these settings cannot run: " + " ".join(sentences))
 
-    # check all other parameters, each by its own rule
+    # 5. Check all other parameters, each by its own rule.
     others = {name: value for name, value in parameters.items() if name not in OF_TRAINING}
     check_parameters(others, backend)
 

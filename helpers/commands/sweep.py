@@ -136,9 +136,9 @@ def execute(sweep_runs: list[SweepRun]) -> None:
             try:
                 run_notebooks(
                     sweep_run.run,
-                    None,
-                    ",".join(sweep_run.notebooks),
-                    sweep_run.assignments,
+                    preset=None,  # it is one of the assignments
+                    only=",".join(sweep_run.notebooks),
+                    parameters=sweep_run.assignments,
                     once=True,
                 )
             except (ValueError, OSError) as error:
@@ -172,21 +172,24 @@ def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
     cannot run.
     """
     numbers = [f"{number:02}" for number in sorted(set(grid.notebooks))]
-    knobs = list(dict.fromkeys(knob for point in grid.points for knob in point))
+    # every parameter that some point varies, once, in the order of the file
+    varied = list(dict.fromkeys(name for point in grid.points for name in point))
     sweep_runs = {}
     for point in grid.points:
-        # read texts as `run -p` does: YAML takes 1e-3 for a text, and it is a number here
+        # 1. Read texts as `run -p` does: YAML takes 1e-3 for a text, and it is a number here.
         parameters = grid.fixed | point
         for name, value in parameters.items():
             if isinstance(value, str):
                 parameters[name] = commands.read_value(value)
 
-        # name the point after its own parameters; a run name has room for 64 characters
-        label = "-".join(f"{knob}-{parameters[knob]}" for knob in point) or "base"
+        # 2. Name the point after its own parameters. A run name has room for 64 characters, for the
+        # grid and the seed, too, so a long name gives way to a hash.
+        label = "-".join(f"{name}-{parameters[name]}" for name in point) or "base"
         slug = re.sub(r"[^A-Za-z0-9_.]+", "-", label)
         if len(slug) > 40:
             slug = hashlib.sha256(label.encode()).hexdigest()[:12]
 
+        # 3. Make a run of each seed. All must be possible before the first one starts.
         for seed in grid.seeds:
             name = Run(f"{grid.name}-{slug}-seed-{seed}").name
             if name in sweep_runs:
@@ -196,9 +199,9 @@ def runs_of(grid: Grid, another_machine: bool) -> list[SweepRun]:
                 check_call(name, numbers, with_seed, another_machine=another_machine)
             except (ValueError, OSError) as error:
                 raise ValueError(f"point {label}: {error}") from None
-            values = values_of(numbers, parameters)
-            varied = {knob: values.get(knob) for knob in knobs}
-            first_columns = {"point": label} | varied | {"seed": seed}
+            all_values = values_of(numbers, parameters)
+            values = {name: all_values.get(name) for name in varied}
+            first_columns = {"point": label} | values | {"seed": seed}
             sweep_runs[name] = SweepRun(name, first_columns, with_seed, numbers)
     return list(sweep_runs.values())
 
@@ -245,6 +248,7 @@ def means(runs: pd.DataFrame) -> pd.DataFrame:
     """
     rows = []
     for _, seeds in runs.groupby("point", sort=False):
+        # what all seeds of a point have in common: its name and its parameters
         row = seeds.iloc[0].drop(["seed", *MEASURES]).to_dict() | {"seeds": len(seeds)}
         for measure in MEASURES:
             row[measure] = seeds[measure].astype(float).mean()

@@ -90,26 +90,31 @@ def explained(findings: list[Finding]) -> list[Finding]:
     """Return the findings. One that another finding explains names that one in place of its advice,
     and a cause is at least as severe as what it explains.
     """
-    results = {finding.rule: finding for finding in findings}
-    for rule, finding in results.items():
-        causes = [finding.cause, *CAUSES.get(rule, ())]
-        cause = next((one for one in causes if one in results), "")
-        advice = f"This follows from {cause}: begin there." if cause else finding.advice
-        results[rule] = replace(finding, cause=cause, advice=advice)
+    by_rule = {finding.rule: finding for finding in findings}
+
+    # 1. Name the cause of each finding: what the rule itself names comes before CAUSES.
     for finding in findings:
-        cause = results[finding.rule].cause
+        causes = [finding.cause, *CAUSES.get(finding.rule, ())]
+        cause = next((rule for rule in causes if rule in by_rule), "")
+        advice = f"This follows from {cause}: begin there." if cause else finding.advice
+        by_rule[finding.rule] = replace(finding, cause=cause, advice=advice)
+
+    # 2. From each finding, go up to its cause, to the cause of that, and so on. All of them become
+    # at least as severe as the finding.
+    for finding in findings:
+        cause = by_rule[finding.rule].cause
         while cause:
-            severity = min(results[cause].severity, finding.severity, key=SEVERITIES.index)
-            results[cause] = replace(results[cause], severity=severity)
-            cause = results[cause].cause
-    return list(results.values())
+            severity = min(by_rule[cause].severity, finding.severity, key=SEVERITIES.index)
+            by_rule[cause] = replace(by_rule[cause], severity=severity)
+            cause = by_rule[cause].cause
+    return list(by_rule.values())
 
 
 # What every training run logs. The KL, the entropy and the tools depend on settings.
 LOGGED = ("reward", "reward_std", "frac_reward_zero_std", "completions/clipped_ratio", "grad_norm")
 
-# What verl and OpenRLHF do not log, by the beginning of a column that only they log.
-NOT_LOGGED = {
+# What verl and OpenRLHF never log, by the beginning of a column that only they log.
+NEVER_LOGGED = {
     "critic/": ("frac_reward_zero_std",),
     "total_length": ("reward_std", "frac_reward_zero_std", "completions/clipped_ratio"),
 }
@@ -120,13 +125,10 @@ def unread(signals: Signals) -> Finding | None:
     go unnoticed.
     """
     columns = [str(column) for column in signals.rows]
-    never = {
-        name
-        for sign, names in NOT_LOGGED.items()
-        for name in names
-        if any(column.startswith(sign) for column in columns)
-    }
-    missing = [name for name in LOGGED if name not in never and signals.optional(name) is None]
+    missing = [name for name in LOGGED if signals.optional(name) is None]
+    for beginning, never_logged in NEVER_LOGGED.items():
+        if any(column.startswith(beginning) for column in columns):
+            missing = [name for name in missing if name not in never_logged]
     if signals.rows.empty or not missing:
         return None
     severity = "warning"

@@ -73,8 +73,9 @@ def collapsed_entropy(signals: Signals) -> Finding | None:
 
     Without entropy, the policy finds no better answers (Cui et al., arXiv 2505.22617).
     """
-    left = signals.entropy_left
-    if left is None or left >= (ENTROPY_GONE if signals.improved else ENTROPY_LOW):
+    # A policy that is still improving may have little entropy.
+    limit = ENTROPY_GONE if signals.has_risen(signals.success) else ENTROPY_LOW
+    if signals.entropy_left is None or signals.entropy_left >= limit:
         return None
     change = signals.change(signals.series("entropy"), MIN_WINDOW)
     if signals.solved:

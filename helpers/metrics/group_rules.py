@@ -69,8 +69,8 @@ def dead_groups(signals: Signals) -> Finding | None:
 
     # 3. Has the policy collapsed? It then had fewer dead groups before, and has less entropy now.
     # (A policy that writes noise has more.)
-    spent = signals.entropy_left is not None and signals.entropy_left < 0.5
-    if now - start >= 0.3 and spent and not signals.improved:
+    has_less_entropy = signals.entropy_left is not None and signals.entropy_left < 0.5
+    if now - start >= 0.3 and has_less_entropy and not signals.has_risen(signals.success):
         return Finding(
             "critical",
             "mode_collapse",
@@ -79,13 +79,24 @@ def dead_groups(signals: Signals) -> Finding | None:
             "Train again with a lower learning rate.",
         )
 
-    # 4. Otherwise, are almost all answers wrong, and does the log tell? Even without a reward that
-    # judges the answer, a total of 0 or less shows that nothing is earned.
-    is_wrong = correct is not None and correct < NEVER
+    # 4. They are wrong, or unknown.
+    return _unsolved_groups(signals, start, now, evidence)
+
+
+def _unsolved_groups(signals: Signals, start: float, now: float, evidence: str) -> Finding:
+    """Return the finding about dead groups that are neither solved nor due to a collapse.
+
+    start, now: the share of dead groups in the first steps and in the last window.
+    """
+    # 1. Are almost all answers wrong?
+    is_wrong = signals.share_correct is not None and signals.share_correct < NEVER
     if signals.correctness is not None and signals.last_window(signals.correctness).mean() <= 0:
         is_wrong = True
+
+    # 2. Does the log tell? Even without a reward that judges the answer, a total of 0 or less shows
+    # that nothing is earned.
     level = signals.last_window(signals.series("reward")).mean()
-    is_known = is_wrong or correct is not None or level <= 0
+    is_known = is_wrong or signals.share_correct is not None or level <= 0
     if is_wrong:  # they may all earn something else in full, so "teach nothing" is not said
         sentence = "Many groups are dead, and almost no answer is correct."
     elif is_known:
@@ -97,9 +108,11 @@ def dead_groups(signals: Signals) -> Finding | None:
             "Many groups are dead. This log does not show whether the questions are solved or "
             "impossible."
         )
+
+    # 3. How bad is it? If a reward of an unknown scale rose, the groups that have gone dead since
+    # are probably solved.
     severity = "critical" if now >= NEARLY_ALL else "warning"
-    if signals.improved and not is_known:
-        # a reward of an unknown scale rose: groups that have gone dead since are probably solved
+    if signals.has_risen(signals.success) and not is_known:
         severity = "info" if start < now / 2 else "warning"
     advice = _advice_for_dead_groups(signals, is_wrong, is_known, level)
     return Finding(severity, "zero_spread", sentence, evidence, advice)
@@ -123,9 +136,9 @@ def _advice_for_dead_groups(signals: Signals, is_wrong: bool, is_known: bool, le
 
     # 2. The questions are too hard.
     if is_wrong or level <= 0:
-        nothing = "" if level > 0 else "No completion earns the reward. "
+        begin = "" if level > 0 else "No completion earns the reward. "
         return (
-            f"{nothing}Use easier questions, a larger model, or a reward with partial credit, and "
+            f"{begin}Use easier questions, a larger model, or a reward with partial credit, and "
             "read some completions."
         )
 
@@ -155,6 +168,7 @@ def constant_reward(signals: Signals) -> Finding | None:
         std = signals.optional(f"rewards/{name}/std")
         if mean is None or std is None or min(len(mean), len(std)) < MIN_ROWS:
             continue
+        # It is constant if it differs neither within a step nor between steps.
         if max(std.max(), np.ptp(mean)) < 1e-6:
             value = mean.iloc[0]
             if value == 0:

@@ -56,7 +56,7 @@ def unjudged_programs(signals: Signals) -> Finding | None:
 def not_a_number(signals: Signals) -> Finding | None:
     """Report that the loss or the gradient norm is or was nan or infinite."""
     rows = signals.rows
-    finite = np.ones(len(rows), dtype=bool)
+    finite = np.ones(len(rows), dtype=bool)  # of each row: whether both columns are
     for column in ("loss", "grad_norm"):
         if column in rows:
             finite &= np.isfinite(pd.to_numeric(rows[column], errors="coerce").to_numpy())
@@ -75,8 +75,8 @@ def not_a_number(signals: Signals) -> Finding | None:
             evidence,
             "Train again with a lower learning rate, or with bf16 if it was fp16.",
         )
+    # In fp16, the loss scaler searches for its scale in the first ten rows, and skips steps.
     return Finding(
-        # in fp16, the loss scaler searches for its scale in the first ten rows, and skips steps
         "info" if finite[10:].all() else "warning",
         "gradient",
         "The loss or the gradient was NaN or infinite for a while, and has recovered.",
@@ -99,10 +99,11 @@ def no_gradient(signals: Signals) -> Finding | None:
     # A KL of rounding errors is 0, too.
     if norms.any() or (kl is not None and kl.abs().max() > ROUNDED_KL):
         return None
+    # A gradient of 0 is right if no group differs, or if the differences have no weight.
     if dead.mean() >= NEARLY_ALL or signals.unweighted:
         return None
     # If no KL was logged, a rising reward shows that the norm was not measured.
-    if kl is None and signals.improved:
+    if kl is None and signals.has_risen(signals.success):
         return None
     return Finding(
         "critical",
@@ -168,10 +169,12 @@ def slower_steps(signals: Signals) -> Finding | None:
     An info, because another process on the machine can cause it.
     """
     seconds = signals.series("step_time", MIN_ROWS)
+    # What would each step take if its completions had the mean length of the run?
     length = signals.optional("completions/mean_length")
     if length is not None:
         seconds = (seconds / length * length.mean()).dropna()
     seconds = seconds.iloc[1:]  # the first step compiles and allocates
+    # A slope, and no single slow stretch: each third is at least as slow as the one before.
     third = len(seconds) // 3
     levels = [seconds.iloc[start : start + third].median() for start in (0, third, 2 * third)]
     change = signals.change(seconds)
@@ -194,9 +197,11 @@ def growing_memory(signals: Signals) -> Finding | None:
             continue
         # The first fifth of a run reserves memory for its longest completions.
         memory = memory.iloc[len(memory) // 5 :]
+        # Its mean must grow by a fifth, and its peak by a tenth: on a plateau, both halves of the
+        # run have the same peak.
         change = signals.change(memory)
-        halves = memory.iloc[: len(memory) // 2].max(), memory.max()
-        if change.is_rise(CERTAIN, 0.2 * change.before) and halves[1] > 1.1 * halves[0]:
+        earlier_peak = memory.iloc[: len(memory) // 2].max()
+        if change.is_rise(CERTAIN, 0.2 * change.before) and memory.max() > 1.1 * earlier_peak:
             return Finding(
                 "warning",
                 "memory",

@@ -13,6 +13,7 @@ from helpers.metrics.signals import (
     MOST,
     NOTABLE,
     SINCE_BEST,
+    SPREAD_NOTABLE,
     Finding,
     Signals,
     apply,
@@ -25,9 +26,9 @@ from helpers.metrics.signals import (
 
 def held_out_gap(signals: Signals) -> Finding | None:
     """Report that training improves and the held-out score does not: two curves that part."""
-    if signals.generalisation_gap is None:
+    gap = signals.generalisation_gap
+    if gap is None:
         return None
-    held_out, training = signals.generalisation_gap
     causes = []
     epochs = signals.optional("epoch")
     if epochs is not None and epochs.max() >= 3:
@@ -44,7 +45,7 @@ def held_out_gap(signals: Signals) -> Finding | None:
         "critical",
         "held_out",
         "Training gets better, but the held-out score does not.",
-        f"held out {held_out}; in training {training}",
+        f"held out {gap.held_out}; in training {gap.training}",
         f"Possible causes: {'; '.join(causes)}.",
     )
 
@@ -55,16 +56,17 @@ def held_out_gap(signals: Signals) -> Finding | None:
 def fallen_reward(signals: Signals) -> Finding | None:
     """Report that the reward has fallen from its best window."""
     reward = signals.series("reward", 2 * MIN_WINDOW)
-    # Easier and harder questions alone can move the reward by a quarter of its spread.
     fall = change_between(reward, *signals.since_best(reward))
-    if not fall.is_fall(SINCE_BEST, max(0.25 * signals.reward_spread(), 1e-9)):
+    # A constant reward has no spread, and may differ by rounding.
+    least = max(SPREAD_NOTABLE * signals.reward_spread(), 1e-9)
+    if not fall.is_fall(SINCE_BEST, least):
         return None
     # Correctness must fall, too. The total alone also falls if a callback lowers the weight of a
     # reward that the policy has mastered.
-    right = signals.correctness
-    if right is not None:
-        fall_of_right = change_between(right, *signals.since_best(right))
-        if not fall_of_right.is_fall(LIKELY, signals.notable):
+    correctness = signals.correctness
+    if correctness is not None:
+        fall_of_correctness = change_between(correctness, *signals.since_best(correctness))
+        if not fall_of_correctness.is_fall(LIKELY, signals.notable):
             return None
     below_start = signals.change(reward).is_fall(LIKELY)
     return Finding(
@@ -90,14 +92,14 @@ def flat_reward(signals: Signals) -> Finding | None:
     # 2. Wait until the learning rate has passed its maximum.
     if not signals.rate_is_past_its_peak():
         return None
-    # 3. Be certain that the gain is less than a quarter of the spread.
+    # 3. Be certain that the gain is too small to matter.
     change = signals.change(reward)
-    if change.may_be_rise(0.25 * spread):
+    if change.may_be_rise(SPREAD_NOTABLE * spread):
         return None
-    correct = signals.share_correct
+    # 4. Advise. Without a correct answer, a higher learning rate has nothing to learn from.
     if change.is_fall(LIKELY):
         advice = "It falls: stop, or lower the learning rate."
-    elif correct is not None and correct < NOTABLE:
+    elif signals.share_correct is not None and signals.share_correct < NOTABLE:
         advice = "Use easier questions, or a larger model: almost no answer is correct."
     else:
         advice = (
@@ -122,24 +124,26 @@ def indifferent_reward(signals: Signals) -> Finding | None:
     # 1. The policy has moved so far that rewards could have changed by half of their range.
     if signals.pinsker_bound() < MOST or not signals.rate_is_past_its_peak():
         return None
-    # 2. Return if there is another explanation, such as rewards that are not earned.
+    # 2. Return if there is another explanation: groups or completions that teach nothing, or
+    # hardly any correct answer.
     if signals.unweighted or signals.solved or dead_groups(signals):
         return None
     if signals.share_correct is not None and signals.share_correct < NOTABLE:
         return None
-    if clipped_completions(signals) or apply(end_token, signals) or fallen_reward(signals):
+    if clipped_completions(signals) or apply(end_token, signals):
         return None
+    # 3. Return if the reward or correctness has changed between the ends of the run.
     if signals.has_risen(reward) or signals.has_risen(signals.correctness):
         return None
-    if signals.change(reward).is_fall(LIKELY):
+    if fallen_reward(signals) or signals.change(reward).is_fall(LIKELY):
         return None
-    # 3. Be certain that rewards changed by less than a quarter of the spread, up or down. Halves
+    # 4. Be certain that the change between the halves is too small to matter, up or down. Halves
     # hold all rows, so they are more certain than windows.
     half = len(reward) // 2
     change = change_between(reward, slice(0, half), slice(half, None))
     most = abs(change.difference) + CERTAIN * change.error
     spread = signals.reward_spread()
-    if most > 0.25 * spread:
+    if most > SPREAD_NOTABLE * spread:
         return None
     return Finding(
         "warning",
@@ -165,17 +169,17 @@ def plateau(signals: Signals) -> Finding | None:
         return None
     if not signals.has_risen(share) or signals.generalisation_gap is not None:
         return None
-    # Find the longest stretch up to the end in which correctness does not rise.
+    # Find the longest stretch up to the end in which correctness does not rise: try starts from the
+    # first row to the middle, a twentieth of the run apart.
     rows = max(MIN_ROWS, len(share) // 10)
-    flat_since = None
+    level = None
     for start in range(0, len(share) // 2 + 1, max(1, len(share) // 20)):
         change = change_between(share, slice(start, start + rows), slice(-rows, None))
         if not change.may_be_rise(NOTABLE / 2):
-            flat_since = start
+            level = share.iloc[start:]
             break
-    if flat_since is None:
+    if level is None:
         return None
-    level = share.iloc[flat_since:]
     return Finding(
         "warning",
         "plateau",
@@ -214,7 +218,7 @@ def hacked_reward(signals: Signals) -> Finding | None:
     )
 
 
-FORM_LEARNED = 0.8  # of the format's range; above it, wrong answers are not due to the format
+FORMAT_LEARNED = 0.8  # of the format's range; above it, wrong answers are not due to the format
 
 
 def format_only(signals: Signals) -> Finding | None:
@@ -225,17 +229,19 @@ def format_only(signals: Signals) -> Finding | None:
     right = signals.correctness
     if form is None or right is None or signals.solved or min(len(form), len(right)) < MIN_ROWS:
         return None
-    # Was the format learned, and long enough ago? A gain of less than a fifth may be drift.
-    least, width, _ = signals.format_range
-    learned = least + FORM_LEARNED * width
+    # 1. When was the format last not learned, or, if it always was, at its lowest?
+    learned = signals.format_range.lowest + FORMAT_LEARNED * signals.format_range.width
+    drift = 0.2 * signals.format_range.width  # a gain of less than a fifth may be drift
     lowest = form.rolling(MIN_WINDOW).mean().min()
-    windows = signals.since_below(form, max(lowest, learned - 0.2 * width))
-    if len(form) - windows[0].stop < MIN_ROWS:
+    before, now = signals.since_below(form, max(lowest, learned - drift))
+    # 2. Is that long enough ago, and is it learned now?
+    gain = change_between(form, before, now)
+    if len(form) - before.stop < MIN_ROWS:
         return None
-    gain = change_between(form, *windows)
-    if gain.after < learned or not gain.is_rise(CERTAIN, 0.2 * width):
+    if gain.after < learned or not gain.is_rise(CERTAIN, drift):
         return None
-    change = change_between(right, *windows)
+    # 3. Be certain that correctness did not rise between the same windows.
+    change = change_between(right, before, now)
     if change.may_be_rise(signals.notable):
         return None
     return Finding(
@@ -252,24 +258,28 @@ def other_reward(signals: Signals) -> Finding | None:
     """Report that the total rises by a reward that judges neither answer nor format, while
     correctness stays.
     """
+    # 1. The total rises, and correctness does not.
     total = signals.change(signals.series("reward", MIN_ROWS))
-    if signals.correctness is None or not total.is_rise(CERTAIN, 0.25 * signals.reward_spread()):
+    least = SPREAD_NOTABLE * signals.reward_spread()
+    if signals.correctness is None or not total.is_rise(CERTAIN, least):
         return None
-    if signals.change(signals.correctness).may_be_rise(signals.notable):
+    correctness = signals.change(signals.correctness)
+    if correctness.may_be_rise(signals.notable):
         return None
-    risen = {}
+    # 2. Which reward rises most? The format has a rule of its own, `format_only`.
+    changes = {}
     for name in reward_names(signals.rows):
         mean = signals.optional(f"rewards/{name}/mean")
         if mean is not None and not mean.equals(signals.format):
-            risen[name] = signals.change(mean)
-    name = max(risen, key=lambda one: risen[one].difference)
-    if not risen[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
+            changes[name] = signals.change(mean)
+    name = max(changes, key=lambda one: changes[one].difference, default=None)
+    if not name or not changes[name].is_rise(CERTAIN, NOTABLE * signals.range_of(name).width):
         return None
     return Finding(
         "warning",
         "other_reward",
         "The reward rises because of a reward that does not judge the answer.",
-        f"{name} {risen[name]}; correctness {signals.change(signals.correctness)}",
+        f"{name} {changes[name]}; correctness {correctness}",
         f"Give {name} less weight, and attack it in notebook 02.",
     )
 
@@ -283,12 +293,13 @@ def blind_policy(signals: Signals) -> Finding | None:
     sighted = signals.series("holdout/sighted", 3)
     blind = signals.series("holdout/blind", 3)
     reward = signals.series("reward")
-    # Compare the first third with the last: the reward, and the accuracy that the pictures add.
-    sees = (sighted - blind).dropna()
-    first = max(1, len(reward) // 3)
-    last = max(1, len(sees) // 3)
-    gain = change_between(reward, slice(0, first), slice(-first, None)).difference
-    change = change_between(sees, slice(0, last), slice(-last, None))
+    # Compare the first third with the last: the reward, and the accuracy that the pictures add. If
+    # the policy looks, they add at least a quarter of what the reward gained.
+    added = (sighted - blind).dropna()
+    third = max(1, len(reward) // 3)
+    gain = change_between(reward, slice(0, third), slice(-third, None)).difference
+    third = max(1, len(added) // 3)
+    change = change_between(added, slice(0, third), slice(-third, None))
     if gain < NOTABLE or change.difference >= gain / 4:
         return None
     return Finding(

@@ -9,7 +9,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -34,6 +33,9 @@ MOST = 0.5  # of groups, completions, calls or episodes
 NEARLY_ALL = 0.9
 ROUNDING = 0.05  # a mean may lie this far outside its scale, by smoothing or rounding
 WIDEST = 0.6  # standard deviation; a larger one contradicts a scale from 0 to 1
+
+# Of the spread of the total reward. Easier and harder questions alone can move its mean this far.
+SPREAD_NOTABLE = 0.25
 
 SEVERITIES = ("critical", "warning", "info")
 
@@ -65,7 +67,8 @@ class Finding:
         return f"{self.severity} ({self.rule}): {sentence}: {self.evidence}. {self.advice}"
 
 
-class RewardRange(NamedTuple):
+@dataclass(frozen=True)
+class RewardRange:
     """The values of a reward: the lowest, and how far the highest is above it.
 
     known: whether these are the limits of the reward; otherwise, its range is at least this wide.
@@ -74,6 +77,20 @@ class RewardRange(NamedTuple):
     lowest: float
     width: float
     known: bool
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The evaluations that were logged during training.
+
+    score: the score on held-out questions, by step.
+    training: the training series that it corresponds to: correctness or the total reward.
+    unit: the gain of the score that corresponds to a gain of 1.0 in training; None if unknown.
+    """
+
+    score: pd.Series
+    training: pd.Series
+    unit: float | None
 
 
 class NotLogged(Exception):
@@ -118,6 +135,14 @@ class Change:
     def __str__(self) -> str:
         first, last = self.spans
         return f"{self.before:.3g} at {first}, {self.after:.3g} at {last}"
+
+
+@dataclass(frozen=True)
+class GeneralisationGap:
+    """The change of the score on held-out questions beside the change in training."""
+
+    held_out: Change
+    training: Change
 
 
 def change_between(series: pd.Series, before: slice, after: slice) -> Change:
@@ -184,13 +209,11 @@ class Signals:
     correctness, format: the mean of the first reward that judges the answer, and of the first that
         judges the format; None if there is no such reward.
     success: correctness, or the total reward if no reward judges the answer.
-    improved: whether success has likely risen.
     share_by_step: correctness as a share of full marks; None if its scale is unknown.
     share_correct: the present share; None if it is unknown.
     solved: whether share_correct is so high that little is left to gain.
     correctness_range, format_range: the ranges of these two rewards; None if there is none.
-    held_out: the score on held-out questions, the training series that it corresponds to, and one
-        unit of that series in units of the score (None: unknown); None if no evaluation was logged.
+    held_out: the evaluations; None if none of them logged a score.
     entropy_left: the present entropy as a share of the initial one; None if too few rows tell.
     unweighted: whether the total is always 0 although single rewards are not: all weights are 0, as
         in distillation from a teacher through the KL.
@@ -199,8 +222,9 @@ class Signals:
     def __init__(self, history: pd.DataFrame):
         # 1. Separate the training steps from other rows, such as evaluations.
         logged = history.set_index("step").sort_index() if "step" in history else history
-        of_steps = [column for column in ("reward", "loss", "grad_norm") if column in history]
-        rows = logged.dropna(how="all", subset=of_steps) if of_steps else logged
+        # Every training step logs one of these columns; an evaluation logs none.
+        step_columns = [column for column in ("reward", "loss", "grad_norm") if column in history]
+        rows = logged.dropna(how="all", subset=step_columns) if step_columns else logged
         self.rows = rows
         self.enough_rows = len(rows) >= MIN_ROWS
         self.window = min(MAX_WINDOW, max(MIN_WINDOW, len(rows) // 4))
@@ -210,23 +234,23 @@ class Signals:
             names = reward_names(rows)
             return [name for name in names if any(word in name.lower() for word in words)]
 
-        of_format = rewards_named(FORMAT)
-        of_answer = rewards_named(STRICT) + rewards_named(LENIENT)
-        of_answer = [name for name in of_answer if name not in of_format]
-        self.correctness = self.optional(f"rewards/{of_answer[0]}/mean") if of_answer else None
-        self.format = self.optional(f"rewards/{of_format[0]}/mean") if of_format else None
-        self.correctness_range = self.range_of(of_answer[0]) if of_answer else None
-        self.format_range = self.range_of(of_format[0]) if of_format else None
+        for_format = rewards_named(FORMAT)
+        for_answer = rewards_named(STRICT) + rewards_named(LENIENT)
+        # The name `answer_format_reward` has words of both, and judges the format.
+        for_answer = [name for name in for_answer if name not in for_format]
+        self.correctness = self.optional(f"rewards/{for_answer[0]}/mean") if for_answer else None
+        self.format = self.optional(f"rewards/{for_format[0]}/mean") if for_format else None
+        self.correctness_range = self.range_of(for_answer[0]) if for_answer else None
+        self.format_range = self.range_of(for_format[0]) if for_format else None
 
         # 3. Measure success, in training and on held-out questions.
         total = self.optional("reward")
         self.success = total if self.correctness is None else self.correctness
-        self.improved = self.has_risen(self.success)
         self.share_by_step = None
         self.share_correct = None
         if self.correctness_range is not None and self.correctness_range.known:
-            lowest, width, _ = self.correctness_range
-            share = (self.correctness - lowest) / width
+            limits = self.correctness_range
+            share = (self.correctness - limits.lowest) / limits.width
             self.share_by_step = share.clip(0, 1)  # rounding may pass the limits
             self.share_correct = float(self.last_window(self.share_by_step).mean())
         self.solved = self.share_correct is not None and self.share_correct >= SOLVED
@@ -272,13 +296,12 @@ class Signals:
             width = self._notable_total() / NOTABLE
         return RewardRange(means.min(), max(means.max() - means.min(), width), known=False)
 
-    def _held_out(self, logged: pd.DataFrame) -> tuple[pd.Series, pd.Series, float | None] | None:
-        """Return the score on held-out questions, the training series to compare it with, and one
-        unit of that series in units of the score; None in its place if their scales differ.
+    def _held_out(self, logged: pd.DataFrame) -> HeldOut | None:
+        """Return the evaluations; None if no score was logged, or nothing to compare it with.
 
         A score that judges answers is preferred to the total reward of the evaluation.
         """
-        # 1. Collect the scores, by the part of the column's name that says what they judge.
+        # 1. Collect the scores. What follows `eval_` in a column's name says what a score judges.
         scores = {}
         for column in logged:
             match = HELD_OUT.match(str(column))
@@ -288,26 +311,27 @@ class Signals:
                     scores[match[1]] = values
 
         # 2. Prefer one that judges answers; of several, the one with the earliest word of STRICT.
-        of_answer = [name for word in STRICT for name in scores if word in name.lower()]
-        of_answer += [name for name in scores if "acc" in name.lower()]
-        if of_answer and self.success is not None:
-            name = of_answer[0]
+        for_answer = [name for word in STRICT for name in scores if word in name.lower()]
+        for_answer += [name for name in scores if "acc" in name.lower()]
+        if for_answer and self.success is not None:
+            name = for_answer[0]
             score = scores[name]
             unit = None
             if name in logged and self.success.equals(self.optional(name)):
-                unit = 1.0
+                unit = 1.0  # the same reward: `eval_rewards/NAME/mean` and `rewards/NAME/mean`
             elif self.share_by_step is not None and score.between(-ROUNDING, 1 + ROUNDING).all():
-                unit = 1 / self.correctness_range.width
-            return score, self.success, unit
+                unit = 1 / self.correctness_range.width  # the score is a share of full marks
+            return HeldOut(score, self.success, unit)
 
         # 3. Otherwise take the total reward.
-        totals = [name for name in scores if "reward" in name or "score" in name]
         total = self.optional("reward")
+        totals = [name for name in scores if "reward" in name or "score" in name]
         if not totals or total is None:
             return None
         name = "reward" if "reward" in totals else totals[0]
-        same = "reward" in name and "rewards/" not in name  # and not one reward of several
-        return scores[name], total, 1.0 if same else None
+        # `rewards/NAME/mean` is one reward of several, so its scale may be another one.
+        is_total = "reward" in name and "rewards/" not in name
+        return HeldOut(scores[name], total, unit=1.0 if is_total else None)
 
     # --- Columns, windows of them, and changes between windows ---
 
@@ -351,11 +375,15 @@ class Signals:
         end = int(np.flatnonzero(series.rolling(MIN_WINDOW).mean() <= level)[-1]) + 1
         return slice(max(0, end - self.window), end), slice(-self.window, None)
 
-    def since_best(self, series: pd.Series) -> tuple[slice, slice]:
-        """Return the window with the highest mean, and the last window."""
-        means = series.rolling(min(self.window, len(series))).mean()
+    def since_best(self, series: pd.Series, window: int | None = None) -> tuple[slice, slice]:
+        """Return the window with the highest mean, and the last window.
+
+        window: the number of rows; by default that of the present.
+        """
+        window = window or self.window
+        means = series.rolling(min(window, len(series))).mean()
         end = int(np.nanargmax(means.to_numpy())) + 1
-        return slice(max(0, end - self.window), end), slice(-self.window, None)
+        return slice(max(0, end - window), end), slice(-window, None)
 
     # --- What several rules ask ---
 
@@ -403,45 +431,47 @@ class Signals:
 
     def _notable_total(self) -> float:
         """Return the smallest gain of the total reward that matters."""
-        return NOTABLE if self.optional("reward_std") is None else 0.25 * self.reward_spread()
+        if self.optional("reward_std") is None:
+            return NOTABLE
+        return SPREAD_NOTABLE * self.reward_spread()
 
     @cached_property
-    def generalisation_gap(self) -> tuple[Change, Change] | None:
-        """Return the change on held-out questions and the change in training, if training gets
-        better and the held-out score, for certain, does not; else None.
+    def generalisation_gap(self) -> GeneralisationGap | None:
+        """Return both changes if training gets better and the held-out score likely does not; else
+        None.
         """
-        if self.held_out is None or len(self.held_out[0]) < MIN_WINDOW:
+        if self.held_out is None or len(self.held_out.score) < MIN_WINDOW:
             return None
-        held_out, training, unit = self.held_out
+        score = self.held_out.score
 
         # 1. Has training become better by what matters?
-        gain = self.change(training, min(self.window, MIN_ROWS))
-        notable = self.notable if training is self.success else self._notable_total()
-        if not gain.is_rise(CERTAIN, notable):
+        training = self.change(self.held_out.training, min(self.window, MIN_ROWS))
+        notable = self.notable if self.held_out.training is self.success else self._notable_total()
+        if not training.is_rise(CERTAIN, notable):
             return None
 
-        # 2. How much should the held-out score have gained, in its own units? If these cannot be
-        # compared with the reward's, half of what is notable: its scale is 0 to 1, or else goes at
-        # least to the highest score.
-        if unit is not None:
-            notable = notable * unit
-            least = gain.difference * unit / 4
+        # 2. Which change of the score matters, and how much should it have gained at least? A
+        # quarter of what training gained, or, if their scales cannot be compared, half of what
+        # matters. The scale of the score is then taken to end at 1, or at the highest score.
+        if self.held_out.unit is not None:
+            notable = notable * self.held_out.unit
+            least = training.difference * self.held_out.unit / 4
         else:
-            within_1 = held_out.between(-ROUNDING, 1 + ROUNDING).all()
-            notable = NOTABLE * (1.0 if within_1 else held_out.abs().max())
+            is_share = score.between(-ROUNDING, 1 + ROUNDING).all()
+            notable = NOTABLE * (1.0 if is_share else score.abs().max())
             least = notable / 2
 
-        # 3. Has the held-out score fallen from its best window?
-        points = max(2, len(held_out) // 4)  # it is logged more rarely, so its window has few rows
-        end = int(np.nanargmax(held_out.rolling(points).mean().to_numpy())) + 1
-        fall = change_between(held_out, slice(end - points, end), slice(-points, None))
+        # 3. Has the score fallen from its best window? It is logged more rarely than the training,
+        # so its windows have fewer rows.
+        points = max(2, len(score) // 4)
+        fall = change_between(score, *self.since_best(score, points))
         if fall.is_fall(SINCE_BEST, notable / 2):
-            return fall, gain
+            return GeneralisationGap(fall, training)
 
-        # 4. Has it, for certain, gained less than that? (A quarter of what training gained.)
-        change = change_between(held_out, slice(0, points), slice(-points, None))
+        # 4. Has it likely gained less than it should have?
+        change = change_between(score, slice(0, points), slice(-points, None))
         if change.difference + LIKELY * change.error < least:
-            return change, gain
+            return GeneralisationGap(change, training)
         return None
 
 

@@ -90,7 +90,7 @@ def _too_often(
     if improves:
         severity = "info"
         sentence += ", but the training is still getting better"
-    elif last.mean() >= NEARLY_ALL and not signals.improved:
+    elif last.mean() >= NEARLY_ALL and not signals.has_risen(signals.success):
         severity = "critical"
     else:
         severity = "warning"
@@ -107,17 +107,18 @@ def given_up_tools(signals: Signals) -> Finding | None:
     change = signals.change(calls, MIN_WINDOW)
     since_best = change_between(calls, *signals.since_best(calls))
     highest = change if change.before >= since_best.before else since_best
+    success_has_risen = signals.has_risen(signals.success)
     if highest.is_fall(SINCE_BEST, CALLS_USED) and highest.after < CALLS_LEFT:
         return Finding(
             "warning",
             "tool_calls",
             "The policy has stopped using its tools"
-            + (", and the reward rises without them." if signals.improved else "."),
+            + (", and the reward rises without them." if success_has_risen else "."),
             f"{highest} (calls per episode)",
             "Read some episodes: a call that cannot be parsed is plain text and ends the episode. "
             "Otherwise, lower the learning rate, and find what is rewarded without a call.",
         )
-    if highest.before < CALLS_LEFT and not (signals.improved or signals.solved):
+    if highest.before < CALLS_LEFT and not (success_has_risen or signals.solved):
         return Finding(
             "info",
             "tool_calls",

@@ -96,7 +96,7 @@ def read_facts(run: Run) -> Facts:
     """
     run.section("data")
     run.section("training")
-    # Leave out files that are older than their sources, but keep the reason.
+    # Leave out files that are older than their sources, and keep the reasons.
     reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
     reasons = {name: run.outdated(name) for name in (*reports, "metrics.csv", "merged")}
     contents = {name: {} if reasons[name] else run.read_object(name) for name in reports}
@@ -128,10 +128,10 @@ def portable(value, key: str = ""):
         return [portable(entry, key) for entry in value]
     if not isinstance(value, str) or key in _TEXTS:
         return value
-    # a list of rewards may name several files
+    # A list of rewards may name several files.
     paths = value.split(",") if ".py:" in value else [value]
     paths = [path.removeprefix(f"{PROJECT}/") for path in paths]
-    # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths
+    # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths.
     return ",".join(
         PureWindowsPath(path).name if PureWindowsPath(path).root else path for path in paths
     )
@@ -148,9 +148,10 @@ def verdict(facts: Facts) -> list[str]:
     """Return the sentences that come first: whether the run is a control, the result of training,
     the worst finding of the diagnosis, and any problem with the merged model.
     """
-    # Is it a control, or did it begin with a warm start?
+    # 1. Is it a control, or did it begin with a warm start?
     sentences = training_in_words(facts.manifest.get("training", {}))
-    # Did training help? McNemar's test decides.
+
+    # 2. Did training help? McNemar's test decides.
     before = facts.evaluation.get("baseline")
     after = facts.evaluation.get("trained")
     how = "sampled" if "sampled" in facts.comparison else "greedy"
@@ -175,10 +176,12 @@ def verdict(facts: Facts) -> list[str]:
             "Whether training helped is not known: the model before and after it was not compared "
             "on held-out questions."
         )
-    # What is the worst finding? They are sorted by severity.
+
+    # 3. What is the worst finding? They are sorted by severity.
     if facts.findings and facts.findings[0].severity != "info":
         sentences.append(str(facts.findings[0]))
-    # Is the merged model current, and as accurate as the policy?
+
+    # 4. Is the merged model current, and as accurate as the policy?
     merged = facts.evaluation.get("merged")
     if "merged" in facts.outdated:
         sentences.append(
@@ -306,8 +309,8 @@ def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
         recorded = {"preset": training["settings"]["name"], "seed": training["seed"]}
         return [_command(facts.name, [lesson], recorded | given.get(lesson, {}))]
 
-    # 2. The given parameters of each notebook, without the settings, which steps 3 and 4 add. If no
-    # command started the run, the whole pipeline is repeated.
+    # 2. Begin with the given parameters of each notebook, without the settings, which steps 3 and 4
+    # add. If no command started the run, the whole pipeline is repeated.
     of_notebook: dict[str, dict] = {}
     for number in _PIPELINE:
         if not given or number in ("01", "03") or number in given:
@@ -316,23 +319,24 @@ def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
     of_01 = of_notebook["01"]
     of_03 = of_notebook["03"]
 
-    # 3. Notebook 03 starts from the settings of 01: what it changed.
+    # 3. Add the settings that 03 changed. It starts from those of 01.
     prepared = settle(data["settings"])
     trained = settle(training["settings"])
     of_03.update(_differing(trained, prepared, "03"))
 
-    # 4. Notebook 01 starts from the preset: what it changed, and its own value of what 03 changed
-    # later. With the source of the run, the preset settles to what 01 would get without a change;
-    # its own source is put back, so that another source is a change.
+    # 4. Add the settings that 01 changed. It starts from the preset, and another source alone drops
+    # some of the preset's values, such as its number of rows. So compare with the preset as it is
+    # with the run's source, except for the source itself.
     preset = PRESETS.get(prepared.name, PRESETS["pocket"])
     unchanged = replace(settle(preset, source=prepared.source), source=preset.source)
     of_01.update(_differing(prepared, unchanged, "01"))
+    # If 03 changed a setting that 01 has, too, 01 keeps its own value.
     for name in of_03:
         if name in SETTINGS and "01" in SETTINGS[name].metadata["of"]:
             of_01[name] = getattr(prepared, name)
 
-    # 5. What the run records besides: the preset and the seeds, and the columns, the tags and the
-    # rewards if they are not the usual ones.
+    # 5. Add what the run records besides: the preset and the seeds, and the columns, the tags and
+    # the rewards if they are not the usual ones.
     of_01.update(preset=preset.name, seed=data["seed"])
     of_03["seed"] = training["seed"]
     if facts.data.get("columns") is not None:
@@ -342,7 +346,8 @@ def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
     if "own_rewards" in training and not given:
         of_03["rewards"] = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
 
-    # 6. One command for all notebooks if no two of them have different values of a parameter.
+    # 6. One command is enough if no two notebooks have different values of a parameter: all their
+    # parameters together then still contain those of each.
     together = {}
     for parameters in of_notebook.values():
         together |= parameters
@@ -359,7 +364,7 @@ def _differing(settings: Preset, start: Preset, number: str) -> dict:
     A setting of None is left out, because a parameter of None changes nothing.
     """
     names = [name for name, setting in SETTINGS.items() if number in setting.metadata["of"]]
-    # the settings come from `Facts`, where paths are portable
+    # The settings come from `Facts`, where paths are portable, but the start may be a preset.
     before = {name: portable(getattr(start, name), name) for name in names}
     now = {name: getattr(settings, name) for name in names}
     return {name: now[name] for name in names if now[name] not in (None, before[name])}
@@ -375,7 +380,8 @@ def _command(run: str, numbers: list[str], parameters: dict) -> str:
     if numbers != _PIPELINE:
         words += ["--only", ",".join(numbers)]
     for name, value in parameters.items():
-        # `-p` looks for a file only if its name is no JSON; such texts begin with these characters
+        # A text that begins like a word or a path needs no quotes, and a path must have none: `-p`
+        # looks for a file only if the value is no JSON.
         is_bare = isinstance(value, str) and re.fullmatch(r"[^\W\d_/.~].*\S|[/.~].*", value)
         text = value if is_bare else json.dumps(value, ensure_ascii=False)
         if name == "preset":
@@ -438,9 +444,9 @@ def _literal_markdown(text: object) -> str:
     text = escaped(" ".join(str(text).split()))
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
-    # entities for what begins a formula in nbconvert and on the hub, even behind a backslash
+    # Entities for what begins a formula in nbconvert and on the hub, even behind a backslash.
     special = {character: f"\\{character}" for character in "`*_[]<>|#~"}
     special |= {"\\": "&#92;", "$": "&#36;", "&": "&amp;"}
     text = text.translate(str.maketrans(special))
-    # keep bare addresses from becoming links: a completion may contain any address
+    # Keep bare addresses from becoming links: a completion may contain any address.
     return re.sub(r"(?i)(?=://)|(?<=www)(?=\.)|(?=@)", "<!-- -->", text)

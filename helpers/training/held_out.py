@@ -26,19 +26,20 @@ def held_out_looks(
     patience: int | None = None,
 ) -> tuple[Dataset | None, dict]:
     """Return the held-out questions that a training run asks now and then, and the keywords of
-    GRPOConfig for it; (None, {}) if it asks none. Print which.
+    GRPOConfig for it; (None, {}) if it asks none. Print how many and how often.
 
-    All looks ask the same questions, one completion each. They cost less than a tenth of the
-    training, and at most `seconds` (see `questions_within`). If that is too little for a usable
-    curve, none are asked.
+    A look is one evaluation. All looks ask the same questions, one completion each. They cost less
+    than a tenth of the training, and at most `seconds` (see `questions_within`). If that is too
+    little for a usable curve, none are asked.
 
-    patience: of early stopping, which needs the score whatever it costs: two looks within it.
+    patience: the steps after which early stopping gives up. It needs the score whatever that costs,
+        so there are two looks within its patience.
     """
     if holdout.empty:
-        return _not_logged()
+        return _print_not_logged()
 
-    # 1. The model may be called with twice the training's batch, because without gradients that
-    # fits into the memory.
+    # 1. A batch of a look, over all processes, may be twice that of the training: without
+    # gradients, it fits into the memory.
     largest_batch = min(
         settings.per_device_train_batch_size * settings.processes * 2,
         settings.completions_per_round,
@@ -46,7 +47,6 @@ def held_out_looks(
 
     # 2. Choose how many looks, and how many questions at most and at least.
     if patience is not None:
-        # Early stopping needs the score, whatever it costs: two looks within its patience.
         looks = math.ceil(2 * settings.max_steps / patience)
         most = MOST_AT_A_LOOK
         fewest = 1
@@ -58,33 +58,35 @@ def held_out_looks(
         affordable = affordable * largest_batch // settings.completions_per_round
         looks = min(8, settings.max_steps // 5, affordable // FEWEST_AT_A_LOOK)
         if looks < FEWEST_LOOKS:
-            return _not_logged()
+            return _print_not_logged()
         most = min(MOST_AT_A_LOOK, affordable // looks)
         fewest = min(FEWEST_AT_A_LOOK, len(holdout))
 
-    # 3. Keep the questions that the seconds allow.
-    table = {"held-out questions during the training": (holdout.head(most), 1, looks)}
-    (asked,) = questions_within(seconds, model, tokenizer, settings, table)
+    # 3. Keep the questions that the seconds allow, with one completion each in every look.
+    planned = {"held-out questions during the training": (holdout.head(most), 1, looks)}
+    (asked,) = questions_within(seconds, model, tokenizer, settings, planned)
 
-    # 4. Use batches of equal size, because TRL averages over batches, with equal parts for all
-    # processes, because accelerate asks some questions twice otherwise.
-    batch = min(largest_batch, len(asked)) // settings.processes * settings.processes
-    if len(asked) < fewest or not batch:
-        return _not_logged()
+    # 4. Drop questions that would not fill a batch. All processes get equal parts of a batch,
+    # because accelerate asks some questions twice otherwise, and all batches have the same size,
+    # because TRL averages over batches.
+    for_each_process = min(largest_batch, len(asked)) // settings.processes
+    batch = for_each_process * settings.processes
+    if len(asked) < fewest or batch == 0:
+        return _print_not_logged()
     asked = asked.iloc[: len(asked) // batch * batch]
 
-    # 5. A look belongs to a logged step.
+    # 5. Spread the looks over the training, each at a logged step.
     every = math.ceil(settings.max_steps / looks / settings.logging_steps) * settings.logging_steps
     print(f"held-out score: {len(asked)} questions, every {every} step{'s' * (every > 1)}")
     return Dataset.from_pandas(asked, preserve_index=False), {
         "eval_strategy": "steps",
         "eval_steps": every,
         "num_generations_eval": 1,
-        "per_device_eval_batch_size": batch // settings.processes,
+        "per_device_eval_batch_size": for_each_process,
     }
 
 
-def _not_logged() -> tuple[None, dict]:
+def _print_not_logged() -> tuple[None, dict]:
     """Print that no held-out questions are asked, and return what `held_out_looks` then returns."""
     print("held-out score: not logged; the steps, the questions or the seconds are too few")
     return None, {}
@@ -99,21 +101,21 @@ def keep_apart(trainer) -> None:
     """
     evaluate = trainer.evaluate
 
-    def apart(*args, **options):
-        temporary = {
-            "_logs": copy.deepcopy(trainer._logs),
+    def evaluate_apart(*args, **options):
+        for_evaluation = {
+            "_logs": copy.deepcopy(trainer._logs),  # what TRL adds to the copy is thrown away
             "log_completions": False,
             "beta": 0.0,  # without a KL, the reference is not asked
             "compute_loss": lambda model, inputs: torch.tensor(math.nan, device=model.device),
         }
-        forked = torch.random.fork_rng(range(torch.cuda.device_count()))
-        of_training = {name: getattr(trainer, name) for name in temporary}
-        vars(trainer).update(temporary)
+        for_training = {name: getattr(trainer, name) for name in for_evaluation}
+        vars(trainer).update(for_evaluation)
         try:
-            with forked:
+            # the training goes on with the random numbers that it would have drawn anyway
+            with torch.random.fork_rng(range(torch.cuda.device_count())):
                 torch.manual_seed(trainer.args.seed + trainer.args.process_index)
                 return evaluate(*args, **options)
         finally:
-            vars(trainer).update(of_training)
+            vars(trainer).update(for_training)
 
-    trainer.evaluate = apart
+    trainer.evaluate = evaluate_apart

@@ -303,6 +303,12 @@ def test_a_tracker_is_checked_at_the_door_and_says_where_it_writes(
     assert "report_to" in run.defaults([notebook])
 
 
+def test_a_default_of_one_notebook_is_not_lost_to_another_that_has_none():
+    assert run.defaults(["10", "11"])["holdout_size"] == 256
+    assert run.defaults(["00", "07"])["preset"] == "auto"
+    assert run.defaults(["09", "10"])["run"] == "agents", "of two values, the later one counts"
+
+
 def test_what_takes_long_is_announced_on_the_terminal():
     trial = Trial(first=70.0, seconds=30.0, sampling=20.0, peak=None)
     first, _, whole = forecast(trial, PRESETS["smollm2"])

@@ -822,6 +822,13 @@ def test_unusual_numbers_do_not_end_a_training_run(columns):
         assert {finding.severity for finding in diagnose(logged)} <= set(SEVERITIES)
 
 
+def test_a_total_that_rises_although_no_other_reward_was_logged_is_judged():
+    # Correctness and the format have the same values, and no reward is left that could have risen.
+    flat = np.full(N, 0.5)
+    rows = history(**{RIGHT: flat, FORM: flat, "reward": line(0.2, 1.2)})
+    assert found(rows, "other_reward") is None
+
+
 def test_the_format_is_learned_on_any_scale():
     columns = {FORM: until(30, 0.2, 0.97), RIGHT: shaken(0.2, 0.02)}
     assert found(history(**columns), "format_only") is not None

@@ -137,4 +137,4 @@ def test_with_few_steps_only_a_total_failure_is_reported(columns, rule, seed):
 def test_finished_judges_neither_the_answer_nor_the_format():
     signals = Signals(agent(2, finished=line(0.3, 1.0), won=0.4))
     assert signals.correctness is signals.format is None
-    assert not signals.improved, "more episodes end, but no more are won"
+    assert not signals.has_risen(signals.success), "more episodes end, but no more are won"
