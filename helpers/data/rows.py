@@ -197,8 +197,7 @@ def usable_rows(
         if isinstance(source_row, Broken):
             account.drop(source_row, source_row.where)
             continue
-        split = source_row.pop("split", None)
-        row = Row(number, source_row, split)
+        row = Row(number, source_row, source_row.pop("split", None))
         try:
             # its question and its answer must be clear
             _read_texts(row, account, kind, answers_are_texts)

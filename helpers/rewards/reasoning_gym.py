@@ -154,8 +154,7 @@ def is_in_form(family: str, given: str, gold: str) -> bool:
         return True
     # The variables must be the row's: an expression in another variable is no answer.
     variables = set(re.findall(r"\b[a-zA-Z]\b", given)) - _CONSTANTS
-    letters_of_gold = set(re.findall(r"[a-zA-Z]", gold))
-    return form.fullmatch(given) is not None and variables <= letters_of_gold
+    return form.fullmatch(given) is not None and variables <= set(re.findall(r"[a-zA-Z]", gold))
 
 
 # Families in which a constant answer or a copy from the question earns much partial credit.
@@ -173,18 +172,15 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     if score < 1 and family in _ALL_OR_NOTHING:
         return 0.0
 
-    # 2. Keep the score of an answer that does not contain the row's answer, or contains nothing
-    # else: a full stop and spaces around it do not count.
+    # 2. Keep the score of an answer that does not contain the row's answer.
     if not gold or gold not in given:
         return score
-    around = given.replace(gold, "", 1).strip(" .\n")
-    if not around:
-        return score
 
-    # 3. If it contains something else, only a full score can stand, and only without further words
-    # such as the `or` of `4 or 7`. Partial credit was paid for finding the row's answer in a text.
+    # 3. If there is more than the row's answer, only a full score can stand, and only without words
+    # such as the `or` of `4 or 7`. A full stop and spaces around the answer do not count.
+    around = given.replace(gold, "", 1).strip(" .\n")
     has_words = re.search(r"\b[a-z]{2,}\b", around)
-    return 0.0 if score < 1 or has_words else score
+    return 0.0 if around and (score < 1 or has_words) else score
 
 
 # Names that run code in Python, read the row beside the answer (`entry`), or lead to such names, as
@@ -201,8 +197,7 @@ def _is_code(text: str) -> bool:
     (True, False)
     """
     text = normal_form(text, "NFKC")  # as Python reads names
-    if "__" in text:  # from `__class__`, Python leads to everything
-        return True
-    # without a bracket, nothing is called or indexed: `entry, open` is only two words
+    # Names such as `__class__` lead to everything in Python. The other names do nothing without a
+    # bracket, which calls or indexes something: `entry, open` is only two words.
     has_bracket = re.search(r"[(\[{]", text)
-    return bool(has_bracket and _RUNS_CODE.search(text))
+    return "__" in text or bool(has_bracket and _RUNS_CODE.search(text))

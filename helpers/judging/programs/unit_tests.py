@@ -213,8 +213,7 @@ def _test_of_object(test: object, number: int) -> Test:
     fields = test if isinstance(test, dict) else {}
     # Parquet adds None for a missing field. None may also be the value that a call must return.
     fields = {name: field for name, field in fields.items() if field is not None}
-    defaults = {"stdin": "", "args": [], "value": None, "tolerance": 0.0}
-    match defaults | fields:
+    match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | fields:
         # {"stdin": "1 2\n", "stdout": "3\n"}
         case {"stdin": str(stdin), "stdout": str(stdout)} if fields.keys() <= _FIELDS_OF_SCRIPT:
             tolerance = fields.get("tolerance", PRINTED_TOLERANCE)
