@@ -205,8 +205,9 @@ class RewardsUnderTest:
             ]
             only_calls_differ = len(first) > 1 and all(copies_agree)
             # the first completion with two scores is the example for all
-            example = float(first[differs][0]), float(second[differs][0]), only_calls_differ
-            self.results.unsteady.setdefault(name, example)
+            self.results.unsteady.setdefault(
+                name, (float(first[differs][0]), float(second[differs][0]), only_calls_differ)
+            )
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""
