@@ -370,8 +370,10 @@ def _check_cheap_players(
     # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
     # more than nonsense on the same rows.
     # The same holds for calls that are paid, whatever they say: those of "loops for ever", and nan.
-    idle_players = ("answers nonsense", "loops for ever", "answers nan")
-    nonsense = max(_mean_reward(episodes[name][:_FEW_ROWS]) for name in idle_players)
+    nonsense = max(
+        _mean_reward(episodes[name][:_FEW_ROWS])
+        for name in ("answers nonsense", "loops for ever", "answers nan")
+    )
     for name, (_, advice) in players.FORMS.items():
         checks.append(
             Check(
