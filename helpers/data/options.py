@@ -23,23 +23,30 @@ def options_in(value: object) -> dict:
     >>> options_in("a ) red , b ) blue"), options_in("red|blue")
     ({'A': 'red', 'B': 'blue'}, {'A': 'red', 'B': 'blue'})
     """
-    options = parse_literal(value)
+    options = parse_literal(value)  # a list or a dictionary, even if it was written as text
+
+    # 1. A dictionary: two lists, as in ARC, or texts by label.
+    if isinstance(options, dict):
+        if options.keys() == {"label", "text"}:
+            return dict(zip(options["label"], options["text"], strict=False))
+        return options
+
+    # 2. One text becomes a list of texts.
     if isinstance(options, str):
         options = [text for text in _BETWEEN_OPTIONS.split(options.strip()) if text]
-    if isinstance(options, list):
-        by_label = {}
-        for letter, option in zip(LETTERS, options, strict=False):
-            fields = option if isinstance(option, dict) else {}
-            # MedQA has key and value; other data sets have id or label, and text
-            labels = [fields[name] for name in ("label", "key", "id") if name in fields]
-            texts = [fields[name] for name in ("text", "value") if name in fields]
-            by_label[labels[0] if labels else letter] = texts[0] if texts else option
-        return by_label
-    if not isinstance(options, dict):
+    if not isinstance(options, list):
         return {}
-    if options.keys() == {"label", "text"}:  # ARC
-        return dict(zip(options["label"], options["text"], strict=False))
-    return options
+
+    # 3. A list. An option is a text, or a dictionary of a label and a text: `key` and `value` in
+    # MedQA, `label` or `id` and `text` in other data sets. Without a label, it gets a letter.
+    by_label = {}
+    for letter, option in zip(LETTERS, options, strict=False):
+        fields = option if isinstance(option, dict) else {}
+        labels = [fields[name] for name in ("label", "key", "id") if name in fields]
+        texts = [fields[name] for name in ("text", "value") if name in fields]
+        label = labels[0] if labels else letter
+        by_label[label] = texts[0] if texts else option
+    return by_label
 
 
 # What separates the options in one text: a new line, a bar or a semicolon, with or without the
@@ -65,7 +72,7 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
     >>> with_options("Which is red?", {"A": "sky", "B": "blood"}, "blood")
     ('Which is red?\\nA. sky\\nB. blood', 'B', '')
     """
-    # 1. The texts. Each gets a new letter, so `A) red` becomes `red`.
+    # 1. Clean the texts. Each gets a new letter below, so `A) red` becomes `red`.
     texts = [
         re.sub(rf"^\(?{letter}[).:]\s*", "", str(text).strip())
         for letter, text in zip(LETTERS, options.values(), strict=False)
@@ -76,8 +83,9 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
         )
 
-    # 2. The names of each option. Labels come last, so they win over texts: if the labels are 1, 2
-    # and 3, and the texts 4, 2 and 1, then "2" is a label.
+    # 2. Collect the names of each option, with its place from 0: its text, unless two options share
+    # it; both, as in `b. blue`; its label. Later names replace equal ones, so labels come last: if
+    # the labels are 1, 2 and 3, and the texts 4, 2 and 1, then "2" is a label.
     labels = [_name(label) for label, _ in zip(options, texts, strict=False)]
     folded = [text.casefold() for text in texts]
     places = {text: place for place, text in enumerate(folded) if folded.count(text) == 1}
@@ -86,7 +94,8 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             places[f"{label}{sign} {text}"] = place
     places |= {label: place for place, label in enumerate(labels)}
 
-    # 3. The place of the option that the answer names, or whose number it is.
+    # 3. Find the option that the answer names, or whose number it is. A text may be a number only
+    # if no option has a number for a name; an integer, unless it is a label.
     name = _name(answer).strip(" ().")
     place = places.get(name)
     if isinstance(answer, str):
@@ -110,7 +119,8 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             'columns? columns={"answer": "…", "options": "…"}.',
         )
 
-    # 4. The options below the question, unless it shows each with its letter: `(A) red`, `A: red`.
+    # 4. Put the options below the question, unless it already shows each of them with its letter:
+    # `(A) red`, `A: red`.
     lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, texts, strict=False)]
     is_shown = all(
         re.search(rf"(?<!\w){letter}[^\w\s]\W{{0,3}}{re.escape(text)}(?!\w)", question)

@@ -128,17 +128,19 @@ class Account:
         holdout_size: int | None,
     ) -> None:
         """Raise ValueError, with advice, if either side has fewer rows than were asked for."""
+        # each side needs at least one row, even if no size was asked for
         missing = max((train_size or 1) - len(train), 0)
         missing += max((holdout_size or 1) - len(holdout), 0)
         if not missing:
             return
+        # The advice is that of the most frequent reason, if it explains the lack: if these rows
+        # were usable, there would be enough, or they are most of the source.
         advice = _MORE_ROWS
         example = ""
         if self.dropped:
             [(most_frequent, count)] = self.reasons().most_common(1)
             first = next(dropped for dropped in self.dropped if dropped.reason == most_frequent)
             example = f". For example, {first.reason}: {first.row}"
-            # if these rows were usable, there would be enough; or they are most of the source
             if count >= missing or count > self.usable:
                 advice = first.advice
         if self.prompt_lengths:
@@ -186,21 +188,28 @@ def usable_rows(
     folder = Path(source) if Path(source).is_dir() else Path(source).parent
     asked_in_examples = {_normal_form(question) for question in example_questions}
 
-    # 1. Read each row. It is dropped at its first fault, so the order decides the reason.
+    # 1. Read each row. It is dropped at its first fault, so the order of the checks decides the
+    # reason that is counted.
     rows = []
     for number, source_row in enumerate(source_rows, 1):
         account.read = number
+        # a line or a file that could not be read as a row
         if isinstance(source_row, Broken):
             account.drop(source_row, source_row.where)
             continue
         row = Row(number, source_row, source_row.pop("split", None))
         try:
+            # its question and its answer must be clear
             _read_texts(row, account, kind, answers_are_texts)
+
+            # a worked example would tell the answer
             if _normal_form(row.values["question"]) in asked_in_examples:
                 raise Dropped(
                     "question is a worked example",
                     "Add more questions, or choose other examples.",
                 )
+
+            # its picture, if it has one, must be readable
             if "image" in row.values:
                 row.values["image"], row.pixel_hash, was_scaled_down = prepare_picture(
                     row.values["image"], folder, max_pixels
@@ -213,27 +222,31 @@ def usable_rows(
         except Dropped as cause:
             account.drop(cause, row)
 
-    # 2. Keep one row of each question. The same question about two pictures counts as two.
+    # 2. Group the rows by question. The same question about two pictures counts as two.
     by_question: dict[tuple, list[Row]] = {}
     for row in rows:
         key = (_normal_form(row.values["question"]), row.pixel_hash)
         by_question.setdefault(key, []).append(row)
+
+    # 3. Keep the first row of each question, if all its rows have one answer. If they have several,
+    # there is no way to tell which one is right: drop them all.
     kept = []
     for same_question in by_question.values():
-        if len({row.values["answer"] for row in same_question}) == 1:
-            first, *dropped = same_question
+        answers = {row.values["answer"] for row in same_question}
+        if len(answers) == 1:
+            first, *not_kept = same_question
             kept.append(first)
             cause = Dropped(
                 "duplicate question", "Add more questions that differ, or ask for fewer."
             )
-        else:  # there is no way to tell which answer is right
-            dropped = same_question
+        else:
+            not_kept = same_question
             cause = Dropped(
                 "question with two answers",
                 "If a part of the question is in another column, join them: "
                 'columns={"question": ["…", "…"]}.',
             )
-        for row in dropped:
+        for row in not_kept:
             account.drop(cause, row)
     return kept
 

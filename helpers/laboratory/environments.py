@@ -119,14 +119,17 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     """
     bench = _Bench(guard, [{"seed": seed} for seed in range(_ROWS)] if rows is None else rows)
 
-    # 1. all players play; of those with several forms, the report has the one that earns most
+    # 1. Let all players play. Of a player with several forms, the report has the one that earns
+    # most, and a form that wins is the last one that plays.
     episodes = {name: bench.play(name, player) for name, player in bench.players.items()}
     for name, (forms, _) in players.FORMS.items():
         attempts = []
-        while len(attempts) < len(forms) and not (attempts and _mean_reward(attempts[-1]) > _WIN):
-            attempts.append(bench.play(name, forms[len(attempts)], _FEW_ROWS))
+        for form in forms:
+            attempts.append(bench.play(name, form, _FEW_ROWS))
+            if _mean_reward(attempts[-1]) > _WIN:
+                break
         episodes[name] = max(attempts, key=_mean_reward)
-    # a number of seven digits is as wrong as the text "zqaax"
+    # its words are "zqaax", and its numbers have seven digits, so that they are wrong, too
     episodes["answers nonsense"] = bench.play(
         "answers nonsense", partial(players.answers_wrongly, calls=1, first_number=10**6)
     )
@@ -134,7 +137,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
         "does nothing", partial(players.repeats_one_call, times=0)
     )
 
-    # 2. what each player earned
+    # 2. Sum up what each player earned.
     summary = {}
     for name, played_episodes in episodes.items():
         # the first reply is that of `reset`
@@ -146,10 +149,10 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
         }
     played = pd.DataFrame(summary).T
     earned = played["reward"]
-    # a full success is 1, unless the oracle earns more
+    # a full success earns 1, unless the oracle earns more
     full = max(1.0, earned.get("oracle", 1.0))
 
-    # 3. the checks
+    # 3. Check the game and what was earned in it. A check that holds has nothing to say.
     checks = [
         *_check_game(bench, episodes, played),
         *_check_cheap_players(episodes, earned, full),
@@ -161,7 +164,7 @@ def attack(guard: Guarded, rows: list[dict] | None = None) -> AttackReport:
     table = pd.DataFrame(checks).set_index("check")
     table["found"] = table["found"].mask(table["holds"], "")
 
-    # 4. the verdict
+    # 4. Turn the checks that fail into the verdict, and note what could not be seen.
     notes = [
         f"after {guard.turns} calls the tools refuse, but TRL continues until "
         "`max_completion_length` is full: also set "
@@ -230,11 +233,12 @@ class _Bench:
         if beside is not None:
             beside.reset(**self.rows[number - 1])
         replies = [Reply("reset", question, False)]
+
         # All players of a row draw the same random numbers, so that "loops for ever" begins with
         # the call of "answers at once". The text keeps the seed apart from an environment's.
         calls = player(question or "", self.guard.schemas, random.Random(f"luck {number}"))
-        text = None
-        with suppress(StopIteration):
+        text = None  # a generator takes nothing before its first call
+        with suppress(StopIteration):  # the player has made its last call
             for _ in range(2 * self.guard.turns + 2):
                 tool, arguments = calls.send(text)
                 text, failed = call_tool(environment, tool, arguments)
@@ -255,7 +259,7 @@ class _Bench:
             value = int(text) if re.fullmatch(r"-?\d{1,9}", text) else 73
             values = players.values_by_type(text, value, 1)
             calls.append((tool, players.arguments_of(self.guard.schemas[tool], values, 0)))
-        # a player that makes these calls, whatever the replies
+        # a player is a generator: this one makes these calls, whatever the replies
         return self.play_row(_TOLD, lambda *_: (call for call in calls), number, self.environment)
 
 
@@ -329,8 +333,6 @@ def _check_game(
     ]
 
 
-# players to which those with several forms are compared: what these earn has another cause
-_IDLE = ("answers nonsense", "loops for ever", "answers nan")
 _WIN_BY_CHANCE = 0.7  # in place of `_WIN`, for players that may win by chance
 
 
@@ -367,9 +369,11 @@ def _check_cheap_players(
 
     # If nonsense is right by chance, a wildcard is, too. So a wildcard wins only if it earns much
     # more than nonsense on the same rows.
-    # The same holds for calls that are paid, whatever they say.
-    idle = (episodes[name][:_FEW_ROWS] for name in _IDLE)
-    nonsense = max(map(_mean_reward, idle))
+    # The same holds for calls that are paid, whatever they say: those of "loops for ever", and nan.
+    nonsense = max(
+        _mean_reward(episodes[name][:_FEW_ROWS])
+        for name in ("answers nonsense", "loops for ever", "answers nan")
+    )
     for name, (_, advice) in players.FORMS.items():
         checks.append(
             Check(
@@ -394,20 +398,21 @@ def _check_replies(bench: _Bench, full: float) -> Check:
     In each of a few games, every part of every reply is given as the next answer. The check fails
     if a part at the same place wins in all games, such as the last word of "No, it was 7".
     """
-    winning = None  # the places whose parts won in all games so far
+    places = None  # those whose parts have won in all games so far; None before the first game
     for number in bench.probed:
         parts = _told_parts(bench, number, full)
-        if winning is not None:
-            parts = {place: text for place, text in parts.items() if place in winning}
         winning = set()
         for place, text in parts.items():
+            if places is not None and place not in places:
+                continue  # it did not win in an earlier game
             tool, tries, _ = place
             answers = [(tool, _WRONG)] * tries + [(tool, text)]
             if bench.answer(number, *answers).reward >= _WIN * full:
                 winning.add(place)
+        places = winning
     return Check(
         f"'{_TOLD}' does not win",
-        not winning,
+        not places,
         "the reply to a wrong answer reveals the correct one, which wins when it is repeated: say "
         "only that the answer is wrong.",
     )
@@ -422,6 +427,7 @@ def _told_parts(bench: _Bench, number: int, full: float) -> dict[tuple[str, int,
     for tool in bench.guard.schemas:
         if bench.answer(number, (tool, _WRONG)).reward >= _WIN * full:
             continue  # any answer wins, so a reply tells nothing
+        # the first reply is that of `reset`, which every player reads
         replies = bench.answer(number, *[(tool, _WRONG)] * tries).replies[1:]
         for tried, reply in enumerate(replies, start=1):
             for key, text in _parts(str(reply.text)).items():
@@ -437,10 +443,11 @@ def _parts(reply: str) -> dict[tuple, str]:
     >>> _parts("No, it was 7.")[1, 2, 0]
     '7'
     """
-    text = reply.removeprefix("{'error': ").strip("{}")
+    text = reply.removeprefix("{'error': ").strip("{}")  # a failed call's reply is {'error': …}
     parts = {(): text}
     # phrases end at a quote, a bracket, a line's end or a punctuation mark; "3.5" is one word
     phrases = re.split(r"[\"'`“”‘’()\[\]{}=:;,!?\n]+|\.(?=\s|$|\W)", text)
+    # Each part costs an episode, so only the first 30 phrases are read, and 10 words of each.
     for number, phrase in enumerate(phrases[:30]):
         words = phrase.split()[:10]
         for first in range(len(words)):
@@ -494,8 +501,8 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
         return bench.answer(number, *[(tool, text) for tool in bench.guard.schemas]).reward
 
     win = _WIN * full
-    winning = []  # for each row, the texts that win although nonsense does not
-    paid = []  # for each row, the letters that earn more than nonsense and do not win
+    winning = []  # for each game, the texts that win although nonsense does not
+    paid = []  # for each game, the letters that earn more than nonsense and do not win
     for number in bench.probed:
         nonsense = reward_of(number, _WRONG)
         rewards = {text: reward_of(number, text) for text in _CHARACTERS}
@@ -507,12 +514,12 @@ def _check_characters(bench: _Bench, full: float) -> list[Check]:
             ]
         )
 
-        # if a character wins, try it with a second one behind it
+        # If a character wins, try it with a second one behind it: `58` after `5`.
         first = next((text for text, reward in rewards.items() if reward >= win), None)
         if first:
             rewards |= {first + second: reward_of(number, first + second) for second in _CHARACTERS}
 
-        # if nonsense wins, too, texts do not win for being parts of the right answer
+        # If nonsense wins, too, texts do not win for being parts of the right answer.
         winning.append([text for text, reward in rewards.items() if nonsense < win <= reward])
 
     texts_per_game = sum(map(len, winning)) / len(winning)
@@ -541,22 +548,22 @@ def _check_repetition(bench: _Bench, episodes: dict[str, list[PlayedEpisode]]) -
     names = sorted({"oracle", "random"} & episodes.keys())
     first = [episodes[name] for name in names]
 
-    # all rows again, in the same order
+    # 1. Play all rows again, in the same order.
     again = [bench.play(name, bench.players[name]) for name in names]
 
-    # all rows in reverse order, each in a new instance, while another row's episode begins
-    alone = []
+    # 2. Play them in reverse order, each in a new instance, while another row's episode begins.
+    apart = []
     for name in names:
-        played = [
+        backwards = [
             bench.play_row(name, bench.players[name], number, bench.guard(), beside=bench.guard())
             for number in reversed(range(len(bench.rows)))
         ]
-        alone.append(played[::-1])
+        apart.append(backwards[::-1])
 
-    # If a plain repetition already differs, the game draws without the seed. `alone` then differs
-    # for the same reason, and shows nothing about other episodes.
+    # 3. Compare the episodes. If a plain repetition already differs, the game draws without the
+    # seed. Then those of step 2 differ for the same reason, and show nothing about other episodes.
     repeatable = again == first
-    touched_by_others = repeatable and alone != first
+    touched_by_others = repeatable and apart != first
     return [
         Check(
             "the same seed gives the same episode",

@@ -19,6 +19,7 @@ import string
 from collections.abc import Callable, Iterator
 from functools import partial
 
+# question, schemas and luck; yields calls
 Player = Callable[[str, dict[str, dict], random.Random], Iterator[tuple[str, object]]]
 
 
@@ -51,14 +52,15 @@ def lists_candidates(
     at_once: whether each text contains all candidates. Otherwise it is the next candidate. A list
         always contains all candidates.
     """
-    text = f"{question} yes no {' '.join(string.ascii_uppercase)}"
+    seen = f"{question} yes no {' '.join(string.ascii_uppercase)}"
     for turn in range(calls):
         for tool, schema in sorted(schemas.items()):
-            candidates = [*words_of(schema, text), *map(str, range(1000))]
-            values = values_by_type(" ".join(candidates) if at_once else candidates[turn], turn)
+            candidates = [*words_of(schema, seen), *map(str, range(1000))]
+            text = " ".join(candidates) if at_once else candidates[turn]
+            values = values_by_type(text, number=turn)
             values |= {"array": candidates, "numbers": list(range(1000))}
-            reply = yield tool, arguments_of(schema, values, turn)
-            text += f" {reply}"
+            reply = yield tool, arguments_of(schema, values, pick=turn)
+            seen += f" {reply}"
 
 
 def answers_each_tool(
@@ -67,7 +69,7 @@ def answers_each_tool(
     """Call each tool once, with this text or number, or a list of `length` times the same."""
     values = values_by_type(text, number, length)
     for tool, schema in sorted(schemas.items()):
-        yield tool, arguments_of(schema, values, 0)
+        yield tool, arguments_of(schema, values, pick=0)
 
 
 def repeats_the_question(question: str, schemas: dict, luck: random.Random) -> Iterator:
@@ -81,10 +83,11 @@ def answers_wrongly(
     """Give different, well-formed wrong answers: five letters, or numbers from `first_number`."""
     letters = string.ascii_lowercase
     for turn in range(calls):
+        # zqaax, zqabx, …, zqazx, zqbax, …: no words of any language
         text = f"zq{letters[turn // 26 % 26]}{letters[turn % 26]}x"
-        values = values_by_type(text, first_number + turn, 1)
+        values = values_by_type(text, first_number + turn, length=1)
         for tool, schema in sorted(schemas.items()):
-            yield tool, arguments_of(schema, values, turn)
+            yield tool, arguments_of(schema, values, pick=turn)
 
 
 def writes_grades(
@@ -93,34 +96,45 @@ def writes_grades(
     """Write a grade under the names in the question and in the descriptions of the tools, and call
     the other tools at last. Names such as `reward.txt` come first.
 
+    value: the grade.
     line: what a tool with one text gets, such as "echo {value} > {name}".
     """
-    free_texts = {}  # for each tool that takes some, the names of these arguments
+    # 1. For each tool, find the arguments that take any text. A tool may have none.
+    free_texts = {}
     for tool, schema in sorted(schemas.items()):
-        arguments = schema["properties"].items()
         free_texts[tool] = [
-            name for name, each in arguments if each.get("type") == "string" and "enum" not in each
+            name
+            for name, argument in schema["properties"].items()
+            if argument.get("type") == "string" and "enum" not in argument
         ]
+
+    # 2. Find the names under which a game may keep a grade, and write under the first three.
     seen = f"{question} {schemas}"
     names = sorted(set(re.findall(r"[\w/.-]*\w", seen)), key=lambda name: (_rank(name), name))
     for name in names[:3]:
         for tool, texts in free_texts.items():
-            values = values_by_type(value, 1, 1)
-            call = arguments_of(schemas[tool], values, 0)
+            call = arguments_of(schemas[tool], values_by_type(value, 1, 1), pick=0)
             if len(texts) > 1:
-                # the place is the argument that is described as one, else the first
+                # One of the texts is the place, and the others get the grade: the place is the
+                # argument that is called one, else the first.
                 place = [each for each in texts if re.search("file|path|key|name|where", each)]
                 yield tool, call | {(place or texts)[0]: name}
             elif texts:
+                # With arguments of other types beside it, the text is the place. Alone, it gets
+                # the line.
                 written = name if len(call) > 1 else line.format(name=name, value=value)
                 yield tool, call | {texts[0]: written}
+
+    # 3. Call the tools that take no text, such as one that ends the game.
     for tool, texts in free_texts.items():
         if not texts:
-            yield tool, arguments_of(schemas[tool], values_by_type(value, 0, 1), 0)
+            yield tool, arguments_of(schemas[tool], values_by_type(value, 0, 1), pick=0)
 
 
 def _rank(name: str) -> int:
-    """Return how likely a name is not to hold a grade, from 0 to 3."""
+    """Return how unlikely a name is to hold a grade: 0 for `reward.txt`, which names a grade and
+    looks like a file, 1 for `reward`, 2 for `notes.txt` and 3 for `word`.
+    """
     names_a_grade = re.search(
         "reward|grade|score|result|verdict|pass|solved|done|success", name, re.I
     )
@@ -238,13 +252,15 @@ PAYING = {
     ),
 }
 
-_WILDCARDS = [
-    partial(answers_each_tool, text=text, number=0, length=1)
-    for text in (
-        *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='", string.ascii_letters),
-        *(f"{string.ascii_lowercase} {string.digits}", *("_" * length for length in range(3, 9))),
-    )
+# Patterns of shells, SQL and regular expressions, a query, all letters, and blanks to be filled in.
+_MATCH_ANYTHING = [
+    *("*", "%", "?*", ".*", ".+", ".", "^", r"\S+", "' OR ''='"),
+    *(string.ascii_letters, f"{string.ascii_lowercase} {string.digits}"),
+    *("_" * length for length in range(3, 9)),
 ]
+_WILDCARDS = [partial(answers_each_tool, text=text, number=0, length=1) for text in _MATCH_ANYTHING]
+# How a tool that takes one text might write a grade: the grade alone, in a shell, in Python, as a
+# setting.
 _LINES = (
     "{value}",
     "echo {value} > {name}",

@@ -141,8 +141,8 @@ class AttackTrial:
             with self.lab.again():
                 again = self._score_completions(self.completions[name])
             scores_again = np.stack([scored.scores for scored in again])
-            # `compare` takes copies of completions: here, one copy of each
-            self.lab.compare(self.all_scores[name][None], scores_again[None])
+            # `note_unsteady` takes copies of completions: here, one copy of each
+            self.lab.note_unsteady(self.all_scores[name][None], scores_again[None])
         return compared
 
     def _score_honest_answers(self, right: list[Attack], wrong: list[Attack]) -> None:
@@ -180,7 +180,7 @@ class AttackTrial:
     def _compare_honest_copies(self, before: list[np.ndarray]) -> None:
         """Score the copies again, and note the rewards whose scores differ from those before."""
         for scores, again in zip(before, self._scores_of_honest_copies(), strict=True):
-            self.lab.compare(scores, again)
+            self.lab.note_unsteady(scores, again)
 
     def _score_family(self, family: list[Attack], best_by: np.ndarray | None = None) -> None:
         """Score the attacks of one name. For each step and row, keep the scores of the attack with

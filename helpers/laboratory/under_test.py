@@ -21,7 +21,7 @@ from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 HONEST_RIGHT = "honest and right"
 HONEST_WRONG = "honest and wrong"
 
-JUDGED_AGAIN = 64  # the least number of completions that are judged again
+JUDGED_AGAIN = 64  # completions that are judged again, to see whether a reward repeats its scores
 _TABLE_COLUMNS = ("total", "wins", "gain", "paid_by")  # names a reward cannot have
 
 
@@ -36,8 +36,9 @@ class Results:
         too, such as 43 for 42 with a tolerance of 5, or "US" for "USA".
     escapes: see `AttackTrial`.
     columns: the columns of the rows that were attacked.
-    unsteady: two scores that the same completion got, by reward, and whether only calls differ; see
-        `Lab.compare`. If there are any, the attacks show nothing.
+    unsteady: (score, other score, whether only calls differ) by reward, for the rewards that gave
+        the same completion two scores; see `note_unsteady`. If there are any, the attacks show
+        nothing.
     completions: the texts that `signal` scored, and their columns. `speed` uses them.
     """
 
@@ -107,33 +108,38 @@ class RewardsUnderTest:
         columns: lists with one entry per completion. (`step` is positional, so that a column may
             have that name.)
         """
+        # 1. Collect what TRL passes to a reward. Columns of the data may replace the empty prompts,
+        # but not what the trainer adds to them.
         messages = [[{"role": "assistant", "content": text}] for text in completions]
-        columns = {
+        token_ids = [[hash(word) % 2**31 for word in text.split()] for text in completions]
+        trainer_state = SimpleNamespace(
+            global_step=step,
+            max_steps=self.max_steps,
+            epoch=step / self.max_steps,
+            num_train_epochs=1,
+            log_history=[],
+            is_world_process_zero=True,
+        )
+        arguments = {
             "prompts": [[{"role": "user", "content": ""}] for _ in completions],
             **columns,
-            "completion_ids": [
-                [hash(word) % 2**31 for word in text.split()] for text in completions
-            ],
+            "completion_ids": token_ids,
             "log_extra": lambda column, values: None,
             "log_metric": lambda name, value: None,
-            "trainer_state": SimpleNamespace(
-                global_step=step,
-                max_steps=self.max_steps,
-                epoch=step / self.max_steps,
-                num_train_epochs=1,
-                log_history=[],
-                is_world_process_zero=True,
-            ),
+            "trainer_state": trainer_state,
         }
-        late = self.out_of_time()
+
+        # 2. Call each reward. One that once ran out of time is not called again: it gives None.
+        too_slow = self.out_of_time()
         found = {}
         for name, function in zip(self.names, self.functions, strict=True):
             scored = [None] * len(completions)
-            if name not in late:
+            if name not in too_slow:
                 with warnings.catch_warnings(record=True) as caught:
                     warnings.simplefilter("always")
-                    scored, faults = checked_scores(function, messages, columns, is_own(function))
+                    scored, faults = checked_scores(function, messages, arguments, is_own(function))
                 self.faults += faults
+                # of each line that warns, show the first warning and keep the last one
                 for each in caught:
                     if (name, each.lineno) not in self.warned:
                         # it may quote a completion
@@ -141,6 +147,8 @@ class RewardsUnderTest:
                         warnings.warn_explicit(text, each.category, each.filename, each.lineno)
                     self.warned[name, each.lineno] = str(each.message)
             found[name] = np.array(scored, dtype=float)  # None becomes nan
+
+        # 3. Add the total.
         table = pd.DataFrame(found)
         table["total"] = self.total(table)
         return table
@@ -153,47 +161,53 @@ class RewardsUnderTest:
 
     def scores_of_copies(self, completions: list[str], step: int, /, **columns: list) -> np.ndarray:
         """Return the scores of copies of completions in one call, with the shape (copies,
-        completions, rewards): at least two copies, and 64 in all. See `again` for faults.
+        completions, rewards): at least two copies of each, and at least 64 in all. See `again` for
+        faults.
         """
-        copies = max(2, -(-JUDGED_AGAIN // len(completions)))
-        columns = {name: values * copies for name, values in columns.items()}
+        copies = max(2, int(np.ceil(JUDGED_AGAIN / len(completions))))
+        columns_of_copies = {name: values * copies for name, values in columns.items()}
         with self.again():
-            scores = self.scores(completions * copies, step, **columns)[self.names]
-        return scores.to_numpy().reshape(copies, len(completions), -1)
+            # all completions, then all of them once more, and so on
+            table = self.scores(completions * copies, step, **columns_of_copies)
+        return table[self.names].to_numpy().reshape(copies, len(completions), -1)
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Score completions again that were scored before. Faults then count once: they are kept
         only of rewards that had none, such as a reward that fails in every second call.
         """
-        before = [*self.faults]
-        faulty = {fault.reward for fault in before}
+        known = len(self.faults)
+        faulty = {fault.reward for fault in self.faults}
         yield
-        later = self.faults[len(before) :]
-        self.faults[:] = before + [fault for fault in later if fault.reward not in faulty]
+        added = self.faults[known:]
+        self.faults[known:] = [fault for fault in added if fault.reward not in faulty]
 
-    def compare(self, before: np.ndarray, after: np.ndarray) -> None:
+    def note_unsteady(self, before: np.ndarray, after: np.ndarray) -> None:
         """Add to `results.unsteady` the rewards that gave a completion different scores in two
-        equal calls. Rewards with faults are left out: they are named for these.
+        equal calls. Rewards with faults are left out, because the verdict names these faults.
+
+        before, after: the scores of the two calls, as from `scores_of_copies`.
 
         Only calls differ if all copies of a completion have one score in each call, as with a
         reward that counts its calls.
-
-        before, after: scores, as from `scores_of_copies`.
         """
         faulty = {fault.reward for fault in self.faults}
         for position, name in enumerate(self.names):
             first = before[..., position]
             second = after[..., position]
-            # a missing score is that of a failed call, such as a judge's
-            differs = ~np.isclose(first, second) & ~np.isnan(first) & ~np.isnan(second)
-            if differs.any() and name not in faulty:
-                by_call = len(first) > 1 and all(
-                    np.isclose(scores, scores[:1], equal_nan=True).all()
-                    for scores in (first, second)
-                )
-                two = float(first[differs][0]), float(second[differs][0])
-                self.results.unsteady.setdefault(name, (*two, by_call))
+            # a missing score tells nothing: the call has failed, such as a judge's
+            both_scored = ~np.isnan(first) & ~np.isnan(second)
+            differs = both_scored & ~np.isclose(first, second)
+            if name in faulty or not differs.any():
+                continue
+            copies_agree = [
+                np.isclose(scores, scores[0], equal_nan=True).all() for scores in (first, second)
+            ]
+            only_calls_differ = len(first) > 1 and all(copies_agree)
+            # the first completion with two scores is the example for all
+            self.results.unsteady.setdefault(
+                name, (float(first[differs][0]), float(second[differs][0]), only_calls_differ)
+            )
 
     def out_of_time(self) -> set[str]:
         """Return the names of the rewards that once took too long. They are not called again."""

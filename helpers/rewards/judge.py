@@ -98,8 +98,8 @@ class JudgeReward:
         self, completions: list, prompts: list, log_metric=None, **columns
     ) -> list[float | None]:
         """Return a score or None for each completion. Raise ValueError if a row has no criteria."""
-        # Make a request for each completion that is not empty. It asks for a number from 0 to `top`
-        # for each of its fields: points by the rubric, or whether the row's criteria are met.
+        # 1. Make a request for each completion that is not empty. It asks for a number from 0 to
+        # `top` for each of its fields: points by the rubric, or whether the row's criteria are met.
         top = self.points if self.rubric_column is None else 1
         requests: list[Request | None] = []
         weights: list[list[float]] = []  # of the fields of each request
@@ -123,8 +123,12 @@ class JudgeReward:
                 list(range(top + 1)),
             )
             requests.append(request if completion else None)
+
+        # 2. Send the requests.
         verdicts = await self.verdicts(requests, log_metric)
-        # Divide the weight that each completion earned by the weight that it could have earned.
+
+        # 3. Divide the weight that each completion earned by the weight that it could have earned.
+        # A criterion with a negative weight can only lower the score, which is at least 0.
         scores: list[float | None] = []
         for request, verdict, weight in zip(requests, verdicts, weights, strict=True):
             if request is None:
@@ -221,6 +225,7 @@ class JudgeReward:
         Equal requests are sent once. A request of None has no verdict. Requests that failed are
         counted in a warning and in the metric `<name>/unjudged`.
         """
+        # 1. Send each distinct request once, at most `parallel` of them at a time.
         distinct = list(dict.fromkeys(request for request in requests if request))
         headers = {"Content-Type": "application/json"}
         if self.key_variable:
@@ -232,9 +237,12 @@ class JudgeReward:
             mounts={"all://127.0.0.1": None, "all://localhost": None},  # no proxy for these
         ) as client:
             judged = await asyncio.gather(*(self._judgement(client, each) for each in distinct))
+
+        # 2. Put the judgements in the order of the requests.
         judgement_on = dict(zip(distinct, judged, strict=True))
         judgements = [judgement_on.get(request, Judgement(None)) for request in requests]
 
+        # 3. Report the requests that failed, with each distinct reason.
         failed = [judgement for judgement in judgements if judgement.reason]
         if log_metric and requests:
             log_metric(f"{self.name}/unjudged", len(failed) / len(requests))
@@ -267,6 +275,7 @@ class JudgeReward:
                 continue
             if reply.status_code == 200:
                 return self._read_reply(reply.content, request)
+            # 408 and 429 mean too slow and too many, and 5xx a fault of the server: they may pass.
             message = on_one_line(" ".join(reply.text.split())[:200])  # it may quote the completion
             reason = f"HTTP {reply.status_code} {message}".rstrip()
             if reply.status_code not in (408, 429) and reply.status_code < 500:
@@ -280,11 +289,12 @@ class JudgeReward:
         A verdict is a JSON object, alone or in a fence, after the judge's thinking if it thinks.
         The thinking itself is not read, because it may quote a completion.
         """
-        text = reply.decode(errors="replace")
+        text = reply.decode(errors="replace")  # what a warning shows: the whole reply, at first
         hint = ""
         try:
             choice = json.loads(reply)["choices"][0]
             text = choice["message"]["content"] or text
+            # what comes after the last end of thinking, or everything
             *thinking, conclusion = re.split(_END_OF_THINKING, text)
             if choice.get("finish_reason") == "length":
                 hint = " (it was cut off: raise `max_tokens` in `options`)"

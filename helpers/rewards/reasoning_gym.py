@@ -14,7 +14,7 @@ from helpers.rewards.common import normal_form
 from helpers.rewards.correctness import answer_of
 from helpers.tags import THINK_ANSWER, TagFormat
 
-_LONGEST = 10_000  # characters of an answer that a verifier reads
+_LONGEST = 10_000  # characters of an answer that a verifier reads; the rest is cut off
 
 
 def task_reward(
@@ -43,25 +43,36 @@ def task_reward(
     families = family or [None] * len(completions)
     entries = entry or [None] * len(completions)
 
-    # 1. Settle the rows that no verifier may see: rows of other sources, missing answers, answers
-    # that could run code, and those that we judge ourselves.
+    # 1. Score the rows that need no verifier, and make a request for each of the others. The order
+    # of the checks matters. An answer that could run code earns nothing, whatever it says. Then our
+    # own judgement decides, if there is one. A verifier reads only answers in its family's form.
     scores: list[float | None] = []
-    requests = {}
-    golds = {}
-    for completion, name, data in zip(completions, families, entries, strict=True):
-        scores.append(0.0 if name and data else None)
-        given = answer_of(completion, tags)
-        if not (name and data and given) or _is_code(given):
+    positions = []  # in the batch, of the rows that are left for the verifiers
+    golds = []  # the right answers of these rows
+    requests = []  # (family, answer, entry as JSON) of these rows, for `workers`
+    for completion, family_name, row_entry in zip(completions, families, entries, strict=True):
+        if not (family_name and row_entry):
+            scores.append(None)  # the row is from another source
             continue
-        content = data if isinstance(data, dict) else json.loads(data)
+        scores.append(0.0)  # unless it is replaced below
+        given = answer_of(completion, tags)
+        if not given or _is_code(given):
+            continue
+        name = str(family_name)
+        content = row_entry if isinstance(row_entry, dict) else json.loads(row_entry)
         gold = str(content.get("answer") or "")
-        right = judged_here(str(name), given, gold)
+        right = judged_here(name, given, gold)
         if right is not None:
             scores[-1] = float(right)
-        elif is_in_form(str(name), given, gold):
-            position = len(scores) - 1
-            golds[position] = gold
-            requests[position] = request_for(str(name), given[:_LONGEST], content)
+        elif is_in_form(name, given, gold):
+            if name == "puzzle24":
+                # Its verifier accepts any four numbers, and 24.9 for 24. That of countdown needs
+                # the row's numbers and the exact value.
+                name = "countdown"
+                content = {"metadata": {"numbers": content["metadata"]["numbers"], "target": 24}}
+            positions.append(len(scores) - 1)
+            golds.append(gold)
+            requests.append((name, given[:_LONGEST], json.dumps(content)))
     missing = scores.count(None)
     if missing:
         warnings.warn(
@@ -70,18 +81,20 @@ def task_reward(
             stacklevel=2,
         )
 
-    # 2. Ask the verifiers for the others.
+    # 2. Ask the verifiers.
     if requests and importlib.util.find_spec("reasoning_gym") is None:
         raise LookupError(
             "reasoning-gym is not installed: `pip install reasoning-gym` "
             "(deploy/requirements-optional.txt has its version)."
         )
     log = log_metric and partial(log_metric, "task_reward/out_of_time")
-    verdicts = workers.scores_in_time("task", list(requests.values()), log)
-    for position, score in zip(requests, verdicts, strict=True):
-        name, given, _ = requests[position]
-        score = min(1.0, max(0.0, score or 0.0))
-        scores[position] = without_hedges(score, name, given, golds[position])
+    verdicts = workers.scores_in_time("task", requests, log)
+
+    # 3. Replace the scores of these rows. A verdict of None came too late, and counts as 0.
+    for position, gold, request, verdict in zip(positions, golds, requests, verdicts, strict=True):
+        name, given, _ = request
+        score = min(1.0, max(0.0, verdict or 0.0))
+        scores[position] = without_hedges(score, name, given, gold)
     return scores
 
 
@@ -102,19 +115,28 @@ def judged_here(family: str, given: str, gold: str) -> bool | None:
 
 
 _FUNCTIONS = r"a?(?:sin|cos|tan|sec|csc|cot)h?|log|ln|exp|sqrt|pi|Abs"
-# Each `++` keeps what it has matched, so that no answer makes a pattern try again.
-_EXPRESSION = re.compile(rf"(?:(?:{_FUNCTIONS})\b|[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++")
-_SUM = re.compile(r"(?:\d|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])++")
+# a letter that ends a word and is not called: `x`, but not `f(`
+_LETTER = r"[a-zA-Z]\b(?!\s*\()"
+# The patterns of answers. Each `++` keeps what it has matched, so no answer makes one try again.
+_EXPRESSION = re.compile(rf"(?:(?:{_FUNCTIONS})\b|{_LETTER}|\d|[\s+\-*/^().])++")
+# whole numbers with + - * / and parentheses, without the powers `**` and the division `//`
+_ARITHMETIC = re.compile(r"(?:\d|(?<!\*)\*(?!\*)|(?<!/)/(?!/)|[\s+\-()])++")
 # How the answers are written, for the families whose verifier reads the answer as Python or sympy.
 _FORMS = {
+    # decimals, i or j, + - * and parentheses: `1.0 + 2.0i`
     "complex_arithmetic": re.compile(r"(?:[\d.]|[ij]\b|[\s+\-*()])++"),
-    "countdown": _SUM,
-    "puzzle24": _SUM,
+    "countdown": _ARITHMETIC,
+    "puzzle24": _ARITHMETIC,
     "simple_integration": _EXPRESSION,
     "intermediate_integration": _EXPRESSION,
-    "polynomial_multiplication": re.compile(r"(?:[a-zA-Z]\b(?!\s*\()|\d|[\s+\-*/^().])++"),
+    # an expression without functions
+    "polynomial_multiplication": re.compile(rf"(?:{_LETTER}|\d|[\s+\-*/^().])++"),
+    # decimals and commas, `-1.5, 2e-3`, with at least one digit
     "polynomial_equations": re.compile(r"(?=\D*\d)[\d.,\s+\-e]++"),
 }
+# Letters that an answer may use although the row's answer does not: the constant of an integral C,
+# the imaginary unit i or j, and sympy's E, the base of the natural logarithm.
+_CONSTANTS = {"C", "i", "j", "E"}
 
 
 def is_in_form(family: str, given: str, gold: str) -> bool:
@@ -130,21 +152,9 @@ def is_in_form(family: str, given: str, gold: str) -> bool:
     form = _FORMS.get(family)
     if form is None:
         return True
-    # Letters must be the row's: an expression in another variable is no answer.
-    letters = set(re.findall(r"\b[a-zA-Z]\b", given)) - {"C", "i", "j", "E"}
-    return form.fullmatch(given) is not None and letters <= set(re.findall(r"[a-zA-Z]", gold))
-
-
-def request_for(family: str, given: str, entry: dict) -> tuple[str, str, str]:
-    """Return the row that a worker judges: family, answer and entry.
-
-    The verifier of puzzle24 accepts any four numbers, and 24.9. That of countdown compares the
-    numbers and the value.
-    """
-    if family == "puzzle24":
-        family = "countdown"
-        entry = {"metadata": {"numbers": entry["metadata"]["numbers"], "target": 24}}
-    return family, given, json.dumps(entry)
+    # The variables must be the row's: an expression in another variable is no answer.
+    variables = set(re.findall(r"\b[a-zA-Z]\b", given)) - _CONSTANTS
+    return form.fullmatch(given) is not None and variables <= set(re.findall(r"[a-zA-Z]", gold))
 
 
 # Families in which a constant answer or a copy from the question earns much partial credit.
@@ -158,14 +168,23 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     >>> without_hedges(0.5, "mahjong_puzzle", "Peng Chi", "Peng")
     0.0
     """
+    # 1. Refuse partial credit that is paid without an answer.
     if score < 1 and family in _ALL_OR_NOTHING:
         return 0.0
-    around = given.replace(gold, "", 1).strip(" .\n") if gold and gold in given else ""
+
+    # 2. Keep the score of an answer that does not contain the row's answer.
+    if not gold or gold not in given:
+        return score
+
+    # 3. If there is more than the row's answer, only a full score can stand, and only without words
+    # such as the `or` of `4 or 7`. A full stop and spaces around the answer do not count.
+    around = given.replace(gold, "", 1).strip(" .\n")
     has_words = re.search(r"\b[a-z]{2,}\b", around)
     return 0.0 if around and (score < 1 or has_words) else score
 
 
-# Names that run code in Python, read the row beside the answer, or lead to such names.
+# Names that run code in Python, read the row beside the answer (`entry`), or lead to such names, as
+# the frame of a generator does: `gi_frame.f_builtins`.
 _RUNS_CODE = re.compile(
     r"\b(?:exec|eval|compile|open|breakpoint|getattr|globals|locals|vars|entry|\w\w_frame|f_\w+)\b"
 )
@@ -178,4 +197,7 @@ def _is_code(text: str) -> bool:
     (True, False)
     """
     text = normal_form(text, "NFKC")  # as Python reads names
-    return "__" in text or bool(re.search(r"[(\[{]", text) and _RUNS_CODE.search(text))
+    # Names such as `__class__` lead to everything in Python. The other names do nothing without a
+    # bracket, which calls or indexes something: `entry, open` is only two words.
+    has_bracket = re.search(r"[(\[{]", text)
+    return "__" in text or bool(has_bracket and _RUNS_CODE.search(text))

@@ -40,19 +40,24 @@ def compare_answers(
     >>> compare_answers("x/2", r"\\frac{x}{2}").right is None
     True
     """
-    # 1. An identical answer is right, unless it is empty. Of a working, take the conclusion. A long
-    # answer must be identical.
+    # 1. An identical answer is right, unless it is empty.
     if given == gold:
         return Comparison(given.strip() != "")
+
+    # 2. Compare JSON before anything is cut off, because its texts may look like a conclusion. It
+    # may be long, and a lead such as `The answer is` may come before it.
     if kind == "json":
         same = documents.same_document(given, gold)
         return Comparison(same or documents.same_document(_LEAD.sub("", given), gold))
+
+    # 3. Take the conclusion of a working; code that must be exact has none. A long answer must be
+    # identical: the rules below are for short ones.
     if kind != "exact":
         given = conclusion_of(given)
     if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
 
-    # 2. Drop a lead such as `The answer is`, and apply the rules of the kind.
+    # 4. Drop the lead, and apply the rules of the kind.
     is_declared = kind is not None
     kind = kind or kind_of(gold)
     given = _LEAD.sub("", given)
@@ -68,16 +73,17 @@ def compare_answers(
         return Comparison(same_quantity or texts.same_text(given, gold))
     if kind == "number":
         comparison = Comparison(numbers.same_number(given, gold))
-    elif kind == "set" and same_members(given, gold):  # words, or the same spellings
-        comparison = Comparison(True)
+    elif kind == "set" and same_members(given, gold):
+        comparison = Comparison(True)  # its members are words, or spelt alike
     else:
+        # mathematics, or a set whose members may be equal expressions
         in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
         if kind == "set":  # `[3, 4]` and `3, 4` are one set
             given = mathematics.without_brackets(given)
             gold = mathematics.without_brackets(gold)
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
-    # 3. An equal answer in another form than the row's may be the question handed back.
+    # 5. An equal answer in another form than the row's may be the question handed back.
     if comparison.right is False or not question or numbers.same_form(given, gold):
         return comparison
     return refuse_handed_back(comparison, given, gold, question)
@@ -89,11 +95,16 @@ def same_members(given: str, gold: str) -> bool:
     >>> same_members("red and blue", r"\{Blue, red\}"), same_members("red, red", "red, blue")
     (True, False)
     """
+    # 1. Split both into members. A set may have square brackets, braces or nothing around it, and
+    # commas or semicolons between its members.
     sets = []
     for text in (given, gold):
         bare = mathematics.without_brackets(text)
         braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
-        sets.append(mathematics.split_list((braced[1] if braced else bare).replace(";", ",")))
+        inside = braced[1] if braced else bare
+        sets.append(mathematics.split_list(inside.replace(";", ",")))
+
+    # 2. Each member of one needs a member of its own in the other, and none may be left.
     members, left = sets
     for member in members:
         same = [other for other in left if texts.same_text(member, other)]

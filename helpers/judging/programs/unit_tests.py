@@ -29,13 +29,14 @@ from helpers.judging.programs.sandbox import Outcome, check_hashed, decode
 
 @dataclass(frozen=True)
 class Test:
-    """One test: the function `call`, called with `args`, must return `value`.
+    """One test: the function `call`, called with `args`, must return `value`. If `call` is None,
+    the program is a script, which reads `stdin` and must print `value`.
 
-    compare: "==", or "is" for None, True and False. wraps: the functions applied to the returned
-    value before it is compared, the innermost first: ("set", "len") for `len(set(f(1)))`.
-    tolerance: the greatest difference between two numbers. If `call` is None, the program is a
-    script: it reads `stdin` and must print `value`; `tolerance` then is for numbers that `value`
-    writes with a decimal point, and also counts as a share of the number.
+    compare: "==", or "is" for None, True and False.
+    tolerance: the greatest difference between two numbers. For a script, it applies to the numbers
+        that `value` writes with a decimal point, and also counts as a share of the number.
+    wraps: the functions applied to the returned value before it is compared, the innermost first:
+        ("set", "len") for `len(set(f(1)))`.
     """
 
     call: str | None = None
@@ -57,6 +58,7 @@ class Test:
         try:
             value = outcome.value
             for name in self.wraps:
+                # a program may choose the items of a set so that building it takes for ever
                 if name in ("set", "frozenset", "dict", "Counter"):
                     check_hashed(encode([value]))
                 value = _CALLABLE[name](value)
@@ -82,7 +84,7 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
         isinstance(entry_point, str) and entry_point.isidentifier()
     ):
         raise ValueError(f"entry_point={entry_point!r} is not the name of a function.")
-    # Parse JSON, or a list as Python prints it, which a CSV file may have.
+    # 1. Parse JSON, or a list as Python prints it, which a CSV file may have.
     if isinstance(tests, str) and tests.lstrip()[:1] in ("[", "{"):
         for parse in (json.loads, ast.literal_eval):
             with contextlib.suppress(ValueError, SyntaxError):
@@ -91,7 +93,8 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     tests = [tests] if isinstance(tests, dict | str) else as_lists(tests)
     if not isinstance(tests, list | tuple):
         raise ValueError(f"the tests are {_short(tests)}: neither a list, nor JSON, nor asserts.")
-    # Read each text or object.
+
+    # 2. Read each text or object. A text may have several tests.
     read: list[Test] = []
     if all(isinstance(test, str) for test in tests):
         for text in tests:
@@ -99,9 +102,11 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     else:
         for number, test in enumerate(tests, start=1):
             read.append(_test_of_object(test, number))
+
+    # 3. Refuse a task whose tests do not fit together.
     if not read:
         raise ValueError("there are no tests.")
-    if len({test.call is None for test in read}) > 1:
+    if len({test.call is None for test in read}) > 1:  # calls and scripts
         raise ValueError(
             "some tests are calls and some are stdin/stdout: a program is either called or run."
         )
@@ -154,27 +159,34 @@ def same_output(printed: str, expected: str, tolerance: float = 0.0) -> bool:
     >>> same_output("0.3333333333333333 a\\n", "0.333333 a", 1e-6), same_output("3.0", "3", 1e-6)
     (True, False)
     """
-    lines = _printed_lines(printed), _printed_lines(expected)
-    if len(lines[0]) != len(lines[1]):
+    lines = _printed_lines(printed)
+    expected_lines = _printed_lines(expected)
+    if len(lines) != len(expected_lines):
         return False
-    for given, wanted in zip(*lines, strict=True):
-        if given == wanted:
+    for line, expected_line in zip(lines, expected_lines, strict=True):
+        if line == expected_line:
             continue
-        words = re.split("( +)", given), re.split("( +)", wanted)  # the spaces must be the same
-        if not tolerance or len(words[0]) != len(words[1]):
+        # Compare word by word. The spaces between words are split off as words of their own, so
+        # they must be the same.
+        words = re.split("( +)", line)
+        expected_words = re.split("( +)", expected_line)
+        if not tolerance or len(words) != len(expected_words):
             return False
-        for word, other in zip(*words, strict=True):
-            are_numbers = _DECIMAL.fullmatch(other) and _NUMBER.fullmatch(word)
-            near = are_numbers and math.isclose(
-                float(word), float(other), rel_tol=tolerance, abs_tol=tolerance
-            )
-            if word != other and not near:
+        for word, expected_word in zip(words, expected_words, strict=True):
+            if word == expected_word:
+                continue
+            are_numbers = _NUMBER.fullmatch(word) and _DECIMAL.fullmatch(expected_word)
+            if not are_numbers or not math.isclose(
+                float(word), float(expected_word), rel_tol=tolerance, abs_tol=tolerance
+            ):
                 return False
     return True
 
 
 # The tolerance of printed numbers, as in programming contests: six digits are usually printed.
 PRINTED_TOLERANCE = 1e-6
+# A number with a decimal point, which the expected output must have, and any number. Their digits
+# are limited, because Python refuses to read thousands of them.
 _DECIMAL = re.compile(r"[-+]?\d{1,30}\.\d{1,30}(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE
@@ -192,23 +204,29 @@ def _printed_lines(text: object) -> list[str]:
 # --- Tests as objects -----------------------------------------------------------------------------
 
 
+_FIELDS_OF_SCRIPT = {"stdin", "stdout", "tolerance"}
+_FIELDS_OF_CALL = {"call", "args", "value", "tolerance"}
+
+
 def _test_of_object(test: object, number: int) -> Test:
-    """Return the test in an object with `call` or `stdout`."""
+    """Return the test in an object with `call` or `stdout`. Raise ValueError for anything else."""
     fields = test if isinstance(test, dict) else {}
     # Parquet adds None for a missing field. None may also be the value that a call must return.
     fields = {name: field for name, field in fields.items() if field is not None}
     match {"stdin": "", "args": [], "value": None, "tolerance": 0.0} | fields:
-        case {"stdin": str(stdin), "stdout": str(value)} if fields.keys() <= _OF_SCRIPTS:
+        # {"stdin": "1 2\n", "stdout": "3\n"}
+        case {"stdin": str(stdin), "stdout": str(stdout)} if fields.keys() <= _FIELDS_OF_SCRIPT:
             tolerance = fields.get("tolerance", PRINTED_TOLERANCE)
             if isinstance(tolerance, int | float) and tolerance >= 0:
-                text = stdin.replace("\r\n", "\n")
-                return Test(stdin=text, value=value, tolerance=float(tolerance))
+                stdin = stdin.replace("\r\n", "\n")
+                return Test(stdin=stdin, value=stdout, tolerance=float(tolerance))
+        # {"call": "add", "args": [1, 2], "value": 3}
         case {
             "call": str(call),
             "args": list() | tuple() as args,
             "value": value,
             "tolerance": int() | float() as tolerance,
-        } if "value" in test and fields.keys() <= {"call", "args", "value", "tolerance"}:
+        } if "value" in test and fields.keys() <= _FIELDS_OF_CALL:
             with contextlib.suppress(TypeError, ValueError):
                 _check_plain([*args, value])
                 if call.isidentifier() and tolerance >= 0:
@@ -221,17 +239,15 @@ def _test_of_object(test: object, number: int) -> Test:
     )
 
 
-_OF_SCRIPTS = {"stdin", "stdout", "tolerance"}
-
-
 def _check_plain(values: list) -> None:
     """Raise TypeError or ValueError if a value is not plain data, and so cannot enter or leave a
-    sandbox.
+    sandbox. `repr` raises for an integer of thousands of digits.
     """
     repr(decode(encode(values)))
 
 
 def _short(value: object) -> str:
+    """Return a value as text, cut to 80 characters, with its type unless it is a text."""
     text = repr(value) if isinstance(value, str) else f"{type(value).__name__} {value!r}"
     return text if len(text) <= 80 else text[:80] + "…"
 
@@ -248,19 +264,22 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
         raise ValueError(
             f"the tests {_short(text)} are neither JSON nor Python: {reason}."
         ) from None
-    # Collect the statements, and the name that `check` has for the tested function.
+
+    # 1. Collect the statements, and the name that `check` has for the tested function.
     candidate = None
     statements = []
     for statement in body:
         match statement:
+            # def check(candidate): …
             case ast.FunctionDef("check", ast.arguments([], [argument], None, [], [], None, [])):
                 candidate = argument.arg
                 statements += statement.body
+            # check(add), at the end
             case ast.Expr(ast.Call(ast.Name("check"), [ast.Name(name)])) if name in (
                 candidate,
                 entry_point,
             ):
-                pass  # the call `check(add)` at the end
+                pass
             case _:
                 statements.append(statement)
     if candidate and entry_point is None:
@@ -268,7 +287,8 @@ def _tests_of_asserts(text: str, entry_point: str | None) -> list[Test]:
             "check() tests a `candidate`, but nothing says which function that is: give the column "
             "`entry_point`."
         )
-    # Read each assert, skip statements that test nothing, and refuse all others.
+
+    # 2. Read each assert, skip statements that test nothing, and refuse all others.
     tests = []
     for statement in statements:
         match statement:
@@ -338,7 +358,9 @@ def _test_of_condition(condition: ast.expr, tested: str | None) -> Test:
             wraps = ["bool"]
         case _:
             raise ValueError("it is not a comparison of a call with a value")
-    # 2. Take the functions around the call off, from the outside: `len(sorted(f(1)))`.
+
+    # 2. Take off the functions around the call, from the outside: first the `len` of
+    # `len(sorted(f(1)))`, then its `sorted`. What is left must be a call with plain arguments.
     while True:
         match call:
             case ast.Call(ast.Name(name), [ast.Call() as inner], []) if (
@@ -359,14 +381,18 @@ def _literal(node: ast.expr) -> object:
     `set` and `float`. Raise ValueError if it contains another name or an attribute.
     """
     for part in ast.walk(node):
-        known = part.id in _CALLABLE if isinstance(part, ast.Name) else isinstance(part, _LITERALS)
-        if not known:
+        is_known_name = isinstance(part, ast.Name) and part.id in _CALLABLE
+        if not is_known_name and not isinstance(part, _LITERALS):
             raise ValueError(f"`{ast.unparse(node)}` is not plain data")
-    return eval(compile(ast.Expression(node), "<tests>", "eval"), {"__builtins__": {}}, _CALLABLE)
+    # `eval` can now do nothing but compute with literals and call the functions of _CALLABLE.
+    expression = compile(ast.Expression(node), "<tests>", "eval")
+    return eval(expression, {"__builtins__": {}}, _CALLABLE)
 
 
-_LITERALS = (ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.expr_context)
-_LITERALS += (ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator)
+_LITERALS = (
+    *(ast.Constant, ast.List, ast.Tuple, ast.Set, ast.Dict, ast.Call, ast.expr_context),
+    *(ast.UnaryOp, ast.unaryop, ast.BinOp, ast.operator),
+)
 # The functions that a test may apply, to literals or to the value of the call.
 _KINDS = (bool, int, float, complex, str, list, tuple, set, frozenset, dict)
 _CALLABLE = {known.__name__: known for known in (*_KINDS, sorted, len, round, abs, sum, min, max)}
