@@ -15,17 +15,12 @@ CASES = Path(__file__).with_name("cases.jsonl")
 TOLERANCE = 1e-3  # a score this close to the expected one is equal to it
 
 
-def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -> list[dict]:
-    """Return the cases of a JSON-lines file, as `Lab.cases` describes them; by default the suite's
-    own cases, written with these tags.
-
-    If the prompt opens the reasoning, the suite's cases lose their opening tag. Cases that do not
-    begin with it are left out.
+def load_cases(path: str | Path) -> list[dict]:
+    """Return the cases of a JSON-lines file, as `Lab.cases` describes them.
 
     ValueError, with the number of the line's case, if a line is not a case.
     """
-    file = Path(str(path or CASES))
-    own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
+    file = Path(str(path))
     cases = {}
     for number, case in enumerate(file_rows(file), start=1):
         is_case = isinstance(case, dict) and {"name", "completion"} <= case.keys()
@@ -35,22 +30,36 @@ def load_cases(path: str | Path | None = None, tags: TagFormat = THINK_ANSWER) -
                 "which must be unique, and `completion`, and may have scores of rewards in "
                 f'`expected`, such as {{"correctness_reward": 1}}; it is {case!r:.100}.'
             )
-        case.setdefault("expected", {})
-        if path is None:
-            case["completion"] = re.sub(
-                "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
-            )
-        cases[case["name"]] = case
-    if path is not None or not tags.opened:
-        return list(cases.values())
+        cases[case["name"]] = {"expected": {}} | case
+    return list(cases.values())
+
+
+def suite_cases(tags: TagFormat) -> list[dict]:
+    """Return the suite's own cases, written with these tags.
+
+    If the prompt opens the reasoning, the cases lose their opening tag, and those that do not begin
+    with it are left out.
+    """
+    # 1. The file has the tags of THINK_ANSWER. Replace them in one pass: if your tags are the same
+    # two names exchanged, a second pass would replace what the first has written.
+    cases = load_cases(CASES)
+    own_tags = dict(zip(THINK_ANSWER.tags, tags.tags, strict=True))
+    for case in cases:
+        case["completion"] = re.sub(
+            "|".join(own_tags), lambda tag: own_tags[tag.group()], case["completion"]
+        )
+    if not tags.opened:
+        return cases
+
+    # 2. Remove the opening tag, which is in the prompt.
     opening = tags.tags[0]
-    without_opening = [case for case in cases.values() if case["completion"].startswith(opening)]
-    for case in without_opening:
+    cases = [case for case in cases if case["completion"].startswith(opening)]
+    for case in cases:
         case["completion"] = case["completion"].removeprefix(opening)
         # the expected share was of four tags, and three are left
         if case["expected"].get("incremental_format_reward") not in (0, 1):
             case["expected"].pop("incremental_format_reward", None)
-    return without_opening
+    return cases
 
 
 def differences(cases: pd.DataFrame) -> pd.DataFrame:
@@ -99,14 +108,18 @@ def stored_groups(
         row of its question; ValueError if it lacks `answer` and its question is not there.
     columns: other names of the columns, as for `load_task`.
     """
-    # 1. the table, and its name for messages
+    # 1. The table, and its name for messages.
     is_table = isinstance(stored, pd.DataFrame)
     name = "this table" if is_table else stored
     table = stored if is_table else _stored_table(stored)
 
-    # 2. its columns by their usual names
-    names = {old: new for new, old in (columns or {}).items() if isinstance(old, str)}
-    table = table.rename(columns={old: new for old, new in names.items() if new not in table})
+    # 2. Its columns by their usual names. `columns` may list several names for one field, which
+    # `load_task` joins; here only a single name counts. And it may be meant for the data alone: a
+    # run's completions have the usual names, and a second `question` must not join the first.
+    usual = {name: field for field, name in (columns or {}).items() if isinstance(name, str)}
+    table = table.rename(
+        columns={name: field for name, field in usual.items() if field not in table}
+    )
     if "question" not in table and "prompt" in table:
         known = [] if data is None else list(data["question"])
         table = table.assign(question=[_question_in(prompt, known) for prompt in table["prompt"]])
@@ -117,7 +130,7 @@ def stored_groups(
                 f"{column!r} is missing. It has: {', '.join(map(str, table))}."
             )
 
-    # 3. the groups: several completions of one question, at one step if steps are known
+    # 3. The groups: several completions of one question, at one step if steps are known.
     keys = [key for key in ("step", "question") if key in table]
     groups = [group for _, group in table.groupby(keys, sort=False) if len(group) > 1]
     if not groups:
@@ -129,13 +142,13 @@ def stored_groups(
         [_whole(completion_text(each)) for each in group["completion"]] for group in groups
     ]
 
-    # 4. a row per group: all columns of its first completion but the completion
+    # 4. A row per group: all columns of its first completion but the completion.
     rows = pd.DataFrame([group.iloc[0] for group in groups]).drop(columns="completion")
     rows = rows.reset_index(drop=True)
     if data is None:
         return rows, completions
 
-    # 5. the columns that the rows lack, from the row of `data` with the same question
+    # 5. The columns that the rows lack, from the row of `data` with the same question.
     unknown = rows[~rows["question"].isin(data["question"])]
     if "answer" not in rows and len(unknown):
         raise ValueError(
@@ -158,7 +171,10 @@ def _stored_table(file: str | Path) -> pd.DataFrame:
 
 
 def _question_in(prompt: object, known: list[str]) -> str:
-    """Return the known question that a prompt ends with, or else the text of the prompt.
+    """Return the known question that is in a prompt, or else the text of the prompt.
+
+    If several are in it, such as those of worked examples, return the one whose last occurrence
+    ends last; if some end together, the longest, which contains the others.
 
     prompt: a text, such as TRL logs after the chat template, or messages, of which the last counts.
     """

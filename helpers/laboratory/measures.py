@@ -30,7 +30,7 @@ from helpers.laboratory.attacks import (
     for_own,
     with_wrong_answers,
 )
-from helpers.laboratory.cases import load_cases
+from helpers.laboratory.cases import load_cases, suite_cases
 from helpers.laboratory.trial import AttackTrial, columns_of
 from helpers.laboratory.under_test import (
     HONEST_RIGHT,
@@ -114,7 +114,7 @@ class Lab(RewardsUnderTest):
         reward.
         """
         # 1. Read the cases, and refuse an expected score of an unknown reward.
-        loaded = load_cases(path, self.tags)
+        loaded = suite_cases(self.tags) if path is None else load_cases(path)
         known = {*self.names, *(f"{name}_reward" for name in LIBRARY)}
         for case in loaded:
             unknown = sorted(case["expected"].keys() - known)

@@ -26,19 +26,20 @@ def configuration(run: Run, settings: Preset, machine: Machine, seed: int, **dif
     """Return the `GRPOConfig` of these settings; `differs` adds or replaces keywords."""
     from trl import GRPOConfig
 
-    return GRPOConfig(
-        output_dir=str(run.path("checkpoints")),
-        seed=seed,
+    keywords = {
+        "output_dir": str(run.path("checkpoints")),
+        "seed": seed,
         **grpo_keywords(settings),
-        use_vllm=settings.engine == "vllm",
-        bf16=not machine.only_fp16,
-        fp16=machine.only_fp16,
-        save_total_limit=2,
-        disable_tqdm=True,
-        log_completions=True,
-        num_completions_to_print=0,
-        **{"report_to": "none"} | differs,
-    )
+        "use_vllm": settings.engine == "vllm",
+        "bf16": not machine.only_fp16,
+        "fp16": machine.only_fp16,
+        "save_total_limit": 2,
+        "disable_tqdm": True,
+        "log_completions": True,
+        "num_completions_to_print": 0,
+        "report_to": "none",
+    }
+    return GRPOConfig(**keywords | differs)
 
 
 def train(
@@ -46,12 +47,14 @@ def train(
 ) -> None:
     """Train, resuming from a checkpoint if there is one, and save the results in the run folder.
 
-    reward: the reward's name for the manifest.
+    reward: the name, for the manifest, of the only reward that counts. Its weight there is 1.0.
     """
     from transformers import PrinterCallback
 
     from helpers.training import checkpoints
 
+    # Because of `disable_tqdm`, the trainer has a callback that prints all that it logs. Remove it:
+    # the lessons show the steps themselves.
     trainer.remove_callback(PrinterCallback)
     result = trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     recorded = {"rewards": [reward], "weights": [1.0], "steps": trainer.state.global_step}

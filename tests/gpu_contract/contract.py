@@ -7,6 +7,7 @@ preset and loss, the others for every preset.
 
 import ast
 import functools
+import inspect
 import json
 import os
 import subprocess
@@ -99,7 +100,7 @@ print("\\n" + json.dumps(built))
 def _source(where: str) -> str:
     """The code that makes the configuration of a place."""
     if where == "lessons":
-        return (PROJECT / "helpers" / "training" / "lessons.py").read_text(encoding="utf-8")
+        return inspect.getsource(training.configuration)
     (path,) = PROJECT.glob(f"notebooks/{where}_*.ipynb")
     cells = (cell for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code")
     (source,) = (cell.source for cell in cells if "config = GRPOConfig(" in cell.source)
@@ -131,7 +132,7 @@ def passed(where: str, settings: Preset) -> dict:
         "looks": {},
     }
     tree = ast.parse(_source(where))
-    for node in tree.body:  # the dictionaries that are written out before it
+    for node in ast.walk(tree):  # the dictionaries that are written out before it
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             exec(ast.unparse(node), names)
     calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))

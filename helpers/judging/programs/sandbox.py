@@ -20,10 +20,11 @@ from typing import Literal
 
 from helpers.judging.workers import slowness
 
-# The back ends, and the budget of a batch of up to _BATCH programs, in time limits of one program.
+# The budget of each back end: the time for a batch of up to _BATCH programs, in time limits of one
+# program.
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
-BACKENDS = {"monty": 5.0, "sandlock": 10.0}
+_BUDGETS = {"monty": 5.0, "sandlock": 10.0}
 _BATCH = 64
 _SLICE = 1 / 8  # of its time limit, for every program of a batch
 _BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
@@ -99,35 +100,37 @@ def run_code(
 ) -> list[list[Outcome]]:
     """Return the outcomes of each job, one per input.
 
-    backend: "monty", "sandlock", or an object with a method `run(job, limits)`, which returns the
-        outcomes of a program and is called from several threads. None: two passes. Monty runs all
-        programs. If sandlock works on this machine, it then runs those that monty cannot run, that
-        ended with an error, or that may give another order in CPython, and its outcomes count. A
-        program that CPython cannot read stays an error.
+    backend: "monty", "sandlock", or an object of your own with a method `run(job, limits)`, which
+        returns the outcomes of a program and is called from several threads. None: two passes.
+        Monty runs all programs. If sandlock works on this machine, it then runs those that monty
+        cannot run, that ended with an error, or that may give another order in CPython, and its
+        outcomes count. A program that CPython cannot read stays an error.
     workers: programs run at a time, by default the number of cores.
 
     In each pass, every program first gets a slice: an eighth of its time. Then those that need
     longer share the budget of the pass, at most their time each: 5 times the time of one program
-    (10 if sandlock is named), or more for over 64 programs. What does not suffice for all of them
-    goes to those with the fewest calls left. A warning counts the programs that were stopped
-    because the budget was used up. If the machine is busy, slices and budgets become longer, by the
-    time that a reference computation takes. Raise ValueError if the back end is not known or does
-    not work on this machine.
+    (10 if `backend` is "sandlock" or an object), or more for over 64 programs. What does not
+    suffice for all of them goes to those with the fewest calls left. A warning counts the programs
+    that were stopped because the budget was used up. If the machine is busy, slices and budgets
+    become longer, by the time that a reference computation takes. Raise ValueError if the back end
+    is not known or does not work on this machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
     ('value', 42)
     """
     limits = limits or Limits()
-    if isinstance(backend, str) and backend not in BACKENDS:
+    if isinstance(backend, str) and backend not in _BUDGETS:
         raise ValueError(
-            f"the sandbox {backend!r} is not known. Known: {', '.join(BACKENDS)}; or an object "
+            f"the sandbox {backend!r} is not known. Known: {', '.join(_BUDGETS)}; or an object "
             "with run()."
         )
 
-    # 1. The first pass, of all programs. It is the only one if a back end is named.
-    budget = BACKENDS.get(backend or "monty", BACKENDS["sandlock"])
-    outcomes = _run_batch(jobs, limits, backend or "monty", workers, budget)
+    # 1. The first pass, of all programs. It is the only one if a back end is given. An object may
+    # be as slow as sandlock, so it gets the same budget.
+    first = "monty" if backend is None else backend
+    budget = _BUDGETS[first] if isinstance(first, str) else _BUDGETS["sandlock"]
+    outcomes = _run_batch(jobs, limits, first, workers, budget)
     if backend is not None:
         return outcomes
 
@@ -139,17 +142,13 @@ def run_code(
     if not doubtful or not sandlock_works():
         return outcomes
 
-    # 3. Early in a training run, most errors are programs that CPython cannot read, either. One
-    # program in the sandbox, which compiles each of them, finds them all.
+    # 3. Early in a training run, most errors are programs that CPython cannot read, either. They
+    # keep its syntax error, and are not run.
     unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
-    compiling = Job(
-        "def reads(source): compile(source, '<program>', 'exec')",
-        [("reads", (jobs[at].source,)) for at in unread],
-    )
-    [found] = run_code([compiling], limits, "sandlock") if unread else [[]]
-    for at, outcome in zip(unread, found, strict=True):
-        if outcome.error in ("SyntaxError", "IndentationError", "TabError"):
-            outcomes[at] = [outcome] * jobs[at].count
+    errors = _syntax_errors([jobs[at].source for at in unread], limits)
+    for at, error in zip(unread, errors, strict=True):
+        if error is not None:
+            outcomes[at] = [error] * jobs[at].count
             doubtful.remove(at)
 
     # 4. The second pass, of the other doubtful programs. They get a budget of their own, so that no
@@ -170,6 +169,25 @@ def sandlock_works() -> bool:
     return False
 
 
+def _syntax_errors(sources: Sequence[str], limits: Limits) -> list[Outcome | None]:
+    """Return CPython's syntax error for each source, as an outcome; None if there is none.
+
+    One program in sandlock compiles them all. None also stands for those that it did not reach, or
+    that exceeded a limit.
+    """
+    if not sources:
+        return []
+    compiling = Job(
+        "def reads(source): compile(source, '<program>', 'exec')",
+        [("reads", (source,)) for source in sources],
+    )
+    [compiled] = run_code([compiling], limits, "sandlock")
+    return [
+        outcome if outcome.error in ("SyntaxError", "IndentationError", "TabError") else None
+        for outcome in compiled
+    ]
+
+
 def _run_batch(
     jobs: Sequence[Job], limits: Limits, backend: object, workers: int | None, budget: float
 ) -> list[list[Outcome]]:
@@ -177,7 +195,7 @@ def _run_batch(
 
     A program that reaches its limit of time is late, and may be run again with a longer one.
 
-    budget: of up to _BATCH programs, as in BACKENDS.
+    budget: of up to _BATCH programs, as in _BUDGETS.
     """
     if isinstance(backend, str):
         used_backends.add(backend)
@@ -213,25 +231,32 @@ def _run_batch(
             seconds = limits.seconds * _SLICE * margin
             late = run(late, seconds)
 
-        # 3. Let the late programs share the rest of the budget, as long as they get much more time
-        # than they had.
+        # 3. Let the late programs share the rest of the budget equally, as long as each gets at
+        # least 1.5 times what it had. They start again from the beginning, so with less than that
+        # they would mostly repeat what they have done.
         full_time = limits.seconds * margin
         end = began + budget * margin
         while late and seconds < full_time:
-            left = end - time.monotonic()
-            longer = min(full_time, left * workers / len(late))
-            if longer >= 1.5 * seconds:
-                seconds = longer
-                late = run(late, seconds)
-                continue
-            # 4. It does not suffice for all. Give it to those with the fewest calls left, since a
-            # right program may have been paused in its last one. (An endless program can answer
-            # calls, too. It then takes a neighbour's second chance, but never its slice.)
-            longer = min(full_time, 2 * seconds)
-            late.sort(key=lambda at: sum(each.kind != "value" for each in outcomes[at]))
-            first = late[: max(0, int(left / longer)) * workers]
-            late = run(first, longer) + late[len(first) :]
-            break
+            share = min(full_time, (end - time.monotonic()) * workers / len(late))
+            if share < 1.5 * seconds:
+                break
+            seconds = share
+            late = run(late, seconds)
+
+        # 4. If the rest does not suffice for all, give twice the time to those with the fewest
+        # calls left, since a right program may have been paused in its last one. (An endless
+        # program can answer calls, too. It then takes a neighbour's second chance, but never its
+        # slice.)
+        if late and seconds < full_time:
+
+            def calls_left(at: int) -> int:
+                """Return the number of a job's calls without a value; an error counts as one."""
+                return sum(each.kind != "value" for each in outcomes[at])
+
+            late.sort(key=calls_left)
+            seconds = min(full_time, 2 * seconds)
+            most = workers * max(0, int((end - time.monotonic()) / seconds))  # programs that fit
+            late = run(late[:most], seconds) + late[most:]
 
     # 5. Mark the programs that would have had more time in a smaller batch.
     cut = [at for at in late if last_limit[at] < full_time]
