@@ -122,7 +122,7 @@ class EarlyStopping(TrainerCallback):
 
     diagnose: as for `Watch`.
     signals: reads the history as a table (`helpers.metrics.signals.Signals`); its `held_out`
-        begins with the series of the held-out score, or is None.
+        has the held-out score by step as `score`, or is None.
 
     After a stop, `reason` says why; otherwise it is None. If several processes train together, the
     first decides for all.
@@ -165,7 +165,7 @@ class EarlyStopping(TrainerCallback):
         found = processes.from_first(lambda: self.signals(pd.DataFrame(self.history.rows)).held_out)
         if found is None:
             return
-        score = found[0]
+        score = found.score
         best = score.idxmax()  # the earliest of equals
         if score.index[-1] - best >= self.patience:
             self._stop(
