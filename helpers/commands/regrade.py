@@ -130,7 +130,6 @@ def what_changes(table: pd.DataFrame) -> pd.DataFrame:
     # 1. A group is alive if its totals differ. A group without any score is dead: its totals are
     # NaN, and no comparison with NaN is true.
     is_alive = groups.max() - groups.min() > _SAME
-    is_dead = ~is_alive
 
     # 2. Which way each completion is pushed, and whether that changes.
     push = totals - groups.transform("mean")
@@ -143,7 +142,7 @@ def what_changes(table: pd.DataFrame) -> pd.DataFrame:
     # The last two compare before and after, so they are one number each.
     rows = {
         "mean total": totals.mean().map("{:.3f}".format),
-        "dead groups": is_dead.mean().map("{:.1%}".format),
+        "dead groups": (~is_alive).mean().map("{:.1%}".format),
         "pushed up": up.mean().map("{:.1%}".format),
         "pushed down": down.mean().map("{:.1%}".format),
         "another total": pd.Series({"before": "", "after": f"{changed.mean():.1%}"}),

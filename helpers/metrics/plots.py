@@ -145,8 +145,7 @@ def dashboard(history: pd.DataFrame) -> Figure:
     Notebook 03 redraws it while it trains.
     """
     panels = [[reward, each_reward], [spread, completion_length], [kl, loss]]
-    if has_tools(history):
-        panels.append([tools, tools])
+    panels += [[tools, tools]] if has_tools(history) else []
     figure = Figure((PAGE, 2.8 * len(panels)), layout="constrained")
     # each panel has the function that draws it as its key
     for draw, axes in figure.subplot_mosaic(panels).items():

@@ -157,8 +157,11 @@ class EarlyStopping(TrainerCallback):
 
     def _critical_findings(self) -> dict:
         """Return the critical findings of the history, by rule."""
-        findings = self.diagnose(pd.DataFrame(self.history.rows))
-        return {finding.rule: finding for finding in findings if finding.severity == "critical"}
+        return {
+            finding.rule: finding
+            for finding in self.diagnose(pd.DataFrame(self.history.rows))
+            if finding.severity == "critical"
+        }
 
     def _check_held_out(self, state, control) -> None:
         """Stop if the best held-out score is at least `patience` steps old."""
