@@ -4,25 +4,33 @@
     text = render(tokenizer, messages)
     ids = encode(tokenizer, messages)
 
-A chat template gets keywords besides the messages. `enable_thinking` says whether the model reasons
-before it answers: Qwen3's template thinks unless it is False, and then starts the answer with an
-empty `<think></think>`. Templates ignore keywords they do not know (trl/chat_templates/*.jinja). A
-processor for images would take an unknown keyword for its own, so it must not get one
-(`presets.settle`). TRL renders by itself, with the same keywords (`settings.grpo_keywords`).
+A model must be measured with the prompts that it is trained with. A chat template therefore always
+gets the same keywords besides the messages: `enable_thinking` says whether the model reasons before
+it answers. Qwen3's template thinks unless it is False, and then starts the answer with an empty
+`<think></think>`. TRL renders by itself, with the same keywords (`settings.grpo_keywords`).
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 _PROBE = [{"role": "user", "content": "?"}]  # shows how a template ends a prompt
 _OPENED = re.compile(r"<([A-Za-z][\w-]*)>\s*\Z")  # an opening tag at the end of a prompt
+
+# What is known of each tokenizer. It is kept here because the tokenizers belong to others, and by
+# weak references, so that it ends with the tokenizer.
+_options: WeakKeyDictionary = WeakKeyDictionary()  # tokenizer -> the keywords of its template
+_noted_as_cutting: WeakSet = WeakSet()  # the tokenizers whose note on cut turns has been printed
 
 
 def template_options(thinking: bool | None) -> dict[str, bool]:
     """Return the keywords of `apply_chat_template` for the setting `thinking`; None leaves the
     model's default.
+
+    Chat templates ignore keywords they do not know (trl/chat_templates/*.jinja). A processor for
+    images would take an unknown keyword for its own, so its setting must be None
+    (`presets.settle`).
 
     >>> template_options(False)
     {'enable_thinking': False}
@@ -38,9 +46,6 @@ def set_thinking(tokenizer, thinking: bool | None) -> None:
 def options_of(tokenizer) -> dict[str, bool]:
     """Return the keywords that `set_thinking` has stored for a tokenizer; {} by default."""
     return _options.get(tokenizer, {})
-
-
-_options: WeakKeyDictionary = WeakKeyDictionary()  # by tokenizer
 
 
 def render(
@@ -69,8 +74,8 @@ def render(
     )
     replies = [message.get("content") for message in messages if message["role"] == "assistant"]
     is_cut = any(isinstance(reply, str) and reply.strip() not in text for reply in replies)
-    if is_cut and not getattr(tokenizer, "has_warned_of_cut_turns", False):
-        tokenizer.has_warned_of_cut_turns = True
+    if is_cut and tokenizer not in _noted_as_cutting:
+        _noted_as_cutting.add(tokenizer)
         print(
             "note: the chat template leaves out a part of the worked examples, as many do with "
             "reasoning between <think> and </think>. Other tags, such as tags=reasoning/answer, "
@@ -123,8 +128,15 @@ def check_thinking(tokenizer, thinking: bool | None) -> None:
     """
     on = render(tokenizer, _PROBE, **template_options(True))
     off = render(tokenizer, _PROBE, **template_options(False))
-    if on == off and (thinking or (thinking is False and _OPENED.search(off))):
-        print(
-            f"note: thinking={thinking} changes nothing: the chat template has no such choice, and "
-            f"this model {'answers as it always does' if thinking else 'thinks in any case'}"
-        )
+    if on != off:
+        return
+    if thinking:
+        habit = "answers as it always does"
+    elif thinking is False and _OPENED.search(off):
+        habit = "thinks in any case"
+    else:  # None asks for nothing, and a model that is told not to think does not
+        return
+    print(
+        f"note: thinking={thinking} changes nothing: the chat template has no such choice, and "
+        f"this model {habit}"
+    )

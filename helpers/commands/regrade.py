@@ -50,7 +50,8 @@ def main(parsed: argparse.Namespace) -> int:
         functions, weights = read_rewards(parsed.rewards, tags)
         lab = Lab(functions, weights, tags, training["settings"]["max_steps"])
         table = judged_again(lab, table, train, training)
-        lab.signal(*stored_groups(table[["step", "question", "completion"]], train))
+        rows, groups = stored_groups(table[["step", "question", "completion"]], train)
+        lab.signal(rows, groups)  # the result stays in `lab`, where `signal_lines` reads it
     if lab.faults:
         raise ValueError(f"{lab.faults[0]}. {lab.faults[0].advice}")
     if parsed.output:
@@ -60,13 +61,15 @@ def main(parsed: argparse.Namespace) -> int:
     print(f"trained with: {_with_weights(training['rewards'], training['weights'])}")
     print(f"judged again: {_with_weights(lab.names, weights)}\n")
     print(what_changes(table).to_string(), "\n")
+    # Both print a share of dead groups. `what_changes` counts the totals of each group's own step;
+    # `signal_lines` counts groups of at least two completions, all judged at step 0.
     print("\n".join(signal_lines(lab)))
 
     # 4. Print the completions whose total changes most; equal texts once.
     different = table.drop_duplicates("completion")
     change = (different["after"] - different["before"]).abs()
-    for number in change[change > _SAME].nlargest(_SHOWN).index:
-        row = table.loc[number]
+    largest = change[change > _SAME].nlargest(_SHOWN)
+    for _, row in different.loc[largest.index].iterrows():
         question = on_one_line(shorten(row["question"], 80))
         completion = on_one_line(shorten(row["completion"]))
         totals = f"{row['before']:.2f} -> {row['after']:.2f}"
@@ -124,9 +127,9 @@ def what_changes(table: pd.DataFrame) -> pd.DataFrame:
     totals = table[["before", "after"]]
     groups = table.groupby(["step", "question"])[["before", "after"]]
 
-    # 1. A group is dead if its totals do not differ. `not >` is also true for NaN, if none has a
-    # score.
-    is_dead = ~(groups.max() - groups.min() > _SAME)
+    # 1. A group is alive if its totals differ. A group without any score is dead: its totals are
+    # NaN, and no comparison with NaN is true.
+    is_alive = groups.max() - groups.min() > _SAME
 
     # 2. Which way each completion is pushed, and whether that changes.
     push = totals - groups.transform("mean")
@@ -135,10 +138,11 @@ def what_changes(table: pd.DataFrame) -> pd.DataFrame:
     turned = (up["before"] & down["after"]) | (down["before"] & up["after"])
     changed = (totals["after"] - totals["before"]).abs() > _SAME
 
-    # 3. The measures; the last two compare before and after, so they are one number each.
+    # 3. The measures. All but the dead groups are means over the completions, as the header says.
+    # The last two compare before and after, so they are one number each.
     rows = {
         "mean total": totals.mean().map("{:.3f}".format),
-        "dead groups": is_dead.mean().map("{:.1%}".format),
+        "dead groups": (~is_alive).mean().map("{:.1%}".format),
         "pushed up": up.mean().map("{:.1%}".format),
         "pushed down": down.mean().map("{:.1%}".format),
         "another total": pd.Series({"before": "", "after": f"{changed.mean():.1%}"}),

@@ -41,7 +41,9 @@ def reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
 
 
 def spread(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
-    """Draw `frac_reward_zero_std`: the share of groups whose completions all score the same."""
+    """Draw `frac_reward_zero_std`: the share of groups whose completions all score the same, that
+    is, whose rewards have no spread. Runs store the figure as figures/spread.png.
+    """
     title = "Dead groups: all completions score the same"
     axes = panel(title, "share of groups", axes, history=history)
     _line(axes, history, "frac_reward_zero_std", "dead groups", ORANGE)
@@ -79,13 +81,14 @@ def each_reward(history: pd.DataFrame, axes: Axes | None = None) -> Figure:
             label = "on held-out questions" if name == names[0] else None
             axes.plot(held_out, color=color, linestyle=":", marker="o", label=label)
     if names:
-        # Show 0, and leave room below it for the legend.
+        # Show 0, and leave room below it for the legend: this share of the height for each entry.
+        room = 0.17
         low, high = axes.get_ylim()
         low = min(low, 0.0)
         axes.set_ylim(low, high)
         ticks = [tick for tick in axes.get_yticks() if low <= tick <= high]
         entries = len(axes.get_legend_handles_labels()[1])
-        axes.set(ylim=(low - 0.17 * entries * (high - low), high), yticks=ticks)
+        axes.set(ylim=(low - room * entries * (high - low), high), yticks=ticks)
         axes.legend(loc="lower right")
     return axes.figure
 
@@ -141,15 +144,13 @@ def dashboard(history: pd.DataFrame) -> Figure:
 
     Notebook 03 redraws it while it trains.
     """
-    panels = [["reward", "each_reward"], ["spread", "completion_length"], ["kl", "loss"]]
-    panels += [["tools", "tools"]] if has_tools(history) else []
+    panels = [[reward, each_reward], [spread, completion_length], [kl, loss]]
+    panels += [[tools, tools]] if has_tools(history) else []
     figure = Figure((PAGE, 2.8 * len(panels)), layout="constrained")
-    grid = figure.subplot_mosaic(panels)
-    for draw in (reward, each_reward, spread, completion_length, kl, loss, tools):
-        if draw.__name__ in grid:
-            axes = grid[draw.__name__]
-            draw(history, axes)
-            axes.set_title(axes.get_title(loc="left").partition(":")[0])
+    # each panel has the function that draws it as its key
+    for draw, axes in figure.subplot_mosaic(panels).items():
+        draw(history, axes)
+        axes.set_title(axes.get_title(loc="left").partition(":")[0])
     return figure
 
 
@@ -180,23 +181,29 @@ def gallery(histories: dict[str, pd.DataFrame]) -> Figure:
     figure, grid = figure_with_panels(
         len(histories), 4, (PAGE, 0.6 + 1.55 * len(histories)), sharex=True, squeeze=False
     )
-    lines = {
-        "reward": {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
-        "shares": {
-            "frac_reward_zero_std": "dead groups",
-            "completions/clipped_ratio": "cut off",
-        },
-        "KL, nats per token": {"kl": "kl"},
-        "length, tokens": {"completions/mean_length": "mean length"},
-    }
+    # Of each panel in a row: its title, the label of each column, and whether they are shares.
+    panels = (
+        (
+            "reward",
+            {"reward": "weighted sum", "rewards/correctness_reward/mean": "correctness"},
+            False,
+        ),
+        (
+            "shares",
+            {"frac_reward_zero_std": "dead groups", "completions/clipped_ratio": "cut off"},
+            True,
+        ),
+        ("KL, nats per token", {"kl": "kl"}, False),
+        ("length, tokens", {"completions/mean_length": "mean length"}, False),
+    )
     last = len(histories) - 1
     for row, (name, history) in enumerate(histories.items()):
-        for axes, (title, columns) in zip(grid[row], lines.items(), strict=True):
+        for axes, (title, labels, are_shares) in zip(grid[row], panels, strict=True):
             # Put titles above the first row only, and the label of the steps below the last.
             panel(title if row == 0 else "", "", axes, xlabel="step" if row == last else "")
             # Use different looks for the shares than for the rewards beside them.
-            _lines(axes, history, columns, LOOKS[2:] if title == "shares" else LOOKS)
-            axes.set_ylim((-0.05, 1.05) if title == "shares" else (0, axes.get_ylim()[1]))
+            _lines(axes, history, labels, LOOKS[2:] if are_shares else LOOKS)
+            axes.set_ylim((-0.05, 1.05) if are_shares else (0, axes.get_ylim()[1]))
             axes.tick_params(labelsize=9)
         grid[row, 0].set_ylabel(
             name, fontsize=11, weight="bold", rotation=0, ha="right", va="center"
@@ -241,17 +248,20 @@ LOOKS = (
     (GREY, (0, (3, 1, 1, 1, 1, 1))),
 )
 
+# Columns with single high values, which would lift a running mean; a running median ignores them.
+_WITH_SPIKES = ("kl",)
+
 
 def _line(axes: Axes, history: pd.DataFrame, column: str, label: str, color: str, stroke="-"):
-    """Draw a column: raw values as a thin line, the running mean as a thick one. For the KL, the
-    running median is used, which single spikes do not affect. A missing column draws nothing.
+    """Draw a column: raw values as a thin line, the running mean as a thick one, or the running
+    median of a column in `_WITH_SPIKES`. A missing column draws nothing.
     """
     if column not in history:
         return
     axes.plot(history["step"], history[column], color=color, alpha=0.3, linewidth=1)
     axes.plot(
         history["step"],
-        smooth(history[column], median=column == "kl"),
+        smooth(history[column], median=column in _WITH_SPIKES),
         color=color,
         linestyle=stroke,
         linewidth=2,

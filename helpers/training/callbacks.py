@@ -5,7 +5,7 @@
     stop = EarlyStopping(history, diagnose, Signals, patience=16)
     trainer = GRPOTrainer(…, callbacks=[history, watch, stop])
 
-Both read the rows of `checkpoints.History`, which therefore comes first.
+`watch` and `stop` read the rows of `history`, which therefore comes first.
 """
 
 import time
@@ -21,6 +21,16 @@ from helpers.training.checkpoints import History
 
 # From a history to findings, each with a `rule` and a `severity`. The rules are those of stage 04.
 Diagnose = Callable[[pd.DataFrame], list]
+
+# Besides the reward, the line of a step shows: a label, TRL's name of the metric, decimal places.
+_IN_A_LINE = (
+    ("spread", "reward_std", 3),
+    ("dead groups", "frac_reward_zero_std", 3),
+    ("kl", "kl", 3),
+    ("length", "completions/mean_length", 0),
+    ("calls", "tools/call_frequency", 1),
+)
+_REDRAW = 2.0  # seconds between two drawings, each of which takes about half a second
 
 
 class Watch(TrainerCallback):
@@ -42,9 +52,14 @@ class Watch(TrainerCallback):
         self.history = history
         self.diagnose = diagnose
         self.draw = draw
-        # a person watches if the front end accepts input; papermill and nbconvert do not
-        self.live = getattr(kernel(), "_allow_stdin", False)
-        self.in_place = self.live or kernel() is not None
+        # Which of the three ways above. A person watches if the front end accepts input; papermill
+        # and nbconvert do not.
+        if kernel() is None:
+            self.mode = "terminal"
+        elif getattr(kernel(), "_allow_stdin", False):
+            self.mode = "watched notebook"
+        else:
+            self.mode = "batch notebook"
         self.handle = None  # IPython's handle of the display that is updated
         self.drawn = 0.0  # monotonic time of the last drawing
         self.printed: set[str] = set()  # rules whose finding has been printed
@@ -62,13 +77,13 @@ class Watch(TrainerCallback):
                 parts.append(f"{label} {row[key]:.{digits}f}")
         line = "  ".join(parts)
 
-        # show the figure to a person, and the line to anyone else
-        if self.live and time.monotonic() - self.drawn > _REDRAW:
-            self._draw()
-        elif self.in_place and not self.live:
-            self._put({"text/plain": line})
-        elif not self.in_place:
+        # show the figure to a person in a notebook, and the line to anyone else
+        if self.mode == "terminal":
             print(line, flush=True)
+        elif self.mode == "batch notebook":
+            self._put({"text/plain": line})
+        elif time.monotonic() - self.drawn > _REDRAW:
+            self._draw()
 
         # print each warning or critical finding once
         for finding in self.diagnose(pd.DataFrame(self.history.rows)):
@@ -78,7 +93,7 @@ class Watch(TrainerCallback):
 
     def on_train_end(self, args, state, control, **kwargs):
         """Draw the final figure."""
-        if self.in_place and self.history.rows and processes.is_first():
+        if self.mode != "terminal" and self.history.rows and processes.is_first():
             self._draw()
 
     def _draw(self) -> None:
@@ -101,24 +116,13 @@ class Watch(TrainerCallback):
             self.handle.update(bundle, raw=True)
 
 
-# Besides the reward, the line of a step shows: a label, TRL's name of the metric, decimal places.
-_IN_A_LINE = (
-    ("spread", "reward_std", 3),
-    ("dead groups", "frac_reward_zero_std", 3),
-    ("kl", "kl", 3),
-    ("length", "completions/mean_length", 0),
-    ("calls", "tools/call_frequency", 1),
-)
-_REDRAW = 2.0  # seconds between two drawings, each of which takes about half a second
-
-
 class EarlyStopping(TrainerCallback):
     """Save a checkpoint and stop training once the held-out score stalls, or a critical finding
     persists, for `patience` steps.
 
     diagnose: as for `Watch`.
     signals: reads the history as a table (`helpers.metrics.signals.Signals`); its `held_out`
-        begins with the series of the held-out score, or is None.
+        has the held-out score by step as `score`, or is None.
 
     After a stop, `reason` says why; otherwise it is None. If several processes train together, the
     first decides for all.
@@ -141,9 +145,8 @@ class EarlyStopping(TrainerCallback):
             self._check_held_out(state, control)
         if not logs or "reward" not in logs:
             return
-        findings = self.diagnose(pd.DataFrame(self.history.rows))
-        critical = {finding.rule: finding for finding in findings if finding.severity == "critical"}
-        critical = processes.gather(critical)[0]
+        critical = processes.from_first(self._critical_findings)
+        # a finding that persists keeps its first step, and one that ends is forgotten
         self.since = {rule: self.since.get(rule, state.global_step) for rule in critical}
         for rule, first in self.since.items():
             steps = state.global_step - first
@@ -152,12 +155,20 @@ class EarlyStopping(TrainerCallback):
                     state, control, f"this has persisted for {steps} steps: {critical[rule]}"
                 )
 
+    def _critical_findings(self) -> dict:
+        """Return the critical findings of the history, by rule."""
+        return {
+            finding.rule: finding
+            for finding in self.diagnose(pd.DataFrame(self.history.rows))
+            if finding.severity == "critical"
+        }
+
     def _check_held_out(self, state, control) -> None:
         """Stop if the best held-out score is at least `patience` steps old."""
         found = processes.from_first(lambda: self.signals(pd.DataFrame(self.history.rows)).held_out)
         if found is None:
             return
-        score = found[0]
+        score = found.score
         best = score.idxmax()  # the earliest of equals
         if score.index[-1] - best >= self.patience:
             self._stop(
