@@ -4,7 +4,7 @@
     peers/bin/python benchmarks/peers.py simulate FOLDER    # benchmarks/peers.py says what it needs
     peers/bin/python benchmarks/peers.py judge FOLDER
     python -m benchmarks.diagnoses table FOLDER         # benchmarks/results/diagnoses.md
-    python -m benchmarks.diagnoses judge FOLDER --scale 7 -2    # ours alone, with rewards of -2 to 5
+    python -m benchmarks.diagnoses judge FOLDER --scale 7 -2    # ours alone, every CSV, rewards -2 to 5
 
 Each history in FOLDER/ours is a real training run of the embedded model, with 16 completions a step
 and 32 held-out questions evaluated every four steps, but for what `RUNS` names. Those in
@@ -169,13 +169,14 @@ def outcome(kind: str, found: list[str], alarms: list[str], judge: int) -> str:
 
 
 def judged(path: Path, factor: float = 1.0, shift: float = 0.0) -> tuple[str, list[str]]:
-    """What our rules made of a history, and the alarms they raised, after each reward and its
-    mean became `factor * reward + shift`.
+    """What our rules made of a history, and the alarms they raised, after every reward became
+    `factor * reward + shift` (factor > 0): its mean, lowest and highest values, and its spread. The
+    total is shifted like each reward, as if it were their weighted mean.
     """
     history = pd.read_csv(path)
     for name in history:
         parts = name.removeprefix("eval_").split("/")
-        if parts[0] == "reward" or (parts[0] == "rewards" and parts[-1] == "mean"):
+        if parts[0] == "reward" or (parts[0] == "rewards" and parts[-1] in ("mean", "min", "max")):
             history[name] = history[name] * factor + shift
         elif parts[0] == "reward_std" or (parts[0] == "rewards" and parts[-1] == "std"):
             history[name] = history[name] * factor

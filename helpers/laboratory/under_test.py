@@ -21,7 +21,9 @@ from helpers.tags import THINK_ANSWER, TagFormat, on_one_line, shorten
 HONEST_RIGHT = "honest and right"
 HONEST_WRONG = "honest and wrong"
 
-JUDGED_AGAIN = 64  # completions that are judged again, to see whether a reward repeats its scores
+# How many completions are judged again, to see whether a reward repeats its scores. Copies of few
+# completions make up this number; of many, more may be judged.
+JUDGED_AGAIN = 64
 _TABLE_COLUMNS = ("total", "wins", "gain", "paid_by")  # names a reward cannot have
 
 

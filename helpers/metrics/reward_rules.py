@@ -132,7 +132,7 @@ def indifferent_reward(signals: Signals) -> Finding | None:
         return None
     if clipped_completions(signals) or apply(end_token, signals):
         return None
-    # 3. Return if the reward or correctness has changed between the ends of the run.
+    # 3. Return if the reward or correctness has risen, or the reward has fallen.
     if signals.has_risen(reward) or signals.has_risen(signals.correctness):
         return None
     if fallen_reward(signals) or signals.change(reward).is_fall(LIKELY):

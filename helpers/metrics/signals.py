@@ -301,7 +301,8 @@ class Signals:
 
         A score that judges answers is preferred to the total reward of the evaluation.
         """
-        # 1. Collect the scores. What follows `eval_` in a column's name says what a score judges.
+        # 1. Collect the scores. What follows `eval_` (or the like) in a column's name says what a
+        # score judges.
         scores = {}
         for column in logged:
             match = HELD_OUT.match(str(column))

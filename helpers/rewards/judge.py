@@ -275,9 +275,9 @@ class JudgeReward:
                 continue
             if reply.status_code == 200:
                 return self._read_reply(reply.content, request)
-            # 408 and 429 mean too slow and too many, and 5xx a fault of the server: they may pass.
             message = on_one_line(" ".join(reply.text.split())[:200])  # it may quote the completion
             reason = f"HTTP {reply.status_code} {message}".rstrip()
+            # 408 and 429 mean too slow and too many, and 5xx a fault of the server: they may pass.
             if reply.status_code not in (408, 429) and reply.status_code < 500:
                 break
         return Judgement(None, reason)

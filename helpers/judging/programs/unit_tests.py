@@ -106,7 +106,7 @@ def read_tests(tests: object, entry_point: str | None = None) -> list[Test]:
     # 3. Refuse a task whose tests do not fit together.
     if not read:
         raise ValueError("there are no tests.")
-    if len({test.call is None for test in read}) > 1:  # calls and scripts
+    if len({test.call is None for test in read}) > 1:
         raise ValueError(
             "some tests are calls and some are stdin/stdout: a program is either called or run."
         )
@@ -186,7 +186,7 @@ def same_output(printed: str, expected: str, tolerance: float = 0.0) -> bool:
 # The tolerance of printed numbers, as in programming contests: six digits are usually printed.
 PRINTED_TOLERANCE = 1e-6
 # A number with a decimal point, which the expected output must have, and any number. Their digits
-# are limited, because Python refuses to read thousands of them.
+# are limited, because two huge numbers are both infinity as floats, and so would be equal.
 _DECIMAL = re.compile(r"[-+]?\d{1,30}\.\d{1,30}(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE)
 _NUMBER = re.compile(
     r"[-+]?(?:\d{1,30}\.?\d{0,30}|\.\d{1,30})(?:e[-+]?\d\d?)?", re.ASCII | re.IGNORECASE
