@@ -23,7 +23,7 @@ from helpers.judging.workers import slowness
 # The budget of each back end: the time for a batch of up to _BATCH programs, in time limits of one
 # program.
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
-# sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.1 s per program.
+# sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.05 s per program.
 _BUDGETS = {"monty": 5.0, "sandlock": 10.0}
 _BATCH = 64
 _SLICE = 1 / 8  # of its time limit, for every program of a batch
