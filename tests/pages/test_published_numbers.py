@@ -64,9 +64,9 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
     page = " ".join(read("README.md").replace("*", "").split())
     told = (
         f"On held-out sums, {words[round(times[0])]} to {words[round(times[-1])]} minutes of GRPO on two CPU "
-        "cores raised the accuracy of SmolLM2-135M-Instruct, a real language model, from "
+        "cores raised the sampled accuracy of SmolLM2-135M-Instruct, a real language model, from "
         f"{shares[0]} % to {shares[1]} %"
     )
     assert len(seeds) == 3 and told in page
-    likeliest = "Greedy accuracy (always the likeliest token) rose from"
+    likeliest = "its greedy accuracy (always the likeliest token) from"
     assert f"{likeliest} {shares[2]} % to {shares[3]} %" in page
