@@ -70,3 +70,21 @@ def test_the_headline_of_the_readme_is_in_the_table_of_smollm2():
     assert len(seeds) == 3 and told in page
     likeliest = "its greedy accuracy (always the likeliest token) from"
     assert f"{likeliest} {shares[2]} % to {shares[3]} %" in page
+
+
+def test_the_readme_says_what_the_controls_gained():
+    gains = {
+        name: (
+            round(float(gain)),
+            interval and [round(float(end)) for end in interval.split(" to ")],
+        )
+        for name, gain, interval in re.findall(
+            r"^- ([a-z ]+): ([+-][\d.]+)(?: \((.*)\))?",
+            read("benchmarks/results/smollm2.md"),
+            re.MULTILINE,
+        )
+    }
+    assert gains["random"][0] < 0 and gains["shuffled"][0] < 0
+    gain, (low, high) = gains["format"]
+    page = " ".join(read("README.md").split())
+    assert f"gained it nothing; format scores, {gain} points ({low} to {high})." in page
