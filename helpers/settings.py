@@ -155,11 +155,11 @@ class Preset:
     # The objective, at TRL's defaults apart from beta. Each setting is passed on, because Unsloth's
     # GPU configuration replaces omitted ones by its own defaults.
     beta: float = _setting(0.02, (0.0, 100.0), spelt=True, does=
-        "weight of the KL to the reference; 0: no KL is computed or logged")
+        "weight of the KL from the reference; 0: no KL is computed or logged")
     entropy_coef: float = _setting(0.0, (0.0, 10.0),
         "weight of a bonus for the entropy per token, against collapse; 0: none")
     loss_type: str = _setting("dapo", _LOSSES, spelt=True, does=
-        "how the loss averages over tokens; dapo: every token of the batch counts alike")
+        "how the loss averages over tokens; dapo: every token of the batch counts equally")
     epsilon: float = _setting(0.2, (1e-6, 1.0),
         "where the advantage is negative, clip the ratio of new to old probability at 1 - epsilon")
     epsilon_high: float = _setting(0.2, (1e-6, 100.0),
@@ -174,14 +174,16 @@ class Preset:
     mask_truncated_completions: bool = _setting(False, _ANY,
         "leave cut-off completions out of the loss")
     num_iterations: int = _setting(1, _COUNT,
-        "updates on the same completions; with 1 (and one round per update), every ratio is 1")
+        "updates on the same completions; with 1, and one round of sampling per update, every "
+        "ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
         "weight each token by the ratio of the policy's to vLLM's probability; None: "
-        "only in 4 bits, with 100 steps or more")
+        "only if a 4-bit model is trained for 100 steps or more")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,
-        "one ratio per token or per completion; above the cap, truncate lowers it, mask drops it")
+        "one ratio per token or per completion; above the cap, truncate lowers it to the cap, "
+        "and mask leaves the token or completion out of the loss")
     vllm_importance_sampling_clip_max: float = _setting(2.0, (1e-6, 100.0),
         "the cap on the ratio of the policy's to vLLM's probability")
 
