@@ -33,7 +33,7 @@ for sums of two two-digit numbers, with two worked examples in the prompt. The q
 
 Accuracy is sampled at temperature 1, or greedy, with 95 % Wilson intervals, before → after training. *In format* is of the sampled completions. Minutes are
 those of the steps and of the four measurements, without loading. Ignore those of the controls, which shared their machines with other work.
-*Shuffled*, and the controls of seed 2, were trained in 32 bits, which take more memory, because that CPU cannot compute in bfloat16.
+*Shuffled*, and the controls of seeds 2 and 3, were trained in 32 bits, which take more memory, because that CPU cannot compute in bfloat16.
 
 | trained on | seed | steps | questions | sampled | greedy | in format | minutes: training + measuring | peak memory | machine |
 |---|---|---|---|---|---|---|---|---|---|
