@@ -130,7 +130,7 @@ class Preset:
     per_device_train_batch_size: int = _setting(8, _COUNT, spelt=True, does=
         "completions per forward pass; decrease if out of memory")
     gradient_accumulation_steps: int = _setting(2, _COUNT, spelt=True, does=
-        "forward passes per update; increase it by the same factor")
+        "forward passes per update; if you halve the batch size, double this")
     steps_per_generation: int | None = _setting(None, _COUNT,
         "forward passes per round of sampling; None: as many as an update has")
 
@@ -157,17 +157,18 @@ class Preset:
     # The objective, at TRL's defaults apart from beta. Each setting is passed on, because Unsloth's
     # GPU configuration replaces omitted ones by its own defaults.
     beta: float = _setting(0.02, (0.0, 100.0), spelt=True, does=
-        "weight of the KL to the reference; 0: no KL is computed or logged")
+        "weight of the KL from the reference; 0: no KL is computed or logged")
     entropy_coef: float = _setting(0.0, (0.0, 10.0),
         "weight of a bonus for the entropy per token, against collapse; 0: none")
     loss_type: str = _setting("dapo", _LOSSES, spelt=True, does=
-        "how the loss averages over tokens; dapo: every token of the batch counts alike")
+        "how the loss averages over tokens; dapo: every token of the batch counts equally")
     epsilon: float = _setting(0.2, (1e-6, 1.0),
-        "lower clip, 1 - epsilon, of the new / old probability, where the advantage is negative")
+        "where the advantage is negative, clip the ratio of new to old probability at 1 - epsilon")
     epsilon_high: float = _setting(0.2, (1e-6, 100.0),
-        "upper clip, 1 + epsilon_high, where it is positive; with cispo, the largest ratio")
+        "where the advantage is positive, clip the ratio of new to old probability at "
+        "1 + epsilon_high; with cispo, the largest ratio")
     scale_rewards: str = _setting("group", ["group", "batch", "none"], spelt=True, does=
-        "the standard deviation that divides an advantage: of the group, of the batch, or none")
+        "divide advantages by the standard deviation of the group, of the batch, or not at all")
     multi_objective_aggregation: str = _setting("sum_then_normalize", _ORDERS,
         "add the rewards and then normalise the sum, or (GDPO) normalise each and then add")
     importance_sampling_level: str = _setting("token", ["token", "sequence"],
@@ -175,15 +176,18 @@ class Preset:
     mask_truncated_completions: bool = _setting(False, _ANY,
         "leave cut-off completions out of the loss")
     num_iterations: int = _setting(1, _COUNT,
-        "updates on the same completions; with 1, and one round per update, the ratio is 1")
+        "updates on the same completions; with 1, and one round of sampling per update, every "
+        "ratio is 1")
     vllm_importance_sampling_correction: bool | None = _setting(None, _ANY,
-        "weight tokens by the policy's / vLLM's probability; None: if 4-bit and max_steps >= 100")
+        "weight each token by the ratio of the policy's to vLLM's probability; None: "
+        "only if a 4-bit model is trained for 100 steps or more")
     # TRL's defaults, sequence_mask and 3.0, multiply the ratios of a whole completion. The cap of
     # 2.0 per token is that of fengyao.notion.site/off-policy-rl. VESPO allows only tokens.
     vllm_importance_sampling_mode: str = _setting("token_truncate", _RATIOS,
-        "a ratio per token or completion; above the cap, truncate lowers it, and mask omits it")
+        "one ratio per token or per completion; above the cap, truncate lowers it to the cap, "
+        "and mask leaves the token or completion out of the loss")
     vllm_importance_sampling_clip_max: float = _setting(2.0, (1e-6, 100.0),
-        "cap on that ratio")
+        "the cap on the ratio of the policy's to vLLM's probability")
 
     # sampling; with top_p, top_k or min_p, the sampled distribution is not the trained one
     temperature: float = _setting(1.0, (1e-3, 10.0), spelt=True, does=

@@ -107,7 +107,7 @@ def test_the_page_shows_what_diagnose_and_check_rewards_print(cli, tmp_path, mon
     (tmp_path / "examples").symlink_to(PROJECT / "examples")
     with tarfile.open(PROJECT / "benchmarks/results/diagnoses.tar.xz") as archive:
         (tmp_path / "hacked-1.csv").write_bytes(archive.extractfile("ours/hacked-1.csv").read())
-    (shown,) = blocks("For training runs elsewhere", "text")
+    (shown,) = blocks("If you train elsewhere", "text")
     for part in shown.split("$ python -m helpers ")[1:]:
         command, _, lines = part.partition("\n")
         _, out, _ = cli(*command.split())
