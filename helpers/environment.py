@@ -58,48 +58,18 @@ class Machine:
 
 @cache
 def this_machine() -> Machine:
-    """Return this machine, with the first GPU that CUDA_VISIBLE_DEVICES allows. Needs no torch.
-
-    As in CUDA, an entry of CUDA_VISIBLE_DEVICES is a number or the beginning of a GPU's UUID; if
-    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised. If
-    importing `helpers` has hidden other GPUs from this process, a sentence is printed.
-    """
-    cores = os.cpu_count() or 1  # on Windows; elsewhere the cores this process may use
-    memory = 0
+    """Return this machine, with the first GPU that CUDA_VISIBLE_DEVICES allows. Needs no torch."""
+    # Windows has neither of these two functions; the memory is then unknown
+    cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))  # those that this process may use
+    memory = 0
     if hasattr(os, "sysconf"):
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     gpu = {"gpu": None, "gpu_memory_gb": 0.0, "compute_capability": 0.0}
     if shutil.which("nvidia-smi"):
-        first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
-        query = (
-            "--query-gpu=uuid,name,memory.total,compute_cap,driver_version",
-            "--format=csv,noheader,nounits",
-        )
         try:
-            listed = subprocess.run(
-                ["nvidia-smi", *query], capture_output=True, text=True, timeout=30, check=True
-            ).stdout.splitlines()
-            for number, line in enumerate(listed):
-                uuid, name, mib, capability, *driver = line.split(", ")
-                if first == str(number) or (first.startswith("GPU-") and uuid.startswith(first)):
-                    shares = float(capability) in _SHARE_MEMORY and not mib.isdigit()
-                    size = memory if shares else float(mib) * 2**20
-                    gpu = {
-                        "gpu": name,
-                        "gpu_memory_gb": round(size / 1e9, 1),
-                        "compute_capability": float(capability),
-                        "driver": "".join(driver),
-                    }
-            # helpers/__init__.py sets this variable if it has hidden the others
-            if gpu["gpu"] and len(listed) > 1 and "GRPO_ALL_GPUS" in os.environ:
-                print(
-                    f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
-                    f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to use another; "
-                    "docs/multi-gpu.md trains on all.",
-                    file=sys.stderr,
-                )
+            gpu |= _first_gpu(memory)
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             print(
                 f"nvidia-smi is there but could not be read ({error}); continuing without a GPU. "
@@ -113,6 +83,48 @@ def this_machine() -> Machine:
         python=platform.python_version(),
         system=f"{platform.system()} {platform.machine()}",
     )
+
+
+def _first_gpu(machine_memory: int) -> dict:
+    """Return the fields of `Machine` about the GPU, as nvidia-smi reports it; empty if none is
+    visible.
+
+    As in CUDA, an entry of CUDA_VISIBLE_DEVICES is a number or the beginning of a GPU's UUID; if
+    the first entry matches no GPU, none is visible. Slices of a GPU (MIG) are not recognised. If
+    importing `helpers` has hidden other GPUs from this process, a sentence is printed.
+
+    machine_memory: in bytes; the GPU's own for one that uses it.
+    """
+    first = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0].strip()
+    command = [
+        "nvidia-smi",
+        "--query-gpu=uuid,name,memory.total,compute_cap,driver_version",
+        "--format=csv,noheader,nounits",
+    ]
+    process = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    listed = process.stdout.splitlines()
+    gpu = {}
+    for number, line in enumerate(listed):
+        uuid, name, mib, capability, *driver = line.split(", ")
+        by_uuid = first.startswith("GPU-") and uuid.startswith(first)
+        if by_uuid or first == str(number):
+            shares_memory = float(capability) in _SHARE_MEMORY and not mib.isdigit()
+            gpu_memory = machine_memory if shares_memory else float(mib) * 2**20
+            gpu = {
+                "gpu": name,
+                "gpu_memory_gb": round(gpu_memory / 1e9, 1),
+                "compute_capability": float(capability),
+                "driver": "".join(driver),
+            }
+    # helpers/__init__.py sets this variable if it has hidden the others
+    if gpu and len(listed) > 1 and "GRPO_ALL_GPUS" in os.environ:
+        print(
+            f"This process uses one of the {len(listed)} GPUs: {gpu['gpu']} "
+            f"(CUDA_VISIBLE_DEVICES={first}). Set CUDA_VISIBLE_DEVICES to use another; "
+            "docs/multi-gpu.md trains on all.",
+            file=sys.stderr,
+        )
+    return gpu
 
 
 def cpu_has_bf16() -> bool:
@@ -145,10 +157,11 @@ def gpu_obstacle(machine: Machine, *, seen: bool = True) -> str | None:
     """
     if machine.gpu is None:
         return None
-    # with GRPO_ANY_VERSIONS (`make gpu-check`), an old driver is no obstacle if torch sees the GPU
     major = machine.driver.partition(".")[0]
-    old = major.isdigit() and int(major) < OLDEST_DRIVER
-    if old and not (seen and os.environ.get("GRPO_ANY_VERSIONS")):
+    is_old = major.isdigit() and int(major) < OLDEST_DRIVER
+    # with GRPO_ANY_VERSIONS (`make gpu-check`), an old driver is no obstacle if torch sees the GPU
+    works_anyway = seen and os.environ.get("GRPO_ANY_VERSIONS")
+    if is_old and not works_anyway:
         why = (
             f"the driver of {machine.gpu} is {machine.driver}, and the pinned torch needs "
             f"{OLDEST_DRIVER} or newer. Update the driver; where you cannot, as in Colab, use "
@@ -249,8 +262,22 @@ _QUIETLY = ("--quiet", "--disable-pip-version-check")
 def pins() -> dict[str, str]:
     """Return the pins of requirements.txt as package -> version; empty outside a checkout."""
     path = PROJECT / "requirements.txt"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
-    return {match[1]: match[2] for line in lines if (match := _PIN.match(line))}
+    if not path.is_file():
+        return {}
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if match := _PIN.match(line):
+            found[match[1]] = match[2]
+    return found
+
+
+def _listed(path: Path) -> dict[str, str]:
+    """Return the pinned lines of a requirements file as package -> line without its comment."""
+    lines = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if match := _PIN.match(line):
+            lines[match[1]] = line.partition("#")[0].strip()
+    return lines
 
 
 def installed_version(package: str) -> str | None:
@@ -280,17 +307,15 @@ def requirements(machine: Machine) -> dict[str, str]:
     V100) gets no vLLM, which no preset uses there and which is by far the largest download. In
     Colab and Kaggle, numpy and the tools for notebooks and development are left out.
     """
-    lines = requirements_file(machine).read_text(encoding="utf-8").splitlines()
-    left_out = ("vllm",) if machine.only_fp16 else ()  # and vllm-bnb-plugin
-    listed = {
-        match[1]: line.partition("#")[0].strip()
-        for line in lines
-        if (match := _PIN.match(line))
-        and not line.startswith(left_out)
-        and (machine.system.startswith("Linux") or 'sys_platform == "linux"' not in line)
-    }
-    unsloth = pins().keys() & {*_UNSLOTH}
-    listed |= {name: f"{name}=={pins()[name]}" for name in unsloth}
+    listed = {}
+    for name, line in _listed(requirements_file(machine)).items():
+        of_vllm = name.startswith("vllm")  # vllm-bnb-plugin, too
+        other_system = 'sys_platform == "linux"' in line and not machine.system.startswith("Linux")
+        if not other_system and not (of_vllm and machine.only_fp16):
+            listed[name] = line
+    for name in _UNSLOTH:
+        if name in pins():
+            listed[name] = f"{name}=={pins()[name]}"
     if {"COLAB_RELEASE_TAG", "KAGGLE_KERNEL_RUN_TYPE"} & os.environ.keys():
         listed = {name: line for name, line in listed.items() if name not in _OF_THE_HOST}
     return listed
@@ -302,7 +327,8 @@ def mismatches(machine: Machine) -> list[tuple[str, str, str | None]]:
     """
     wrong = []
     for name in pins().keys() & requirements(machine):
-        pin, have = pins()[name], installed_version(name)
+        pin = pins()[name]
+        have = installed_version(name)
         if have is None or have.split("+")[0] != pin:
             wrong.append((name, pin, have))
         elif name == "torch" and machine.gpu and not torch_has_cuda():
@@ -335,12 +361,12 @@ def install(machine: Machine) -> None:
         for name in ("torch", "torchvision"):
             listed[name] += f",!={pins()[name]}+cpu"
     pip = [sys.executable, "-m", "pip", "install", *_QUIETLY]
-    for command in (
-        [*pip, *listed.values()],
-        [*pip, "--no-deps", *unsloth],
-        [*pip, "--no-deps", "--editable", str(PROJECT)],
+    for arguments in (
+        listed.values(),
+        ["--no-deps", *unsloth],
+        ["--no-deps", "--editable", str(PROJECT)],
     ):
-        if code := subprocess.run(command).returncode:
+        if code := subprocess.run([*pip, *arguments]).returncode:
             raise ValueError(
                 f"pip could not install the packages (exit code {code}; its own message is "
                 "above). Check the network, pip's index (`pip config list`) and the free disk "
@@ -353,10 +379,7 @@ def optional_packages() -> dict[str, str]:
     """Return the lines of deploy/requirements-optional.txt as package -> line. A line keeps its
     marker, by which pip skips packages for other platforms.
     """
-    lines = (PROJECT / "deploy/requirements-optional.txt").read_text(encoding="utf-8").splitlines()
-    return {
-        match[1]: line.partition("#")[0].strip() for line in lines if (match := _PIN.match(line))
-    }
+    return _listed(PROJECT / "deploy/requirements-optional.txt")
 
 
 def install_optional(name: str) -> None:
@@ -394,9 +417,9 @@ def set_up_hosted() -> None:
     in memory, so the session must be restarted. After the restart, a call changes nothing.
     """
     # note the version of each package of which this process has imported a module
-    packages = metadata.packages_distributions()
+    packages_of_module = metadata.packages_distributions()
     for module in list(sys.modules):
-        for name in packages.get(module, ()):
+        for name in packages_of_module.get(module, ()):
             _loaded.setdefault(name, installed_version(name))
     install(this_machine())
     replaced = sorted(name for name, have in _loaded.items() if installed_version(name) != have)
@@ -445,7 +468,8 @@ def _not_of_generate_arguments(record: logging.LogRecord) -> bool:
 def kernel():
     """Return the Jupyter kernel that runs in this process; None outside a notebook."""
     ipython = sys.modules.get("IPython")
-    return getattr(ipython.get_ipython() if ipython else None, "kernel", None)
+    shell = ipython.get_ipython() if ipython else None
+    return getattr(shell, "kernel", None)
 
 
 _SWITCH = re.compile(r"UNSLOTH_((GRPO|VLLM|LOGPROB|PARK)_\w+|FUSED_LINEAR|FORCE_FLOAT32)")

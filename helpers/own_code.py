@@ -1,4 +1,4 @@
-"""A user's own class or function, named by a parameter such as `environment=`."""
+"""A user's own class or function, named by a parameter such as `environment=game.py:Game`."""
 
 import importlib
 import sys
@@ -15,40 +15,41 @@ def load_own(parameter: str, value: object, example: str) -> Callable:
     Raise ValueError if the file, module, class or function does not exist or cannot be imported.
     """
     where, _, name = str(value).rpartition(":")
+    is_file = where.endswith(".py")
     is_module = where.replace(".", "").isidentifier() and not Path(where).is_file()
-    if not (where.endswith(".py") or is_module) or not name.isidentifier():
+    if not (is_file or is_module) or not name.isidentifier():
         raise ValueError(
             f"{parameter}={value!r}: write it as file.py:Class or file.py:function, such as "
             f"{example}."
         )
-    beside = str(Path(where).resolve().parent)
-    sys.path.insert(0, beside)
+    folder = str(Path(where).resolve().parent)
+    sys.path.insert(0, folder)
     try:
-        module = _of_file(where) if where.endswith(".py") else importlib.import_module(where)
+        module = _module_of_file(where) if is_file else importlib.import_module(where)
     except Exception as error:  # a user's file may raise anything
         raise ValueError(
             f"{parameter}={value!r}: {where} cannot be read ({type(error).__name__}: {error})."
         ) from error
     finally:
-        sys.path.remove(beside)
+        sys.path.remove(folder)
     own = getattr(module, name, None)
     if not callable(own):
         raise ValueError(f"{parameter}={value!r}: {where} has no class or function {name}.")
     return own
 
 
-def _of_file(where: str) -> ModuleType:
+def _module_of_file(path: str) -> ModuleType:
     """Return a file as a module. The file is executed again only if its text has changed, so two
     functions of one file share its objects, such as a client or a semaphore.
     """
     # pickle looks this name up in sys.modules, and would take a dot for a package's
-    name = str(Path(where).resolve()).replace(".", "_")
-    source = Path(where).read_bytes()
+    name = str(Path(path).resolve()).replace(".", "_")
+    source = Path(path).read_bytes()
     module = sys.modules.get(name)
     if getattr(module, "source", None) != source:
         module = ModuleType(name)
-        module.__file__ = where
+        module.__file__ = path
         sys.modules[name] = module
-        exec(compile(source, where, "exec"), vars(module))
+        exec(compile(source, path, "exec"), vars(module))
         module.source = source
     return module

@@ -2,8 +2,9 @@
 
     settings = settle("auto", this_machine(), max_steps=100)
 
-settings.py declares each setting. The command `run` settles before it starts a notebook, and the
-notebook settles again: nothing has been loaded by then.
+settings.py declares each setting. `settle` combines a preset with the changes of a notebook or of a
+command, fits the result to the machine, and refuses what cannot run. The command `run` settles
+before it starts a notebook, and the notebook settles again: nothing has been loaded by then.
 """
 
 import math
@@ -197,9 +198,10 @@ def pick(machine: Machine) -> str:
     """
     if machine.gpu is None or gpu_obstacle(machine):
         return "pocket"
-    largest_first = ("h200", "h100", "a100", "l4", "t4", "small")
-    fitting = (name for name in largest_first if PRESETS[name].needs_gb <= machine.gpu_memory_gb)
-    return next(fitting, "pocket")
+    for name in ("h200", "h100", "a100", "l4", "t4", "small"):  # the largest first
+        if PRESETS[name].needs_gb <= machine.gpu_memory_gb:
+            return name
+    return "pocket"
 
 
 # --- The road of the settings ---------------------------------------------------------------------
@@ -244,22 +246,22 @@ def settle(
                 "`python -m helpers doctor` says which one fits this machine."
             )
         start = PRESETS[start]
-    recorded = asdict(start) if isinstance(start, Preset) else start
+    values = asdict(start) if isinstance(start, Preset) else start
     # A manifest of an older version may lack settings, which get their defaults, and may have some
     # that no longer exist, which are left out.
-    recorded = {
-        each.name: recorded.get(each.name, getattr(Preset, each.name, None))
-        for each in fields(Preset)
-    }
+    recorded = {}
+    for setting in fields(Preset):
+        default = getattr(Preset, setting.name, None)
+        recorded[setting.name] = values.get(setting.name, default)
 
     # 2. what the parameters change
     for name in changes:
         if name not in SETTINGS:
             raise ValueError(f"{name!r} is not a setting. {did_you_mean(name, SETTINGS)}".strip())
-    changes = {name: value for name, value in changes.items() if value is not None}
+    changes = _without_none(changes)
     if small and recorded["name"] == "pocket":
         if changes.get("model") in (None, small["model"]):
-            changes = {name: value for name, value in small.items() if value is not None} | changes
+            changes = _without_none(small) | changes
         elif "learning_rate" not in changes:
             raise ValueError(
                 f"the learning rate of preset 'pocket' would ruin {changes['model']!r}: use "
@@ -272,12 +274,11 @@ def settle(
         changes = {"train_size": None, "holdout_size": None, "examples": None} | changes
     if changes.get("backend") == "transformers":
         changes = {"engine": "transformers"} | changes  # only Unsloth starts vLLM
-    # In YAML, and so for papermill, 3e-4 is a text.
-    changes |= {
-        name: float(value)
-        for name, value in changes.items()
-        if SETTINGS[name].type is float and re.fullmatch(r"-?[\d.]*\de[-+]?\d+", str(value))
-    }
+    for name, value in changes.items():
+        # In YAML, and so for papermill, 3e-4 is a text.
+        is_number = re.fullmatch(r"-?[\d.]*\de[-+]?\d+", str(value))
+        if SETTINGS[name].type is float and is_number:
+            changes[name] = float(value)
     if isinstance(changes.get("stop"), str):
         changes["stop"] = [changes["stop"]]
     settings = Preset(**recorded | changes)
@@ -291,8 +292,14 @@ def settle(
         settings = _fit(settings, machine, sees, changes)
 
     # 5. which values go together; a run that recorded a misfit did run, by the rules of its time
-    _refuse([each for each in misfits(settings) if each not in misfits(Preset(**recorded))])
+    allowed = misfits(Preset(**recorded))
+    _refuse([sentence for sentence in misfits(settings) if sentence not in allowed])
     return settings
+
+
+def _without_none(changes: dict) -> dict:
+    """Return the changes that change something: a value of None keeps a setting."""
+    return {name: value for name, value in changes.items() if value is not None}
 
 
 def _refuse(sentences: list[str]) -> None:
@@ -413,12 +420,16 @@ def _engine(settings: Preset, machine: Machine, sees: bool) -> str:
     config = families.config_of(settings.model_path)
     kind = config.get("model_type", "")
     family = families.family_of(kind)
-    starts = family.vllm_from is not None and machine.compute_capability >= family.vllm_from
-    if starts and not ("vision_config" in config and sees and not family.sees_through_vllm):
+    card_is_new_enough = (
+        family.vllm_from is not None and machine.compute_capability >= family.vllm_from
+    )
+    shows_pictures = sees and "vision_config" in config
+    if card_is_new_enough and (family.sees_through_vllm or not shows_pictures):
         return "vllm"
+    pictures = " and pictures" if sees else ""
     print(
-        f"Unsloth does not start vLLM for {kind}{' and pictures' if sees else ''} on "
-        f"{machine.gpu} (compute capability {machine.compute_capability}): sampling goes "
-        "through Transformers, which is slower (engine='transformers')."
+        f"Unsloth does not start vLLM for {kind}{pictures} on {machine.gpu} (compute capability "
+        f"{machine.compute_capability}): sampling goes through Transformers, which is slower "
+        "(engine='transformers')."
     )
     return "transformers"

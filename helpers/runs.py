@@ -4,8 +4,9 @@
     run.require("adapter")  # the path, or an error that names the notebook that writes it
     run.record("data", rows=1000)  # a section of manifest.json
 
-`lock` keeps other processes out of a run. `atomic_write` and `atomic_folder` write beside the place
-of a file and then rename, so a crash or Ctrl-C leaves the old file whole.
+PARTS says which notebook writes which files, and `Run` reads and writes them. `lock` keeps other
+processes out of a run. `atomic_write` and `atomic_folder` write beside the place of a file and then
+rename, so a crash or Ctrl-C leaves the old file whole.
 """
 
 import contextlib
@@ -197,7 +198,8 @@ class Run:
         notebook: "01", "03" or a lesson's number; later records carry it. Raise ValueError if the
         run holds another lesson's data.
         """
-        if "data" in self.manifest and self._maker() != notebook.replace("03", "01"):
+        maker = "01" if notebook == "03" else notebook  # 03 trains on the data of 01
+        if "data" in self.manifest and self._maker() != maker:
             raise ValueError(
                 f"{self.show()} already holds the data and training run of notebook "
                 f"{self._maker()}, and notebook {notebook} would overwrite them. Choose another "
@@ -226,12 +228,18 @@ class Run:
         """
         section = FILES[relative]
         source = PARTS[section].made_from
-        version = "fingerprint" if source == "data" else "written"
-        then = self.manifest.get(section, {}).get(source)
+        if source == "data":
+            version = "fingerprint"
+            earlier = "earlier data"
+        else:
+            version = "written"
+            earlier = "an earlier training"
+        made_from = self.manifest.get(section, {}).get(source)
         now = self.manifest.get(source, {}).get(version)
-        if None in (then, now) or then == now or not (self.folder / relative).exists():
+        if made_from is None or now is None or made_from == now:
             return None
-        earlier = "earlier data" if source == "data" else "an earlier training"
+        if not (self.folder / relative).exists():
+            return None
         return (
             f"{self.show(relative)} is from {earlier} than the run now holds. "
             f"{self._remedy(relative, 'again')}"
@@ -267,11 +275,11 @@ class Run:
         manifest = self.manifest
         if name == "training" and self.outdated("metrics.csv"):
             maker = self._maker()
+            notebooks = "03,04,05" if maker == "01" else maker
             raise ValueError(
                 f"the adapter of run {self.name!r} was trained on other data than notebook {maker} "
                 "has since prepared, so the holdout may hold questions it was trained on. Train "
-                f"again: `python -m helpers run --run {self.name} --only "
-                f"{'03,04,05' if maker == '01' else maker}`."
+                f"again: `python -m helpers run --run {self.name} --only {notebooks}`."
             )
         if name not in manifest:
             written = PARTS[name].files[0] if name in PARTS else name
@@ -352,14 +360,15 @@ def lock(folder: Path, what: str, name: str = ".lock") -> Iterator[None]:
     try:
         file_lock.acquire(timeout=0.25)  # another process may hold it for a moment, only to test it
     except Timeout:
+        holder = (folder / name).read_text() or "another process"
         raise ValueError(
-            f"{what} is being executed by {(folder / name).read_text() or 'another process'}. Wait "
-            "until it ends, shut down its kernel if it is a notebook, or use another name."
+            f"{what} is being executed by {holder}. Wait until it ends, shut down its kernel if it "
+            "is a notebook, or use another name."
         ) from None
     try:
         since = datetime.now().astimezone().isoformat(sep=" ", timespec="seconds")
-        holder = f"process {os.getpid()} on {platform.node()} since {since}"
-        (folder / name).write_text(holder)
+        this_process = f"process {os.getpid()} on {platform.node()} since {since}"
+        (folder / name).write_text(this_process)
         yield
     finally:
         file_lock.release()

@@ -1,7 +1,8 @@
 """Declare every setting of a run, with its help and its range, and the rules that bind them.
 
 Settings have the names of TRL, PEFT and Unsloth. A preset (presets.py) gives each a value, a
-notebook parameter of the same name changes it, and `presets.settle` settles them all. `python -m
+notebook parameter of the same name changes it, and `presets.settle` settles them all. The class
+`Preset` declares them; `problems` checks each by itself, and `misfits` all together. `python -m
 tools.settings` prints the table of docs/settings.md from here.
 """
 
@@ -58,8 +59,9 @@ def _setting(
     return field(default=default, metadata=facts)
 
 
-_of_01 = partial(_setting, of=("01",))
-_unpassed = partial(_setting, to="", of=("01",))  # no call receives the plain value
+# Three abbreviations for the table below.
+_of_01 = partial(_setting, of=("01",))  # only notebook 01 has it as a parameter
+_unpassed = partial(_setting, to="", of=("01",))  # no call receives the plain value, either
 _both = ("01", "03")
 _MODEL = "unsloth/Qwen3-4B-Instruct-2507"
 _LOSSES = ["grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"]
@@ -309,22 +311,25 @@ def problems(preset: Any) -> list[str]:
     """Return a sentence for each setting that is impossible whatever the others are: first those of
     a wrong type, and if there are none those outside their range.
     """
+    # 1. The types.
     sentences = []
     for setting in fields(preset):
         value = getattr(preset, setting.name)
-        wanted = int | float if setting.type is float else setting.type
-        if isinstance(value, bool):  # Python's bool is an int
+        if isinstance(value, bool):  # Python's bool is an int, too
             fits = bool in (setting.type, *get_args(setting.type))
+        elif setting.type is float:
+            fits = isinstance(value, int | float)
         else:
-            fits = isinstance(value, wanted)
+            fits = isinstance(value, setting.type)
         if value == "":
             sentences.append(f"{setting.name}='' is empty.")
         elif not fits:
-            named = getattr(setting.type, "__name__", setting.type)
-            sentences.append(f"{setting.name}={value!r} is not of type {named}.")
+            type_name = getattr(setting.type, "__name__", setting.type)
+            sentences.append(f"{setting.name}={value!r} is not of type {type_name}.")
     if sentences:
         return sentences
 
+    # 2. The ranges.
     if not all(isinstance(text, str) and text for text in preset.stop or ()):
         sentences.append(f"stop={preset.stop!r} must be a text or a list of texts, none empty.")
     for name, setting in SETTINGS.items():
@@ -363,31 +368,32 @@ def misfits(preset: Any) -> list[str]:
     """
     loss = preset.loss_type
     of_loss = f"loss_type={loss!r}"
-    gdpo = "multi_objective_aggregation='normalize_then_sum'"
-    by_gdpo = preset.multi_objective_aggregation == "normalize_then_sum"
+
+    # 1. Settings that would be ignored must be at their defaults.
+    ignored_by = {}
+    if loss in ("cispo", "sapo", "vespo"):
+        ignored_by["epsilon"] = of_loss
+    if loss in ("sapo", "vespo"):
+        ignored_by["epsilon_high"] = of_loss
+    if preset.multi_objective_aggregation == "normalize_then_sum":
+        ignored_by["scale_rewards"] = "multi_objective_aggregation='normalize_then_sum'"
+    sentences = []
+    for name, by in ignored_by.items():
+        value = getattr(preset, name)
+        default = SETTINGS[name].default
+        if value != default:
+            sentences.append(f"{name}={value!r} would be ignored by {by}; leave it at {default!r}.")
+
+    # 2. All other combinations: whether a preset has it, and what to say of it.
     by_sequence = preset.importance_sampling_level == "sequence"
     corrects = preset.vllm_importance_sampling_correction is not False
     mode = preset.vllm_importance_sampling_mode
     needed = preset.max_prompt_length + preset.max_completion_length
     processes = f"{preset.processes} processes x " if preset.processes > 1 else ""
-    rounds = (
-        "steps_per_generation" if preset.steps_per_generation else "gradient_accumulation_steps"
-    )
-
-    # settings that the loss ignores must be at their defaults
-    ignored = [
-        ("epsilon", loss in ("cispo", "sapo", "vespo"), of_loss),
-        ("epsilon_high", loss in ("sapo", "vespo"), of_loss),
-        ("scale_rewards", by_gdpo, gdpo),
-    ]
-    sentences = [
-        f"{name}={getattr(preset, name)!r} would be ignored by {by}; leave it at "
-        f"{SETTINGS[name].default!r}."
-        for name, is_ignored, by in ignored
-        if is_ignored and getattr(preset, name) != SETTINGS[name].default
-    ]
-
-    # all other combinations: whether a preset has it, and what to say of it
+    if preset.steps_per_generation:
+        passes = "steps_per_generation"
+    else:
+        passes = "gradient_accumulation_steps"
     combinations = [
         # settings that a loss needs or excludes
         (
@@ -423,7 +429,7 @@ def misfits(preset: Any) -> list[str]:
         # sizes
         (
             preset.completions_per_round % preset.num_generations > 0,
-            f"{processes}per_device_train_batch_size x {rounds} = {preset.completions_per_round} "
+            f"{processes}per_device_train_batch_size x {passes} = {preset.completions_per_round} "
             f"completions are not whole groups of num_generations={preset.num_generations}; "
             "make the product a multiple of it.",
         ),
@@ -511,9 +517,10 @@ def check_report_to(report_to: str, checkpoints: str = "checkpoints") -> str:
     if not importlib.util.find_spec(module):
         raise ValueError(f"report_to={report_to!r}: {module} is not installed.")
     netrc = Path(os.environ.get("NETRC") or "~/.netrc").expanduser()
-    key = "WANDB_API_KEY" in os.environ or (netrc.is_file() and "wandb" in netrc.read_text())
-    offline = os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun")
-    if report_to == "wandb" and not key and not offline:
+    has_login = netrc.is_file() and "wandb" in netrc.read_text()
+    has_key = "WANDB_API_KEY" in os.environ or has_login
+    is_offline = os.environ.get("WANDB_MODE") in ("offline", "disabled", "dryrun")
+    if report_to == "wandb" and not has_key and not is_offline:
         raise ValueError(
             "report_to='wandb' needs a key, and would ask for it after the sampling: set "
             "WANDB_API_KEY, or WANDB_MODE=offline and upload later with `wandb sync`."

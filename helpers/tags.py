@@ -18,9 +18,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
+from typing import NamedTuple
 
 # Text between two answer tags that shows that they are only mentioned: "in <answer> and </answer>".
 _NO_ANSWER = ("", "and", "...", "…")
+
+
+class Tag(NamedTuple):
+    """A tag in a text, such as `</think>`, and where it starts and ends."""
+
+    name: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True)
@@ -109,25 +118,25 @@ class TagFormat:
     def _any_tag(self) -> re.Pattern:
         return re.compile("|".join(map(re.escape, self.tags)))
 
-    def found_tags(self, text: str) -> list[tuple[str, int, int]]:
-        """Return every occurrence of the four tags in the text, in order: (tag, start, end)."""
-        return [(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
+    def found_tags(self, text: str) -> list[Tag]:
+        """Return every occurrence of the four tags in the text, in order."""
+        return [Tag(match.group(), *match.span()) for match in self._any_tag.finditer(text)]
 
-    def outer_tags(self, text: str) -> list[tuple[str, int, int]]:
+    def outer_tags(self, text: str) -> list[Tag]:
         """Return `found_tags` without the answer tags that the reasoning only mentions.
 
         Reasoning about the format must not cost anything. But all tags count if the reasoning is
         not opened and closed exactly once, or if it has an answer block with content.
 
         >>> text = "<think>I fill <answer> and </answer>.</think><answer>4</answer>"
-        >>> [tag for tag, _, _ in TagFormat().outer_tags(text)]
+        >>> [tag.name for tag in TagFormat().outer_tags(text)]
         ['<think>', '</think>', '<answer>', '</answer>']
         """
         found = self.found_tags(text)
         opening, closing, answer_opening, answer_closing = self.tags
 
         # 1. The reasoning must be opened once, here or by the prompt, and closed once.
-        names = [tag for tag, _, _ in found]
+        names = [tag.name for tag in found]
         reasoning_tags = [name for name in names if name in (opening, closing)]
         if reasoning_tags != ([closing] if self.opened else [opening, closing]):
             return found
@@ -135,10 +144,11 @@ class TagFormat:
         end = names.index(closing)
 
         # 2. Inside the reasoning, two adjacent tags must not hold an answer.
-        for (tag, _, start), (following, stop, _) in pairwise(found[begin:end]):
-            between = text[start:stop].strip()
-            if (tag, following) == (answer_opening, answer_closing) and between not in _NO_ANSWER:
-                return found
+        for tag, following in pairwise(found[begin:end]):
+            if tag.name == answer_opening and following.name == answer_closing:
+                content = text[tag.end : following.start].strip()
+                if content not in _NO_ANSWER:
+                    return found
         return found[:begin] + found[end:]
 
     def matches(self, text: str) -> bool:
@@ -146,11 +156,13 @@ class TagFormat:
         around them.
         """
         found = self.outer_tags(text)
-        if tuple(tag for tag, _, _ in found) != self.expected:
+        if tuple(tag.name for tag in found) != self.expected:
             return False
-        before = "" if self.opened else text[: found[0][1]]
-        between = text[found[-3][2] : found[-2][1]]
-        return not (before.strip() or between.strip() or text[found[-1][2] :].strip())
+        reasoning_closing, answer_opening, answer_closing = found[-3:]
+        before = "" if self.opened else text[: found[0].start]
+        between = text[reasoning_closing.end : answer_opening.start]
+        after = text[answer_closing.end :]
+        return (before + between + after).strip() == ""
 
     def contents(self, text: str) -> tuple[str, str]:
         """Return the reasoning and the answer of a text that `matches`. Tags that the reasoning
@@ -160,10 +172,11 @@ class TagFormat:
         ('2 + 2, then .', '4')
         """
         found = self.outer_tags(text)
-        begin = 0 if self.opened else found[0][2]
-        # The last three tags close the reasoning, open the answer and close it.
-        reasoning = text[begin : found[-3][1]]
-        return self._any_tag.sub("", reasoning), text[found[-2][2] : found[-1][1]]
+        reasoning_closing, answer_opening, answer_closing = found[-3:]
+        begin = 0 if self.opened else found[0].end
+        reasoning = text[begin : reasoning_closing.start]
+        answer = text[answer_opening.end : answer_closing.start]
+        return self._any_tag.sub("", reasoning), answer
 
     def answer_blocks(self, text: str) -> list[str]:
         """Return the stripped content of every complete answer block outside the reasoning.
@@ -178,20 +191,20 @@ class TagFormat:
 
         # 1. Find out whether the text starts inside the reasoning.
         found = self.found_tags(text)
-        reasoning_tags = [tag for tag, _, _ in found if tag in (opening, closing)]
+        reasoning_tags = [tag.name for tag in found if tag.name in (opening, closing)]
         in_reasoning = self.opened or reasoning_tags[:1] == [closing]
 
         # 2. Go through the tags. A reasoning tag ends an answer block that is still open.
         blocks = []
         start = None  # where the content of the open answer block begins
-        for tag, tag_start, tag_end in found:
-            if tag in (opening, closing):
-                in_reasoning = tag == opening
+        for tag in found:
+            if tag.name in (opening, closing):
+                in_reasoning = tag.name == opening
                 start = None
-            elif tag == answer_opening and not in_reasoning:
-                start = tag_end
+            elif tag.name == answer_opening and not in_reasoning:
+                start = tag.end
             elif start is not None:
-                blocks.append(text[start:tag_start].strip())
+                blocks.append(text[start : tag.start].strip())
                 start = None
         return blocks
 
@@ -287,12 +300,13 @@ def transcript(messages: list[dict]) -> str:
         elif content:
             entries.append(("policy: ", content))
         calls = message.get("tool_calls")
-        # In a message read from a Parquet file, the calls are an array or None.
-        for call in () if calls is None else calls:
+        if calls is None:  # in a message read from a Parquet file
+            calls = []
+        for call in calls:
             arguments = call["function"].get("arguments")
             shown = repr(arguments)
-            # Arguments may be JSON. A policy may write other text, which is shown as it is, or
-            # thousands of brackets.
+            # Arguments may be JSON. Any other text of the policy is shown as it is, and so are
+            # thousands of brackets (RecursionError).
             with suppress(ValueError, RecursionError):
                 if isinstance(arguments, str):
                     arguments = json.loads(arguments)

@@ -35,6 +35,7 @@ def main(parsed: argparse.Namespace) -> int:
     Raise FileNotFoundError if there is neither such a file nor such a run, and ValueError if the
     log cannot be read.
     """
+    # 1. Find the log: a file or a folder, or else that of a run.
     path = Path(parsed.log)
     manifest = path / "manifest.json"
     if not path.exists():
@@ -43,24 +44,28 @@ def main(parsed: argparse.Namespace) -> int:
         run = Run(parsed.log)
         manifest = run.folder / "manifest.json"
         # a training that was interrupted, or still runs, has its rows beside its checkpoints
-        unfinished = run.folder / "checkpoints" / "metrics.csv"
-        whole = (run.folder / "metrics.csv").exists() or not unfinished.exists()
-        path = run.require("metrics.csv") if whole else unfinished
+        path = run.folder / "checkpoints" / "metrics.csv"
+        if (run.folder / "metrics.csv").exists() or not path.exists():
+            path = run.require("metrics.csv")
+
+    # 2. Read and diagnose it.
     history = read_log(path)
     if not any(name in LOGGED for name in in_trl_names(history)):
         found = ", ".join(map(str, history.columns[:10]))
         raise ValueError(f"{path}: it has no column that GRPO trainers log; found {found}.")
     findings = diagnose(history)
+
+    # 3. Print the findings.
     if parsed.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=1))
     else:
         # a log does not show, for example, that the run is a control
-        whole = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else {}
-        print(
-            *training_in_words(whole.get("training", {})),
-            *findings or [f"no findings in {len(history)} rows"],
-            sep="\n",
-        )
+        recorded = json.loads(manifest.read_text("utf-8")) if manifest.is_file() else {}
+        lines = training_in_words(recorded.get("training", {}))
+        lines += findings or [f"no findings in {len(history)} rows"]
+        print(*lines, sep="\n")
+
+    # 4. Is one of them as severe as `--fail-on`?
     if parsed.fail_on is None:
         return 0
     fatal = SEVERITIES[: SEVERITIES.index(parsed.fail_on) + 1]

@@ -70,18 +70,19 @@ class Client(PapermillNotebookClient):
     def process_message(self, msg, cell, cell_index):
         """Print lines of a kernel's message, then handle it as nbclient's NotebookClient does."""
         content = msg["content"]
-        if msg["msg_type"] in ("stream", "display_data", "update_display_data"):
+        output = ""
+        if msg["msg_type"] in ("display_data", "update_display_data"):
             output = content.get("data", {}).get("text/plain", "")
-            if msg["msg_type"] == "stream":
-                output = content["text"] if content["name"] == "stdout" else ""
-                if output:
-                    continues_line = self.unfinished == cell_index
-                    self.unfinished = None if output.endswith("\n") else cell_index
-                    if continues_line:
-                        output = output.partition("\n")[2]
-            for line in lines_to_print(cell.source, output):
-                tqdm.write(f"    {line}")
-                sys.stdout.flush()
+        elif msg["msg_type"] == "stream" and content["name"] == "stdout":
+            output = content["text"]
+            continues_line = self.unfinished == cell_index
+            if output:
+                self.unfinished = None if output.endswith("\n") else cell_index
+            if continues_line:
+                output = output.partition("\n")[2]
+        for line in lines_to_print(cell.source, output):
+            tqdm.write(f"    {line}")
+            sys.stdout.flush()
         return super().process_message(msg, cell, cell_index)
 
 

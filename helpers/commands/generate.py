@@ -1,6 +1,8 @@
 """`python -m helpers generate`: answer a file of questions with a run's merged model.
 
-An interrupted command continues where it stopped when it is given again.
+`main` reads the questions (`questions_of`), skips those that the output already answers
+(`count_answered`), makes the prompts (`prompts_of`) and samples (`load_model`). An interrupted
+command therefore continues where it stopped when it is given again.
 """
 
 import argparse
@@ -82,8 +84,8 @@ def main(parsed: argparse.Namespace) -> int:
     mapping = check_columns(parsed.columns)
     if parsed.columns is None:
         of_run = check_columns(run.read_object("data_report.json").get("columns"))
-        first = next(iter(file_rows(source, of_run["question"])), None)
-        if isinstance(first, dict) and all(name in first for name in of_run["question"]):
+        first_row = next(iter(file_rows(source, of_run["question"])), None)
+        if isinstance(first_row, dict) and set(of_run["question"]) <= first_row.keys():
             mapping = of_run
     del mapping["answer"]  # a file of questions needs no answers
     rows = questions_of(source, mapping)
@@ -176,12 +178,15 @@ def questions_of(source: Path, mapping: dict[str, list[str]]) -> list[dict]:
     for number, row in enumerate(file_rows(source, mapping["question"]), 1):
         if isinstance(row, Broken):
             raise ValueError(f"{source}: row {number} cannot be read: {row.reason} ({row.where}).")
-        # NaN, a missing value, is unequal to itself; it becomes null in JSON.
-        rows.append({name: None if value != value else value for name, value in row.items()})
+        for name, value in row.items():
+            if value != value:  # NaN, a missing value, is unequal to itself
+                row[name] = None  # null in JSON
+        rows.append(row)
 
     questions = []
     for row, mapped in zip(rows, mapped_rows(iter(rows), mapping, str(source)), strict=True):
-        # Write the options below the question. Which one is right is not known; 0 stands for any.
+        # Write the options below the question. The right one is not known, and does not matter: it
+        # is said to be the first.
         question, _ = question_in(mapped["question"])
         options = options_in(mapped.get("options"))
         if question and options:
@@ -205,15 +210,19 @@ def count_answered(target: Path, model: str, rows: list[dict]) -> int:
     Raise ValueError if the file holds anything but this model's answers to the first questions.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    lines = target.read_text(encoding="utf-8").splitlines(keepends=True) if target.exists() else []
+    if not target.exists():
+        return 0
+    lines = target.read_text(encoding="utf-8").splitlines(keepends=True)
     whole = [line for line in lines if line.endswith("\n")]  # the last line may have been cut off
     try:
-        answered = [(row["question"], row["model"]) for row in map(json.loads, whole)]
+        answers = [json.loads(line) for line in whole]
+        answered = [(answer["question"], answer["model"]) for answer in answers]
     except (ValueError, LookupError, TypeError):
         answered = None
     asked = [(row["question"], model) for row in rows[: len(whole)]]
     # A file with one cut-off line and nothing else may be somebody's notes.
-    if answered != asked or (lines and not whole):
+    is_other_file = lines and not whole
+    if answered != asked or is_other_file:
         raise ValueError(
             f"--output {target} holds something other than answers to the first questions of the "
             f"input by this model ({model}). Name another output."
@@ -236,11 +245,12 @@ def prompts_of(
 
     config = AutoConfig.from_pretrained(settings.model).get_text_config()
     room = config.max_position_embeddings - settings.max_completion_length
-    report = run.read_object("data_report.json")
-    prompts = []
     longest = settings.context - settings.max_completion_length
+    report = run.read_object("data_report.json")
+    examples = report.get("examples", ())
+    prompts = []
     for number, row in enumerate(rows, 1):
-        prompt = chat_prompt(report["system_prompt"], row["question"], report.get("examples", ()))
+        prompt = chat_prompt(report["system_prompt"], row["question"], examples)
         size = length(tokenizer, prompt)
         if size > room:
             print(
@@ -250,7 +260,8 @@ def prompts_of(
             )
         else:
             longest = max(longest, size)
-        prompts.append(prompt if size <= room and row["question"].strip() else None)
+        is_blank = not row["question"].strip()
+        prompts.append(None if is_blank or size > room else prompt)
     return prompts, longest + settings.max_completion_length
 
 

@@ -1,7 +1,9 @@
 """`python -m helpers run`: execute notebooks through papermill, into `runs/NAME/`.
 
-Whatever can be refused is refused before the first notebook starts: papermill would only warn.
-While a notebook runs, its progress is printed (see `engine`).
+`run_notebooks` reads the command, `execute` executes the notebooks of one run in order, and
+`run_notebook` executes one. Whatever can be refused is refused before the first notebook starts
+(`check_call`): papermill would only warn. While a notebook runs, its progress is printed (see
+`engine`).
 """
 
 import argparse
@@ -123,21 +125,23 @@ def run_notebooks(
         values["preset"] = preset
     check_names(numbers, values)
 
-    # group the notebooks by run, because each lesson has its own default run
-    runs = {}
+    # 1. Group the notebooks by run, because each lesson has its own default run.
+    notebooks_of_run: dict[str, list[str]] = {}
     for number in numbers:
-        runs.setdefault(name or defaults([number])["run"], []).append(number)
-    calls = [(run, part, parameters_of(part, values)) for run, part in runs.items()]
+        run = name or defaults([number])["run"]
+        notebooks_of_run.setdefault(run, []).append(number)
 
-    # check every later call before the first one starts; `execute` checks the first
-    for call in calls[1:]:
-        check_call(*call)
+    # 2. Check every later run before the first one starts; `execute` checks the first.
+    for run, notebooks in list(notebooks_of_run.items())[1:]:
+        check_call(run, notebooks, parameters_of(notebooks, values))
 
-    for run, part, given in calls:
-        if once and Run(run).is_last_call(part, given):
+    # 3. Execute one run after the other, until one fails.
+    for run, notebooks in notebooks_of_run.items():
+        given = parameters_of(notebooks, values)
+        if once and Run(run).is_last_call(notebooks, given):
             code = resume(run)
         else:
-            code = execute(run, part, given)
+            code = execute(run, notebooks, given)
         if code:
             return code
     return 0
@@ -183,12 +187,12 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
         run.section("data")  # raises, and names the runs that are there
     end_like_ctrl_c()
     with lock(run.folder, f"run {name!r}"):
-        # refuse a run that a kernel in Jupyter is training
+        # 1. Refuse a run that a kernel in Jupyter is training.
         if set(numbers) & set(_MAKERS):
             with lock(run.folder, f"the training of run {name!r}", TRAINING_LOCK):
                 pass
 
-        # record the call, for --resume, before the first notebook starts
+        # 2. Record the call, for --resume, before the first notebook starts.
         call = run.last_call
         if resumed:
             print(
@@ -206,11 +210,12 @@ def execute(name: str, numbers: list[str], parameters: dict, resumed: bool = Fal
             call |= {"parameters": parameters, "notebooks": numbers, "done": []}
         run.record("call", **call)
 
-        # kernels start in notebooks/; let them import modules from the folder of the command, too
+        # 3. Kernels start in notebooks/; let them import modules from the folder of the command,
+        # too. The dictionary drops paths that are there twice.
         paths = [os.getcwd(), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
         os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys(filter(None, paths)))
 
-        # execute one notebook after the other, and record each that is done
+        # 4. Execute one notebook after the other, and record each that is done.
         again = f"`python -m helpers run --run {name} --resume`"
         began = time.monotonic()
         for number in numbers:
@@ -286,11 +291,14 @@ def defaults(numbers: list[str]) -> dict[str, object]:
         # A notebook takes its settings also if its cell does not show them: that of 03 shows few.
         # 00 prepares and trains, so it takes those of both, but always through Unsloth.
         parts = {"01", "03"} if number == "00" else {number}
-        taken = {n: None for n, each in SETTINGS.items() if parts & set(each.metadata["of"])}
+        taken = {}
+        for name, setting in SETTINGS.items():
+            if parts & set(setting.metadata["of"]):
+                taken[name] = None
         if number == "00":
             del taken["backend"]
-        shown = _shown_parameters(str(paths[number]))
-        taken |= {name: commands.read_value(code) for name, code in shown.items()}
+        for name, code in _shown_parameters(str(paths[number])).items():
+            taken[name] = commands.read_value(code)
         for name, default in taken.items():
             if default is not None or name not in values:
                 values[name] = default
@@ -312,7 +320,9 @@ def check_names(numbers: list[str], parameters: dict) -> None:
     The message names the notebooks that have it, or a parameter of a similar name.
     """
     known = defaults(numbers)
-    for name in [name for name in parameters if name not in known]:
+    for name in parameters:
+        if name in known:
+            continue
         takers = [number for number in notebook_paths() if name in defaults([number])]
         if name == "preset":
             raise ValueError(
@@ -323,8 +333,8 @@ def check_names(numbers: list[str], parameters: dict) -> None:
             hint = f"It is a parameter of {', '.join(takers)}. "
         else:
             hint = did_you_mean(name, defaults(list(notebook_paths())))
-        # dozens of names help only somebody who is not near any of them
-        hint = hint or f"Their parameters: {', '.join(sorted(known.keys() - {'run'}))}."
+        if not hint:  # dozens of names help only somebody who is not near any of them
+            hint = f"Their parameters: {', '.join(sorted(known.keys() - {'run'}))}."
         raise ValueError(f"no chosen notebook has a parameter {name!r}. {hint.strip()}")
 
 

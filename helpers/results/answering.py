@@ -29,7 +29,7 @@ class Measurement:
 
     other: a source of questions of a kind the policy was not trained on; None: differences or sums
         for the built-in arithmetic, and none for other data.
-    elsewhere: up to 128 of them.
+    elsewhere: up to 128 questions of that source.
     evaluation: the contents of evaluation.json, one entry per model.
     written: the completions, by (name of the model, "sampled", "greedy", "samples" or "other").
     """
@@ -47,22 +47,27 @@ class Measurement:
     written: dict[tuple[str, str], list] = field(default_factory=dict)
 
     def __post_init__(self):
-        # Ask sums, or differences if the policy was trained on sums: the pocket model knows nothing
-        # else.
+        # 1. Choose the source of other questions: sums, or differences if the policy was trained on
+        # sums, because the pocket model knows nothing else.
         if self.other is None and self.source.startswith("arithmetic/"):
-            sums = self.source == "arithmetic/sums"
-            self.other = "arithmetic/differences" if sums else "arithmetic/sums"
+            if self.source == "arithmetic/sums":
+                self.other = "arithmetic/differences"
+            else:
+                self.other = "arithmetic/sums"
         if self.other is None:
             self.elsewhere = self.holdout.head(0)
             return
+
+        # 2. Load at most 128 of them. A file may have fewer rows, so all its rows are loaded.
         sizes = {"train_size": 1, "holdout_size": 128}
-        if Path(self.other).exists():  # a file may have fewer rows
+        if Path(self.other).exists():
             sizes = {"holdout_size": 1}
         task = load_task(self.other, **sizes, seed=self.seed, tags=self.tags)
         rows = pd.concat([task.holdout, task.train]).head(128)
         self.elsewhere = rows.reset_index(drop=True)
-        # Use the system prompt and the worked examples of the training prompts.
-        before = list(self.holdout["prompt"].iloc[0])[:-1]
+
+        # 3. Use the system prompt and the worked examples of the training prompts.
+        *before, _ = self.holdout["prompt"].iloc[0]
         prompts = [[*before, prompt[-1]] for prompt in self.elsewhere["prompt"]]
         self.elsewhere["prompt"] = prompts
 
@@ -90,7 +95,7 @@ class Measurement:
         }
         training_temperature = self.settings.temperature
 
-        # Complete each question once sampled and once greedily.
+        # 1. Complete each question once sampled and once greedily.
         levels = list(self.holdout["difficulty"]) if "difficulty" in self.holdout else None
         entries = {}
         for decoding, temperature in (("sampled", training_temperature), ("greedy", 0.0)):
@@ -119,7 +124,7 @@ class Measurement:
         }
         self.evaluation[name] = entry
 
-        # Sample several completions per question.
+        # 2. Sample several completions per question.
         sampling["temperature"] = training_temperature
         rows = self.holdout[:questions]
         if samples and len(rows):
@@ -129,15 +134,14 @@ class Measurement:
             golds = list(rows["answer"])
             entry |= sampled_scores(groups, golds, self.tags, judge=self.judge, rows=rows)
 
-        # Ask the questions of another kind.
+        # 3. Ask the questions of another kind.
         rows = self.elsewhere
-        if not samples or not len(rows):
-            return
-        groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
-        texts = [text for (text,) in groups]
-        self.written[name, "other"] = texts
-        scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
-        entry["other"] = {"source": self.other} | scored
+        if samples and len(rows):
+            groups = complete(self.run, f"{name}-other", prompts=list(rows["prompt"]), **sampling)
+            texts = [text for (text,) in groups]
+            self.written[name, "other"] = texts
+            scored = score(texts, list(rows["answer"]), self.tags, rows=rows)
+            entry["other"] = {"source": self.other} | scored
 
 
 def complete(
@@ -172,28 +176,30 @@ def complete(
     from helpers.training.sampling import engine_of, sample
     from helpers.training.stops import stop_of
 
-    # Hash everything that affects the completions.
+    # 1. Hash everything that affects the completions.
     prompts = [list(prompt) for prompt in prompts]  # prompts from a Parquet file are arrays
     limits = {"samples": samples, "temperature": temperature, "max_new_tokens": max_new_tokens}
     settings = limits | {"seed": seed, "chunk": chunk, "engine": engine_of(model)}
     settings |= options_of(tokenizer)  # whether to think, for models with that option
-    settings |= {"stop": stop_of(tokenizer)} if stop_of(tokenizer) else {}
+    if stop_of(tokenizer):
+        settings["stop"] = stop_of(tokenizer)
     decisive = json.dumps([identity, settings, prompts], sort_keys=True)
     made_for = hashlib.sha256(decisive.encode()).hexdigest()
 
-    # Read the completions saved with the same hash.
+    # 2. Read the completions saved with the same hash.
     path = run.path(f"evaluation/{name}.parquet")
     completions = []
     if path.exists():
         table = pyarrow.parquet.read_table(path)
-        if (table.schema.metadata or {}).get(b"made_for") == made_for.encode():
+        metadata = table.schema.metadata or {}
+        if metadata.get(b"made_for") == made_for.encode():
             completions = table["completions"].to_pylist()
             print(
                 f"{name}: {len(completions)} of {len(prompts)} prompts were answered before, "
                 f"{run.show(f'evaluation/{path.name}')}"
             )
 
-    # Sample the others, and save them after each chunk.
+    # 3. Sample the others, and save them after each chunk.
     for start in range(len(completions), len(prompts), chunk):
         completions += sample(
             model,

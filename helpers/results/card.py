@@ -1,9 +1,11 @@
 """Write the model card of a run: README.md beside its merged model.
 
 `write` reads the run folder (`read_facts`), decides what to say first (`verdict`), and fills in the
-template `card.md.j2`. The command `report` uses the same functions.
+template `card.md.j2` (`markdown`). Among the facts are the commands that repeat the run
+(`commands_of`). The command `report` uses the same functions.
 """
 
+import ast
 import json
 import re
 import shlex
@@ -97,19 +99,28 @@ def read_facts(run: Run) -> Facts:
     run.section("data")
     run.section("training")
     # Leave out files that are older than their sources, and keep the reasons.
+    outdated = {}
+    contents = {}
     reports = ("data_report.json", "reward_report.json", "evaluation.json", "comparison.json")
-    reasons = {name: run.outdated(name) for name in (*reports, "metrics.csv", "merged")}
-    contents = {name: {} if reasons[name] else run.read_object(name) for name in reports}
-    current = not reasons["metrics.csv"] and (run.folder / "metrics.csv").exists()
+    for name in (*reports, "metrics.csv", "merged"):
+        reason = run.outdated(name)
+        if reason:
+            outdated[name] = reason
+        elif name in reports:
+            contents[name] = portable(run.read_object(name))
+    findings = []
+    metrics = run.folder / "metrics.csv"
+    if metrics.exists() and "metrics.csv" not in outdated:
+        findings = diagnose(read_metrics(metrics))
     return Facts(
         name=run.name,
         manifest=portable(run.manifest),
-        data=portable(contents["data_report.json"]),
-        rewards=portable(contents["reward_report.json"]),
-        evaluation=portable(contents["evaluation.json"]),
-        comparison=portable(contents["comparison.json"]),
-        findings=diagnose(read_metrics(run.folder / "metrics.csv")) if current else [],
-        outdated={name: reason for name, reason in reasons.items() if reason},
+        data=contents.get("data_report.json", {}),
+        rewards=contents.get("reward_report.json", {}),
+        evaluation=contents.get("evaluation.json", {}),
+        comparison=contents.get("comparison.json", {}),
+        findings=findings,
+        outdated=outdated,
     )
 
 
@@ -128,13 +139,14 @@ def portable(value, key: str = ""):
         return [portable(entry, key) for entry in value]
     if not isinstance(value, str) or key in _TEXTS:
         return value
+    told = []
     # A list of rewards may name several files.
-    paths = value.split(",") if ".py:" in value else [value]
-    paths = [path.removeprefix(f"{PROJECT}/") for path in paths]
-    # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths.
-    return ",".join(
-        PureWindowsPath(path).name if PureWindowsPath(path).root else path for path in paths
-    )
+    for path in value.split(",") if ".py:" in value else [value]:
+        path = path.removeprefix(f"{PROJECT}/")
+        # PureWindowsPath splits at both kinds of slash, and both begin its absolute paths.
+        is_absolute = PureWindowsPath(path).root != ""
+        told.append(PureWindowsPath(path).name if is_absolute else path)
+    return ",".join(told)
 
 
 # What may begin with a slash without being a path.
@@ -166,10 +178,10 @@ def verdict(facts: Facts) -> list[str]:
             change = f"Training raised {measure}"
         else:
             change = f"Training lowered {measure}"
+        questions = "question" if compared["won"] == 1 else "questions"
         sentences.append(
             f"{change} from {accuracy(before)} to {accuracy(after)}: {compared['won']:,} "
-            f"question{'s' * (compared['won'] != 1)} won, {compared['lost']} lost (exact McNemar "
-            f"{p_text})."
+            f"{questions} won, {compared['lost']} lost (exact McNemar {p_text})."
         )
     else:
         sentences.append(
@@ -205,20 +217,24 @@ def metadata(facts: Facts) -> ModelCardData:
     models and files are left out, because the hub would look them up.
     """
     settings = facts.manifest["training"]["settings"]
-    source = facts.manifest["data"]["source"]
-    data_set = source.partition(":")[0]
-    generated = source.startswith(("arithmetic/", "reasoning-gym/"))
     tags = ["grpo", "trl", "lora"]
     if settings.get("backend") != "transformers":
         tags.append("unsloth")
-    on_hub = _HUB_ID.fullmatch(data_set) and not generated and not _is_file(source)
+
+    # Which of the model and the data set has a page on the hub?
     model = settings["model"]
+    model_on_hub = _HUB_ID.fullmatch(model) and not Path(model).exists()
+    source = facts.manifest["data"]["source"]
+    data_set = source.partition(":")[0]  # without its configuration
+    is_generated = source.startswith(("arithmetic/", "reasoning-gym/"))
+    data_on_hub = _HUB_ID.fullmatch(data_set) and not is_generated and not _is_file(source)
+
     return ModelCardData(
         library_name="transformers",
         pipeline_tag="text-generation",
         tags=tags,
-        base_model=model if _HUB_ID.fullmatch(model) and not Path(model).exists() else None,
-        datasets=[data_set] if on_hub else None,
+        base_model=model if model_on_hub else None,
+        datasets=[data_set] if data_on_hub else None,
         license="apache-2.0" if model in EMBEDDED else None,
     )
 
@@ -245,21 +261,25 @@ def markdown(facts: Facts, figures: dict[str, str] | None) -> str:
 
     # An outdated data_report.json is not read; the tags then tell which system prompt it was.
     system_prompt = facts.data.get("system_prompt") or TagFormat.parse(data["tags"]).system_prompt
-    given = given_of(facts)
-    # Show the settings with the seed and the end of the training run, and the preset's name first.
+
+    # Show the preset's name first, then the settings, then the seed and the end of the training
+    # run.
     recorded = {"preset": settings.get("name")} | settings
     for name in ("seed", "steps", "stopped_early"):
         if name in training:
             recorded[name] = training[name]
-    rows = [[name, plain(recorded[name])] for name in recorded if name not in ("name", "needs_gb")]
+    shown = [[name, plain(recorded[name])] for name in recorded if name not in ("name", "needs_gb")]
+    weights = [plain(weight) for weight in training["weights"]]
+
+    given = given_of(facts)
     environment = jinja2.Environment(loader=jinja2.FileSystemLoader(Path(__file__).parent))
     return environment.get_template("card.md.j2").render(
         facts=facts,
         verdict=verdict(facts),
         pocket=settings["model"] in EMBEDDED,
         system_prompt=system_prompt,
-        rewards=list(zip(training["rewards"], map(plain, training["weights"]), strict=True)),
-        recorded=rows,
+        rewards=list(zip(training["rewards"], weights, strict=True)),
+        recorded=shown,
         figures=figures,
         models=MODELS,
         commands=commands_of(facts, given),
@@ -309,11 +329,13 @@ def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
         recorded = {"preset": training["settings"]["name"], "seed": training["seed"]}
         return [_command(facts.name, [lesson], recorded | given.get(lesson, {}))]
 
-    # 2. Begin with the given parameters of each notebook, without the settings, which steps 3 and 4
-    # add. If no command started the run, the whole pipeline is repeated.
+    # 2. Choose the notebooks: 01, 03 and those that a command started; if no command started the
+    # run, the whole pipeline. Begin with the given parameters of each, without the settings, which
+    # steps 3 and 4 add.
+    started = given.keys() | {"01", "03"} if given else set(_PIPELINE)
     of_notebook: dict[str, dict] = {}
     for number in _PIPELINE:
-        if not given or number in ("01", "03") or number in given:
+        if number in started:
             typed = given.get(number, {})
             of_notebook[number] = {name: typed[name] for name in typed if name not in SETTINGS}
     of_01 = of_notebook["01"]
@@ -331,8 +353,8 @@ def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
     unchanged = replace(settle(preset, source=prepared.source), source=preset.source)
     of_01.update(_differing(prepared, unchanged, "01"))
     # If 03 changed a setting that 01 has, too, 01 keeps its own value.
-    for name in of_03:
-        if name in SETTINGS and "01" in SETTINGS[name].metadata["of"]:
+    for name in _settings_of("01"):
+        if name in of_03:
             of_01[name] = getattr(prepared, name)
 
     # 5. Add what the run records besides: the preset and the seeds, and the columns, the tags and
@@ -346,8 +368,8 @@ def commands_of(facts: Facts, given: dict[str, dict]) -> list[str]:
     if "own_rewards" in training and not given:
         of_03["rewards"] = copies_of(training["own_rewards"], f"runs/{facts.name}/rewards")
 
-    # 6. One command is enough if no two notebooks have different values of a parameter: all their
-    # parameters together then still contain those of each.
+    # 6. One command is enough unless two notebooks have different values of a parameter, one of
+    # which is then missing among all parameters together.
     together = {}
     for parameters in of_notebook.values():
         together |= parameters
@@ -363,11 +385,19 @@ def _differing(settings: Preset, start: Preset, number: str) -> dict:
 
     A setting of None is left out, because a parameter of None changes nothing.
     """
-    names = [name for name, setting in SETTINGS.items() if number in setting.metadata["of"]]
-    # The settings come from `Facts`, where paths are portable, but the start may be a preset.
-    before = {name: portable(getattr(start, name), name) for name in names}
-    now = {name: getattr(settings, name) for name in names}
-    return {name: now[name] for name in names if now[name] not in (None, before[name])}
+    changed = {}
+    for name in _settings_of(number):
+        # The settings come from `Facts`, where paths are portable, but the start may be a preset.
+        before = portable(getattr(start, name), name)
+        now = getattr(settings, name)
+        if now is not None and now != before:
+            changed[name] = now
+    return changed
+
+
+def _settings_of(number: str) -> list[str]:
+    """Return the names of the settings that a notebook has as parameters."""
+    return [name for name, setting in SETTINGS.items() if number in setting.metadata["of"]]
 
 
 def _command(run: str, numbers: list[str], parameters: dict) -> str:
@@ -380,15 +410,31 @@ def _command(run: str, numbers: list[str], parameters: dict) -> str:
     if numbers != _PIPELINE:
         words += ["--only", ",".join(numbers)]
     for name, value in parameters.items():
-        # A text that begins like a word or a path needs no quotes, and a path must have none: `-p`
-        # looks for a file only if the value is no JSON.
-        is_bare = isinstance(value, str) and re.fullmatch(r"[^\W\d_/.~].*\S|[/.~].*", value)
-        text = value if is_bare else json.dumps(value, ensure_ascii=False)
+        text = value if _is_plain_text(value) else json.dumps(value, ensure_ascii=False)
         if name == "preset":
             words += ["--preset", text]
         else:
             words += ["-p", f"{name}={text}"]
     return shlex.join(words)
+
+
+def _is_plain_text(value: object) -> bool:
+    """Return whether `-p` reads a value as this text if it is printed without quotes. A text that
+    begins like a word or a path needs none, and a path must have none: `-p` looks for a file only
+    if the value is no JSON. But `-p` reads `true`, `None` and `.5` as JSON or as Python.
+
+    >>> [_is_plain_text(value) for value in ("my sums.csv", "true", ".5", 0.5)]
+    [True, False, False, False]
+    """
+    if not isinstance(value, str) or not re.fullmatch(r"[^\W\d_/.~].*\S|[/.~].*", value):
+        return False
+    for read in (json.loads, ast.literal_eval):
+        try:
+            read(value)
+        except (ValueError, SyntaxError, TypeError):
+            continue
+        return False
+    return True
 
 
 # What the names in evaluation.json stand for.
@@ -444,8 +490,8 @@ def _literal_markdown(text: object) -> str:
     text = escaped(" ".join(str(text).split()))
     if re.fullmatch(r"[\w./:-]*_[\w./:-]*", text):
         return f"`{text}`"
-    # Entities for what begins a formula in nbconvert and on the hub, even behind a backslash.
     special = {character: f"\\{character}" for character in "`*_[]<>|#~"}
+    # Entities for what begins a formula in nbconvert and on the hub, even behind a backslash.
     special |= {"\\": "&#92;", "$": "&#36;", "&": "&amp;"}
     text = text.translate(str.maketrans(special))
     # Keep bare addresses from becoming links: a completion may contain any address.

@@ -131,19 +131,18 @@ def verify(
     and both answers; None if all are equal.
     """
     texts, same_tokens, misread = answers(file, tokenizer, prompts, max_new_tokens, seconds)
-    rows = [
-        {"question": prompt[-1]["content"], "transformers": answer, "llama.cpp": text}
-        for prompt, answer, text in zip(prompts, expected, texts, strict=False)
-    ]
-    # If the limit cuts a character of several tokens, Transformers ends with a replacement
-    # character, and llama.cpp with nothing.
-    different = [
-        row
-        for row in rows
-        if row["transformers"].rstrip("\ufffd") != row["llama.cpp"].rstrip("\ufffd")
-    ]
+    equal = 0
+    different = []
+    for prompt, answer, text in zip(prompts, expected, texts, strict=False):
+        # If the limit cuts a character of several tokens, Transformers ends with a replacement
+        # character, and llama.cpp with nothing.
+        if answer.rstrip("\ufffd") == text.rstrip("\ufffd"):
+            equal += 1
+        else:
+            question = prompt[-1]["content"]
+            different.append({"question": question, "transformers": answer, "llama.cpp": text})
     return {
-        "equal": len(rows) - len(different),
+        "equal": equal,
         "same_tokens": same_tokens,
         "misread": misread,
         "asked": len(texts),
@@ -190,14 +189,19 @@ def answers(
 
     from helpers.training.stops import length_to_stop, stop_of
 
+    # 1. Tokenise the prompts, and a prompt with each of the unusual texts.
     texts = [render(tokenizer, list(prompt)) for prompt in prompts]
-    unusual = {text: render(tokenizer, [{"role": "user", "content": text}]) for text in UNUSUAL}
-    # Call `_ask_server` in another process; see the end of this file.
+    unusual = {}
+    for text in UNUSUAL:
+        asked = render(tokenizer, [{"role": "user", "content": text}])
+        unusual[text] = (asked, encode(tokenizer, asked))
+
+    # 2. Call `_ask_server` in another process; see the end of this file.
     arguments = {
         "file": str(file),
         "texts": texts,
         "ids": [encode(tokenizer, text) for text in texts],
-        "unusual": {text: (asked, encode(tokenizer, asked)) for text, asked in unusual.items()},
+        "unusual": unusual,
         "max_new_tokens": max_new_tokens,
         # llama.cpp's threads wait in busy loops: with one thread too many, it is ten times slower
         "threads": max(1, get_num_threads() - 1),
@@ -211,11 +215,13 @@ def answers(
         text=True,
     )
     if process.returncode:
-        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"llama.cpp cannot answer with {file.name} ({reason}).")
+        messages = process.stderr.strip().splitlines() or ["no message"]
+        raise ValueError(f"llama.cpp cannot answer with {file.name} ({messages[-1]}).")
     # llama.cpp prints, too; the result is the last line.
     answered, same_tokens, misread = json.loads(process.stdout.splitlines()[-1])
-    if stop_of(tokenizer):  # as the samplers of training end them
+
+    # 3. End the answers at a stop text, as the samplers of training do.
+    if stop_of(tokenizer):
         written = [encode(tokenizer, text) for text in answered]
         answered = [tokenizer.decode(ids[: length_to_stop(tokenizer, ids)]) for ids in written]
     return answered, same_tokens, misread
@@ -240,13 +246,14 @@ def _ask_server(
     import httpx
     import xllamacpp
 
+    longest_prompt = max(len(prompt) for prompt in ids)
     parameters = xllamacpp.CommonParams()
     parameters.model.path = file
-    parameters.n_ctx = max(map(len, ids)) + max_new_tokens + 1
+    parameters.n_ctx = longest_prompt + max_new_tokens + 1
     parameters.cpuparams.n_threads = threads
     parameters.cpuparams_batch.n_threads = threads
     server = xllamacpp.Server(parameters)
-    end = time.monotonic() + (float("inf") if seconds is None else seconds)
+    end = float("inf") if seconds is None else time.monotonic() + seconds
     replies = []
     same_tokens = 0
     # trust_env=False: use no proxy
@@ -264,9 +271,10 @@ def _ask_server(
             request = {"prompt": prompt, "n_predict": max_new_tokens, "temperature": 0}
             reply = client.post("/completion", json=request).json()
             replies.append(reply.get("content", ""))
-        misread = [
-            text for text, (asked, expected) in unusual.items() if not is_alike(asked, expected)
-        ]
+        misread = []
+        for text, (asked, expected) in unusual.items():
+            if not is_alike(asked, expected):
+                misread.append(text)
     return replies, same_tokens, misread
 
 

@@ -6,7 +6,8 @@ and verifies the saved model:
     proof = verify(folder, prompts, adapter=adapter, base=base, dtype=dtype)
     print(proof_text(proof))
 
-`verify` runs this module in a process of its own: `python -m helpers.results.merging`.
+`verify` runs this module in a process of its own, `python -m helpers.results.merging`, whose work
+begins at `_prove`: it merges in memory, and compares the saved model with the result.
 """
 
 import json
@@ -72,17 +73,18 @@ def check_merge(
                 "Omit one of them."
             )
         llama_cpp.check_installed()
-    elif gguf is not None and base is not None and base.text_only:
-        raise ValueError(
-            f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads pictures; "
-            "only its language part was trained. Use gguf='f16' or 'q8_0'."
-        )
-    elif gguf is not None and (machine.gpu is None or backend != "unsloth"):
-        raise ValueError(
-            f"gguf={gguf!r} cannot be written here: only Unsloth quantises in this way, with "
-            f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. "
-            "gguf='f16' and 'q8_0' can be written anywhere."
-        )
+    elif gguf is not None:
+        if base is not None and base.text_only:
+            raise ValueError(
+                f"gguf={gguf!r}: Unsloth would write the whole of {base.name}, which reads "
+                "pictures; only its language part was trained. Use gguf='f16' or 'q8_0'."
+            )
+        if machine.gpu is None or backend != "unsloth":
+            raise ValueError(
+                f"gguf={gguf!r} cannot be written here: only Unsloth quantises in this way, with "
+                f"backend='unsloth' (this run: {backend!r}) on a machine with an NVIDIA GPU. "
+                "gguf='f16' and 'q8_0' can be written anywhere."
+            )
     if push_to_hub is not None:
         is_address = re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(push_to_hub))
         if not is_address or not huggingface_hub.get_token():
@@ -117,9 +119,9 @@ def load_base(base: Base, dtype: torch.dtype, dequantised: bool):
     """
     options = {"dtype": dtype, "device_map": "cuda" if torch.cuda.is_available() else "cpu"}
     load = load_text if base.text_only else load_whole
-    if not (dequantised and base.quantised):
+    if base.quantised is None or not dequantised:
         return load(base.original, **options)
-    if base.quantised == "here":
+    if base.quantised == "here":  # not stored in 4 bits, but quantised while loading
         options["quantization_config"] = nf4(dtype)
     model = load(base.name, **options)
     base.check(model)
@@ -175,7 +177,7 @@ def verify(
     ValueError, naming the differences, if the saved model differs from the merge in memory, or if
     one of the models cannot be loaded.
     """
-    # Run `_prove` in another process.
+    # 1. Run `_prove` in another process.
     arguments = {
         "folder": str(folder),
         "prompts": prompts,
@@ -195,16 +197,18 @@ def verify(
     )
     unharmed = "The adapter is unharmed, and a model that was merged before is kept."
     if process.returncode:
-        reason = (process.stderr.strip().splitlines() or ["no message"])[-1]
-        raise ValueError(f"the merged model cannot be proven ({reason}). {unharmed}")
+        messages = process.stderr.strip().splitlines() or ["no message"]
+        raise ValueError(f"the merged model cannot be proven ({messages[-1]}). {unharmed}")
     proof, distances = json.loads(process.stdout.splitlines()[-1])
 
-    # If only the logits differ, the fault is outside the adapted matrices.
+    # 2. Refuse a model that is too far from the merge in memory. If only the logits differ, the
+    # fault is outside the adapted matrices.
     compared = distances | {"logits": proof["unexplained"]}
-    # `not <=` is also true for nan
-    too_far = {name: share for name, share in compared.items() if not share <= UNEXPLAINED}
-    if too_far:
-        wrong = [f"{name} by {share:.0%}" for name, share in too_far.items()]
+    wrong = []
+    for name, share in compared.items():
+        if not share <= UNEXPLAINED:  # also true for nan
+            wrong.append(f"{name} by {share:.0%}")
+    if wrong:
         raise ValueError(
             f"the merged model is not the adapter on its base: {len(wrong)} of {len(compared)} "
             f"comparisons with the same merge in memory fail ({', '.join(wrong[:3])} of what the "
@@ -247,12 +251,15 @@ def _prove(
 
     tokenizer = AutoTokenizer.from_pretrained(folder)
     set_thinking(tokenizer, thinking)
-    # Merge in memory.
+
+    # 1. Merge in memory, and make room for the second model.
     bare = load_base(Base(**base), getattr(torch, dtype), dequantised)
-    expected = merge_in_memory(PeftModel.from_pretrained(bare, adapter).eval(), tokenizer, prompts)
-    del bare
-    release()  # makes room for the second model
-    # Load the saved model, and compare.
+    unmerged = PeftModel.from_pretrained(bare, adapter).eval()
+    expected = merge_in_memory(unmerged, tokenizer, prompts)
+    del bare, unmerged
+    release()
+
+    # 2. Load the saved model, and compare.
     model = load_as_stored(folder)
     with in_32_bits(model):
         logits = prompt_logits(model, tokenizer, prompts)
@@ -327,11 +334,12 @@ def matrix_distances(
     """
     distances = {}
     for name, (before, after) in matrices.items():
-        away = (sketch(model.get_parameter(name)) - after).norm().item()
+        saved = sketch(model.get_parameter(name))
+        distance = (saved - after).norm().item()
         change = (after - before).norm().item()
         # The lower limit is for an adapter that rounding removed entirely: the matrix must then
         # equal the base's, to 64-bit precision.
-        distances[name] = away / max(change, 1e-9 * after.norm().item())
+        distances[name] = distance / max(change, 1e-9 * after.norm().item())
     return distances
 
 
@@ -387,7 +395,8 @@ def largest_difference(logits: list[torch.Tensor], others: list[torch.Tensor]) -
     is nan.
     """
     pairs = zip(logits, others, strict=True)
-    return torch.stack([(one - other).abs().max() for one, other in pairs]).max().item()
+    differences = [(one - other).abs().max() for one, other in pairs]
+    return torch.stack(differences).max().item()
 
 
 @contextmanager

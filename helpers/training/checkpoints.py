@@ -194,7 +194,7 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     if not processes.is_first():
         return
 
-    # join TRL's logs of completions
+    # 1. Join TRL's logs of completions.
     logs = sorted(run.path("checkpoints/completions").glob("completions_*.parquet"))
     if not logs:
         raise FileNotFoundError(
@@ -203,10 +203,13 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
         )
     completions = pd.concat([pd.read_parquet(log) for log in logs], ignore_index=True)
 
-    # replace the prompt by the question and the answer, and messages by their text
-    contents = [messages[-1]["content"] for messages in completions.pop("prompt")]
-    # with a picture, the content is a list of parts, of which the last is the text
-    questions = [part if isinstance(part, str) else part[-1]["text"] for part in contents]
+    # 2. Replace the prompt by the question and the answer, and messages by their text.
+    questions = []
+    for messages in completions.pop("prompt"):
+        content = messages[-1]["content"]
+        if not isinstance(content, str):  # with a picture, a list of parts, the last of them text
+            content = content[-1]["text"]
+        questions.append(content)
     train = pd.read_parquet(run.require("data/train.parquet"), columns=["question", "answer"])
     # a question asked about several pictures has several answers; it gets none here
     answers = train.drop_duplicates().drop_duplicates("question", keep=False)
@@ -216,12 +219,12 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     as_text = transcript if getattr(trainer, "tools", None) else completion_text
     completions["completion"] = [as_text(list(turns)) for turns in completions["completion"]]
 
-    # programs may be judged differently by another sandbox, so say which one it was
+    # 3. Programs may be judged differently by another sandbox, so say which one it was.
     if used_backends:
         recorded["sandboxes"] = sorted(used_backends)
         print(f"note: programs were judged by the sandbox {', '.join(sorted(used_backends))}")
 
-    # replace the results of an earlier training run
+    # 4. Replace the results of an earlier training run.
     recorded["base"] = base_record(trainer.model, settings)
     with atomic_folder(run.path("adapter")) as folder:
         trainer.model.save_pretrained(folder)
@@ -231,8 +234,8 @@ def keep(run: Run, trainer, tokenizer, settings: Preset, seed: int, **recorded) 
     with atomic_write(run.path("completions.parquet")) as temporary:
         completions.to_parquet(temporary, index=False)
 
-    # record the fingerprint of the data it was trained on; notebook 05 refuses if the run's data
-    # has been replaced since
+    # 5. Record the fingerprint of the data it was trained on; notebook 05 refuses if the run's data
+    # has been replaced since.
     data = run.read_object(f"checkpoints/{_SETTINGS}")["data"]
     run.record("training", settings=asdict(settings), seed=seed, data=data, **recorded)
     run.path(f"checkpoints/{_FINISHED}").touch()
@@ -274,16 +277,16 @@ class History(TrainerCallback):
         With beta 0 no KL is computed, but Unsloth's GPU trainer logs 0.0 (rl_replacements.py);
         that value is dropped.
         """
-        evaluated = logs and "eval_reward" in logs and self.rows
-        if evaluated and self.rows[-1]["step"] == state.global_step:
+        logs = logs or {}
+        has_row = bool(self.rows) and self.rows[-1]["step"] == state.global_step
+        if "eval_reward" in logs and has_row:
             self.rows[-1] |= {key: logs[key] for key in logs if key.startswith(_OF_EVALUATION)}
             write_rows(self.path, self.rows)
-        if not logs or "reward" not in logs:
-            return
-        dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
-        row = {key: value for key, value in logs.items() if key not in dropped}
-        self.rows.append({"step": state.global_step} | row)
-        write_rows(self.path, self.rows)
+        if "reward" in logs:
+            dropped = {"step", "kl"} if getattr(args, "beta", None) == 0 else {"step"}
+            row = {key: value for key, value in logs.items() if key not in dropped}
+            self.rows.append({"step": state.global_step} | row)
+            write_rows(self.path, self.rows)
 
 
 def load_adapter(model, folder: Path) -> None:

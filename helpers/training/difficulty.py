@@ -1,8 +1,9 @@
-"""Leave out questions that are too hard or too easy to learn from: notebook 02 measures their pass
-rates with `pass_rates=True`, and notebook 03 trains on the rest with `keep_between="0.1,0.9"`.
+"""Leave out questions that are too hard or too easy to learn from.
 
-A group whose completions are all wrong, or all right, has no advantage. Open-R1
-(scripts/pass_rate_filtering) and prime-rl filter so before a training.
+A group whose completions are all wrong, or all right, has no advantage. Notebook 02 therefore
+measures the pass rate of each question with `pass_rates=True` (`keep_pass_rates`), and notebook 03
+trains on those between two bounds with `keep_between="0.1,0.9"` (`rows_between`). Open-R1
+(scripts/pass_rate_filtering) and prime-rl filter in the same way before training.
 """
 
 import pandas as pd
@@ -43,7 +44,7 @@ def rows_between(
     how many rows are kept, and how many are left out for which reason. Print these counts.
 
     keep_between: the lowest and the highest pass rate to keep, such as "0.1,0.9"; None keeps all
-        rows, and returns (None, {}).
+        rows, and (None, {}) is returned.
 
     ValueError if the rates of this model on these questions were not measured, or if fewer rows
     remain than a round of sampling needs.
@@ -62,10 +63,10 @@ def rows_between(
             f"keep_between={keep_between!r} is not two pass rates from 0 to 1, such as '0.1,0.9'."
         )
 
-    # 2. Read the measured rates.
+    # 2. Read the measured rates, which must be of this data and this model.
     path = run.folder / _RATES
-    measured = pd.read_parquet(path) if path.exists() else pd.DataFrame({"made_for": []})
-    if not measured["made_for"].eq(_made_for(run)).any():
+    measured = pd.read_parquet(path) if path.exists() else None
+    if measured is None or not (measured["made_for"] == _made_for(run)).any():
         raise ValueError(
             f"keep_between={keep_between!r} needs the pass rates of this model on these training "
             "questions: run notebook 02 with pass_rates=True first."
@@ -78,7 +79,8 @@ def rows_between(
     rates = train["question"].map(rate_of)
 
     # 4. Choose the rows, and count the others by reason.
-    kept = [int(number) for number in rates.index[rates.between(low, high)]]
+    is_kept = rates.between(low, high)  # False for NaN
+    kept = rates.index[is_kept].tolist()
     left_out = {
         "too hard": int((rates < low).sum()),
         "too easy": int((rates > high).sum()),

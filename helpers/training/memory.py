@@ -3,11 +3,13 @@ the GPU, or without one, that of the process.
 
     lines = check(settings, machine)
 
-The model is built from its config.json on torch's meta device, where weights have shapes but take
-no memory, and its weights are counted there: hybrid layers, experts, embeddings, and the cache of
-one forward pass. Sizes are in bytes; 1 GB is 10**9 bytes. The estimate leaves out the vision tower
-(about 1 GB) and allocator fragmentation. A warm start needs no more than a step: it takes the
-step's batch at most, at the same context, while vLLM sleeps (warm.py).
+`check` refuses what does not fit, `estimate` adds up the parts, and `count` counts the weights and
+activations that they depend on. For that, the model is built from its config.json on torch's meta
+device, where weights have shapes but take no memory. Sizes are in bytes; 1 GB is 10**9 bytes.
+
+The estimate leaves out the vision tower (about 1 GB) and allocator fragmentation. A warm start
+needs no more than a step: it takes the step's batch at most, at the same context, while vLLM sleeps
+(warm.py).
 """
 
 import functools
@@ -48,25 +50,6 @@ AWAKE = (
 )
 
 
-def what_helps(settings: Preset) -> str:
-    """Return what to change in these settings so that a step needs less memory."""
-    batch, reused = settings.per_device_train_batch_size, settings.steps_per_generation
-    lower = "lower max_completion_length, or use a smaller model."
-    if batch % 2:  # it cannot be halved
-        return f"What helps: {lower}"
-    half = {
-        "per_device_train_batch_size": batch // 2,
-        "gradient_accumulation_steps": 2 * settings.gradient_accumulation_steps,
-    }
-    if reused:  # a round must sample as many completions as before
-        half["steps_per_generation"] = 2 * reused
-    *first, last = (f"{name}={value}" for name, value in half.items())
-    return (
-        f"What helps most is {', '.join(first)} and {last}, which train the same in smaller "
-        f"passes. If that is not enough, {lower}"
-    )
-
-
 def check(
     settings: Preset, machine: Machine, config: dict | None = None, *, sees: bool | None = None
 ) -> list[str]:
@@ -81,34 +64,39 @@ def check(
     model's positions; if the adapter's rank exceeds the model's width; if the language part cannot
     be loaded alone; if the config.json cannot be had.
     """
+    # 1. Refuse a GPU and a model that cannot be used.
     if obstacle := gpu_obstacle(machine):
         raise ValueError(obstacle)
     if sees is None:
         sees = settings.source.startswith("pictures/")
     config = config or config_of(settings.model_path)
     kind = config.get("model_type", "")
-    if "vision_config" in config and not sees and not family_of(kind).language_part:
+    family = family_of(kind)
+    if "vision_config" in config and not sees and not family.language_part:
         raise ValueError(
             f"{settings.model} is a vision model, but this run has no images. For its family "
             f"({kind}), the language model cannot be trained and merged on its own; that works "
             f"only for {', '.join(name for name, row in FAMILIES.items() if row.language_part)}. "
             "Use a text model, or use notebook 11."
         )
-    card = card_of(machine)
-    pictures = room_for_a_picture(settings) if sees else 0
-    context = settings.context + pictures
     advice = []
-    if settings.load_in_4bit and not family_of(kind).in_4_bits:
+    if settings.load_in_4bit and not family.in_4_bits:
         advice.append(
             f"Unsloth advises against 4 bits for {settings.model}: set load_in_4bit=False."
         )
+
+    # 2. Count the model's weights. Without them there is no estimate, but the run may go on.
+    card = card_of(machine)
+    pictures = room_for_a_picture(settings) if sees else 0
+    context = settings.context + pictures
     try:
         sizes = sizes_of(config, context)
     except LookupError as error:
         reason = f"no estimate for {settings.model}: Transformers could not build it ({error})."
         return [reason, *advice]
 
-    # refuse what cannot run
+    # 3. Refuse an adapter or a context that the model is too small for, and a step that the card is
+    # too small for.
     if settings.lora_rank > sizes["hidden"]:
         raise ValueError(
             f"lora_rank={settings.lora_rank:,} is more than the width of {settings.model}, "
@@ -124,13 +112,14 @@ def check(
         )
     step = estimate(settings, config, card, sees, in_32_bits=card is None and not cpu_has_bf16())
     if card and step.peak > _HEADROOM * card:
+        awake = AWAKE if "vLLM awake" in step.training else ""
         raise ValueError(
             f"{settings.model} with these settings needs an estimated {size(step.peak)}, but only "
             f"{size(_HEADROOM * card)} of {machine.gpu}'s {size(card)} can be used. "
-            f"{AWAKE if 'vLLM awake' in step.training else ''}{what_helps(settings)}"
+            f"{awake}{what_helps(settings)}"
         )
 
-    # list the parts, then the peak of the more expensive phase
+    # 4. List the parts, then the peak of the more expensive phase.
     picture = f", {pictures:,} of them a picture" if pictures else ""
     lines = [
         f"memory of a step of {settings.model}, at {context:,} tokens a sequence{picture} "
@@ -141,8 +130,8 @@ def check(
         (step.sampling, "while sampling"),
         (step.training, "while training"),
     ):
-        for name, number in parts.items():
-            lines.append(f"  {name:<28}{size(number):>9}  {when}".rstrip())
+        for name, part in parts.items():
+            lines.append(f"  {name:<28}{size(part):>9}  {when}".rstrip())
     if step.offloaded:
         inputs = f"{'layer inputs, not on the card':<28}{size(step.offloaded):>9}"
         lines.append(f"  {inputs} of the computer's {machine.memory_gb:.0f} GB")
@@ -150,6 +139,27 @@ def check(
     against = f" of {size(card)}" if card else ""
     lines.append(f"  {f'at most, while {phase}':<28}{size(step.peak):>9}{against}")
     return lines + advice
+
+
+def what_helps(settings: Preset) -> str:
+    """Return what to change in these settings so that a step needs less memory."""
+    batch = settings.per_device_train_batch_size
+    lower = "lower max_completion_length, or use a smaller model."
+    if batch % 2:  # it cannot be halved
+        return f"What helps: {lower}"
+    changes = [
+        f"per_device_train_batch_size={batch // 2}",
+        f"gradient_accumulation_steps={2 * settings.gradient_accumulation_steps}",
+    ]
+    if settings.steps_per_generation:  # a round must sample as many completions as before
+        changes.append(f"steps_per_generation={2 * settings.steps_per_generation}")
+    return (
+        f"What helps most is {', '.join(changes[:-1])} and {changes[-1]}, which train the same in "
+        f"smaller passes. If that is not enough, {lower}"
+    )
+
+
+# --- The estimate ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -198,98 +208,106 @@ def estimate(
 
     LookupError if Transformers cannot build the model.
     """
-    on_unsloth = settings.backend == "unsloth"
     context = settings.context + (room_for_a_picture(settings) if sees else 0)
     sizes = sizes_of(config, context)
+    hidden = sizes["hidden"]
+    vocabulary = sizes["vocabulary"]
+    family = config["model_type"]
+    value_bytes = 4 if in_32_bits else _16_BIT  # of a weight or an activation
+    on_gpu = card is not None
+    by_unsloth = settings.backend == "unsloth"
+    unsloth_on_gpu = by_unsloth and on_gpu
+    by_unsloth_kernels = unsloth_on_gpu and family in _REPLACED
 
-    # frozen weights
+    # 1. The frozen weights: those that are quantised to 4 bits, and the others.
     in_4_bits = 0
     if settings.load_in_4bit:
         in_4_bits = sizes["quantised"]
-        if on_unsloth and family_of(config["model_type"]).experts_in_4_bits:
+        if by_unsloth and family_of(family).experts_in_4_bits:
             in_4_bits += sizes["experts"]
-    whole = sizes["quantised"] + sizes["experts"] + sizes["kept"]
-    number = 4 if in_32_bits else _16_BIT  # bytes
-    weights = in_4_bits * _NF4 + (whole - in_4_bits) * number
-
-    # the adapter: Unsloth keeps it in 32 bits; TRL casts an adapter on a 4-bit model to 16
-    width = _16_BIT if settings.load_in_4bit and not on_unsloth else 4
-    adapter = sizes["adapted"] * settings.lora_rank
-    # As the reference of the KL, TRL keeps a frozen copy of the adapter. Unsloth on a GPU uses the
-    # model without its adapter.
-    copied = settings.beta and not (on_unsloth and card is not None)
-    moments = 2 if "8bit" in settings.optim else 2 * width
+    all_weights = sizes["quantised"] + sizes["experts"] + sizes["unquantised"]
+    weights = in_4_bits * _NF4 + (all_weights - in_4_bits) * value_bytes
     held = {"frozen weights": weights}
-    if copied:
-        held["adapter, and its reference"] = 2 * adapter * width
-    else:
-        held["adapter"] = adapter * width
-    held["optimizer"] = adapter * moments
-    if card is None:
-        held["Python and its libraries"] = _PROCESS
-    else:
-        held["CUDA context"] = _CONTEXT
 
-    # Activations of one batch. With checkpointing, a layer keeps its input, and its inside is
-    # computed again for the backward pass; otherwise all layers keep their inside.
+    # 2. The adapter. Unsloth keeps it in 32 bits; TRL casts an adapter on a 4-bit model to 16. As
+    # the reference of the KL, TRL keeps a frozen copy of the adapter. Unsloth on a GPU uses the
+    # model without its adapter.
+    adapter = sizes["adapter"] * settings.lora_rank
+    adapter_bytes = _16_BIT if settings.load_in_4bit and not by_unsloth else 4
+    if settings.beta and not unsloth_on_gpu:
+        held["adapter, and its reference"] = 2 * adapter * adapter_bytes
+    else:
+        held["adapter"] = adapter * adapter_bytes
+    # Adam's two moments of each weight
+    held["optimizer"] = adapter * (2 if "8bit" in settings.optim else 2 * adapter_bytes)
+    if on_gpu:
+        held["CUDA context"] = _CONTEXT
+    else:
+        held["Python and its libraries"] = _PROCESS
+
+    # 3. The activations of one batch. With checkpointing, a layer keeps only its input, and
+    # computes its other activations again for the backward pass; otherwise all layers keep all.
     tokens = settings.per_device_train_batch_size * context
-    insides = sizes["inside"]
-    layers = len(insides)
-    if card is None:
+    per_token = sizes["activations"]
+    if not on_gpu:
         # Without Unsloth's kernels, both norms keep their input in 32 bits, and the adapter keeps
         # copies of its inputs: 12 bytes of each number of the layer's input, as counted in a step
         # of SmolLM2.
-        insides = [inside + 12 / number * sizes["hidden"] for inside in insides]
-    layer_input = tokens * sizes["hidden"] * number
+        per_token = [numbers + 12 / value_bytes * hidden for numbers in per_token]
+    layers = len(per_token)
+    layer_input = tokens * hidden * value_bytes
     kept = layers * layer_input
     offloaded = 0
     if not settings.gradient_checkpointing:
-        kept = tokens * sum(insides) * number
-    elif on_unsloth and card is not None and context >= 512 and layer_input > 2 * 2**20:
+        kept = tokens * sum(per_token) * value_bytes
+    elif unsloth_on_gpu and context >= 512 and layer_input > 2 * 2**20:
         # `add_adapter` asks Unsloth to move the inputs of all layers but the last to the computer's
         # memory; two buffers on the card receive them in turn. Unsloth does so on a GPU, from 512
         # tokens (apply_unsloth_gradient_checkpointing, unsloth/models/_utils.py 502), for inputs
         # over 2 MiB (UnslothCheckpointFunction, unsloth_zoo/gradient_checkpointing.py).
         kept = 3 * layer_input
         offloaded = (layers - 1) * layer_input
-    # The gradients inside a layer take as much again, unless Unsloth's kernels write them over the
-    # activations (LoRA_MLP.backward, unsloth/kernels/fast_lora.py).
-    replaced = on_unsloth and card is not None and config["model_type"] in _REPLACED
-    inside = (1 if replaced else 2) * tokens * max(insides) * number
+    # In the backward pass, the gradients of a layer take as much again as its activations, unless
+    # Unsloth's kernels write them over these (LoRA_MLP.backward, unsloth/kernels/fast_lora.py).
+    copies = 1 if by_unsloth_kernels else 2
+    largest_layer = copies * tokens * max(per_token) * value_bytes
+    activations = (kept + largest_layer) * (1 if on_gpu else _HEAP)
 
-    # logits, and what is computed from them
-    completions = settings.per_device_train_batch_size * settings.max_completion_length
-    if on_unsloth:
+    # 4. The logits of the completions, and what is computed from them.
+    completion_tokens = settings.per_device_train_batch_size * settings.max_completion_length
+    if by_unsloth:
         # One buffer in 32 bits, which the gradient overwrites. Its rows are a share of all tokens,
         # at least 512 and at most 2 GiB (fused_linear_rows in unsloth_zoo). The hidden states in
         # front of it exist twice, and so do their gradients.
-        share = completions * sizes["hidden"] / sizes["vocabulary"]
-        rows = min(max(512, share), completions, 2**31 / (4 * sizes["vocabulary"]))
-        logits = rows * sizes["vocabulary"] * 4 + 4 * completions * sizes["hidden"] * number
+        share = completion_tokens * hidden / vocabulary
+        rows = min(max(512, share), completion_tokens, 2**31 / (4 * vocabulary))
+        logits = rows * vocabulary * 4 + 4 * completion_tokens * hidden * value_bytes
     else:
         # TRL: the whole batch in 16 bits; as computed, divided by the temperature, the gradient
-        logits = 3 * completions * sizes["vocabulary"] * number
+        logits = 3 * completion_tokens * vocabulary * value_bytes
     training = {
-        "gradients": adapter * width,
-        "activations": (kept + inside) * (_HEAP if card is None else 1),
+        "gradients": adapter * adapter_bytes,
+        "activations": activations,
         "logits": logits,
     }
 
-    # sampling; an engine still "auto", before `presets.settle` has a machine, counts as vLLM
-    if card is not None and settings.engine != "transformers":
-        sampling = {"vLLM engine": max(0.0, settings.gpu_memory_utilization * card - weights)}
+    # 5. Sampling. An engine still "auto", before `presets.settle` has a machine, counts as vLLM.
+    if on_gpu and settings.engine != "transformers":
+        engine = max(0.0, settings.gpu_memory_utilization * card - weights)
+        sampling = {"vLLM engine": engine}
         # `load_vllm` turns standby off for a vision model (unsloth_zoo/vllm_utils.py 4432)
         if sees:
-            training["vLLM awake"] = sampling["vLLM engine"]
+            training["vLLM awake"] = engine
         else:
             training["vLLM asleep"] = _GRAPHS
     else:
         cache = settings.completions_per_round / settings.processes * sizes["cache"]
-        if replaced:
+        if by_unsloth_kernels:
             # Unsloth's decoding makes room for 512 tokens at a time (KV_CACHE_INCREMENT), and the
             # prompts' part exists twice at the first of them
+            prompt_tokens = context - settings.max_completion_length
             blocks = math.ceil(settings.max_completion_length / 512)
-            cache *= (2 * (context - settings.max_completion_length) + 512 * blocks) / context
+            cache *= (2 * prompt_tokens + 512 * blocks) / context
         sampling = {"KV cache": cache}
     return Estimate(held, sampling, training, offloaded)
 
@@ -312,7 +330,9 @@ def size(number: float) -> str:
     """Return a number of bytes in readable form: `0.5 MB`, `120 MB`, `3.4 GB`."""
     if number >= 1e9:
         return f"{number / 1e9:.1f} GB"
-    return f"{number / 1e6:.0f} MB" if number >= 1e7 else f"{number / 1e6:.1f} MB"
+    if number >= 1e7:
+        return f"{number / 1e6:.0f} MB"
+    return f"{number / 1e6:.1f} MB"
 
 
 # --- Counting a model's weights -------------------------------------------------------------------
@@ -331,16 +351,17 @@ def sizes_of(config: dict, context: int) -> dict:
 def _counted(arguments: str) -> dict:
     """Run this file as a program with the JSON of `count`'s arguments, and return its result."""
     path = os.pathsep.join(filter(None, [str(PROJECT), os.environ.get("PYTHONPATH")]))
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", "helpers.training.memory"],
         env=os.environ | {"PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""},
         input=arguments,
         capture_output=True,
         text=True,
     )
-    if done.returncode or not done.stdout:
-        raise LookupError((done.stderr.strip().splitlines() or ["no message"])[-1][:200])
-    return json.loads(done.stdout.splitlines()[-1])
+    if process.returncode or not process.stdout:
+        message = process.stderr.strip().splitlines() or ["no message"]
+        raise LookupError(message[-1][:200])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def count(config: dict, context: int) -> dict:
@@ -349,10 +370,10 @@ def count(config: dict, context: int) -> dict:
 
     quantised: weights of the layers' linear maps, which loading in 4 bits quantises.
     experts: weights of experts.
-    kept: all other weights, such as embeddings and the head, which stay in 16 bits.
-    adapted: weights of an adapter of rank 1, as PEFT makes it. For gpt-oss PEFT adapts only the
+    unquantised: all other weights, such as embeddings and the head, which stay in 16 bits.
+    adapter: weights of an adapter of rank 1, as PEFT makes it. For gpt-oss PEFT adapts only the
         attention; the adapter that Unsloth puts on its experts is not counted.
-    inside: for each layer, the numbers it computes per token.
+    activations: for each layer, the numbers it computes per token.
     hidden: the numbers a layer passes on per token.
     vocabulary: the tokens the head scores.
     positions: the longest sequence the model can read; 0 if unknown.
@@ -362,28 +383,23 @@ def count(config: dict, context: int) -> dict:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoConfig, AutoModel
 
-    # build the model without its head, which is neither quantised nor adapted
-    described = {key: value for key, value in config.items() if key != "quantization_config"}
-    whole = AutoConfig.for_model(**described)
+    # 1. Build the model without its head, which is neither quantised nor adapted.
+    entries = {key: value for key, value in config.items() if key != "quantization_config"}
+    whole = AutoConfig.for_model(**entries)
     text = whole.get_text_config()
     with torch.device("meta"):
         model = AutoModel.from_config(text, dtype=torch.bfloat16).eval()
 
-    # count the weights, and add those of the head unless the embedding serves as the head
+    # 2. Count all weights, and add those of the head unless the embedding serves as the head.
     embedding = model.get_input_embeddings().weight
-    weights = sum(weight.numel() for weight in model.parameters())
+    all_weights = sum(weight.numel() for weight in model.parameters())
     if not (text.tie_word_embeddings or whole.tie_word_embeddings):
-        weights += embedding.numel()
-    # the experts of a layer are tensors of three dimensions, one for each of their maps
-    experts = {
-        name: weight
-        for name, weight in model.named_parameters()
-        if weight.dim() == 3 and ".experts." in name
-    }
-    in_experts = sum(weight.numel() for weight in experts.values())
+        all_weights += embedding.numel()
 
-    # collect, by layer, the output widths of linear maps, convolutions and the experts in use
+    # 3. Go through the linear maps, the convolutions and the experts: count the weights, and
+    # collect how many numbers each computes per token.
     quantised = 0
+    in_experts = 0
     widths: dict[str, int] = {}
     for name, module in model.named_modules():
         if isinstance(module, torch.nn.Linear):
@@ -391,41 +407,51 @@ def count(config: dict, context: int) -> dict:
             widths[name] = module.out_features
         elif isinstance(module, torch.nn.Conv1d):
             widths[name] = module.out_channels
-    used = getattr(text, "num_experts_per_tok", None) or 1
-    for name, weight in experts.items():
-        widths[name] = used * max(weight.shape[1:])
-    layers: dict[str, list[int]] = defaultdict(list)
-    for name, width in widths.items():
-        if number := re.search(r"(?:^|\.)(\d+)\.", name):
-            layers[number[1]].append(width)
-    # Besides these, a layer computes its inputs and norms, and at the width of the MLP (its widest
-    # map) the activation and the product.
-    inside = [sum(layer) + 3 * text.hidden_size + 2 * max(layer) for layer in layers.values()]
+    experts_per_token = getattr(text, "num_experts_per_tok", None) or 1
+    for name, weight in model.named_parameters():
+        # a map of all experts of a layer is one tensor of three dimensions
+        if weight.dim() == 3 and ".experts." in name:
+            in_experts += weight.numel()
+            widths[name] = experts_per_token * max(weight.shape[1:])
 
-    # run the model, and collect the cache's tensors; linear attention and convolutions keep theirs
-    # in dictionaries
+    # 4. Add up the activations of each layer. Besides the outputs of its maps, a layer computes its
+    # inputs and norms, and at the width of the MLP (its widest map) the activation and the product.
+    widths_of_layer: dict[str, list[int]] = defaultdict(list)
+    for name, width in widths.items():
+        layer_number = re.search(r"(?:^|\.)(\d+)\.", name)
+        if layer_number:
+            widths_of_layer[layer_number[1]].append(width)
+    activations = []
+    for layer in widths_of_layer.values():
+        activations.append(sum(layer) + 3 * text.hidden_size + 2 * max(layer))
+
+    # 5. Run the model, and add up the bytes of its cache.
     with torch.no_grad():
         ids = torch.zeros(1, context, dtype=torch.long, device="meta")
         cache = model(input_ids=ids, use_cache=True).past_key_values
-    states = [value for layer in cache.layers for value in vars(layer).values()]
-    states += [value for state in states if isinstance(state, dict) for value in state.values()]
+    cache_bytes = 0
+    for layer in cache.layers:
+        for state in vars(layer).values():
+            # linear attention and convolutions keep their states in dictionaries
+            tensors = state.values() if isinstance(state, dict) else [state]
+            cache_bytes += sum(tensor.nbytes for tensor in tensors if torch.is_tensor(tensor))
 
-    # count an adapter last, because it changes the model
+    # 6. Count an adapter last, because it changes the model.
     lora = LoraConfig(r=1, target_modules=lora_targets(model))
     with torch.device("meta"):
         policy = get_peft_model(model, lora)
-    adapted = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
+    adapter = sum(weight.numel() for weight in policy.parameters() if weight.requires_grad)
 
     return {
         "quantised": quantised,
         "experts": in_experts,
-        "kept": weights - quantised - in_experts,
-        "adapted": adapted,
-        "inside": inside,
+        "unquantised": all_weights - quantised - in_experts,
+        "adapter": adapter,
+        "activations": activations,
         "hidden": text.hidden_size,
         "vocabulary": embedding.shape[0],
         "positions": getattr(text, "max_position_embeddings", None) or 0,
-        "cache": sum(state.nbytes for state in states if torch.is_tensor(state)),
+        "cache": cache_bytes,
     }
 
 

@@ -3,8 +3,9 @@
     model, tokenizer = load(settings)
     model = add_adapter(model, settings, seed=3407)
 
-The model is loaded through Unsloth or through plain Transformers, in 16 or 4 bits. The trainer then
-gets `claim_for_training(model)`. `sampling.py` samples completions from the model.
+The model is loaded through Unsloth or through plain Transformers, in 16 or 4 bits: read `load`
+first; the functions below it load a part of a model, or in another precision. The trainer then gets
+`claim_for_training(model)`. `sampling.py` samples completions from the model.
 """
 
 import functools
@@ -49,7 +50,7 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         raise ValueError(obstacle)
     name = base.name if base else settings.model_path
 
-    # import Unsloth before Transformers, or not at all
+    # 1. Import Unsloth before Transformers, or not at all.
     if settings.engine == "vllm":
         standby()
     if needs_unsloth(settings):
@@ -61,38 +62,40 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
             "models. Restart the kernel."
         )
 
-    # load through Unsloth, which also quantises the model and starts vLLM
+    # 2. Load the model through Unsloth, which also quantises it and starts vLLM.
     if settings.backend == "unsloth":
         if sees and not on_gpu:
             raise ValueError(
                 "backend='unsloth' has no vision models on a CPU: use backend='transformers'."
             )
-        loader = FastVisionModel if sees else FastLanguageModel
-        vllm_options = {
-            "fast_inference": True,
-            "max_lora_rank": settings.max_lora_rank,
-            "gpu_memory_utilization": settings.gpu_memory_utilization,
-        }
-        model, tokenizer = loader.from_pretrained(
-            name,
-            max_seq_length=settings.context + (room_for_a_picture(settings) if sees else 0),
-            load_in_4bit=settings.load_in_4bit,
-            **({} if sees else text_only(name)),
-            **(vllm_options if settings.engine == "vllm" else {}),
-        )
+        loading = {"max_seq_length": settings.context, "load_in_4bit": settings.load_in_4bit}
+        if sees:
+            loader = FastVisionModel
+            loading["max_seq_length"] += room_for_a_picture(settings)
+        else:
+            loader = FastLanguageModel
+            loading |= text_only(name)
+        if settings.engine == "vllm":
+            loading |= {
+                "fast_inference": True,
+                "max_lora_rank": settings.max_lora_rank,
+                "gpu_memory_utilization": settings.gpu_memory_utilization,
+            }
+        model, tokenizer = loader.from_pretrained(name, **loading)
 
-    # or load through Transformers, in the machine's 16-bit type
+    # 3. Or load it through Transformers, in the machine's 16-bit type.
     else:
         from transformers import AutoProcessor, AutoTokenizer
 
-        if on_gpu:
-            bf16 = torch.cuda.is_bf16_supported(including_emulation=False)
-            dtype = torch.bfloat16 if bf16 else dtype_without_bf16(name)
-        else:
+        if not on_gpu:
             from unsloth import is_bfloat16_supported
 
             # elsewhere torch emulates it: on AVX2, a matrix product took 31 times as long
             dtype = torch.bfloat16 if is_bfloat16_supported() else torch.float32
+        elif torch.cuda.is_bf16_supported(including_emulation=False):
+            dtype = torch.bfloat16
+        else:
+            dtype = dtype_without_bf16(name)
         load_model = load_whole if sees else load_text
         model = load_model(
             name,
@@ -106,10 +109,11 @@ def load(settings: Preset, base: Base | None = None, *, sees: bool = False):
         for module in model.modules():
             if hasattr(module, "support_avx512bf16_for_cpu"):
                 module.support_avx512bf16_for_cpu = False
-        tokenizer = (AutoProcessor if sees else AutoTokenizer).from_pretrained(name)
+        tokenizer_class = AutoProcessor if sees else AutoTokenizer
+        tokenizer = tokenizer_class.from_pretrained(name)
 
-    # with either back end: check the model, and store in the tokenizer whether the model thinks and
-    # which texts end a completion
+    # 4. Check the model, and store in the tokenizer whether the model thinks and which texts end a
+    # completion.
     check_engine(model, settings)
     if base:
         base.check(model)
@@ -179,13 +183,14 @@ def load_text(name: str, **options):
     """Return a text model loaded through Transformers, or the language part of a vision model."""
     from transformers import AutoModelForCausalLM
 
-    part = _language_part(name)
-    model = AutoModelForCausalLM.from_pretrained(name, **part, **options)
-    if part:  # or `save_pretrained` would use the names of the whole model
+    language_part = _language_part(name)
+    model = AutoModelForCausalLM.from_pretrained(name, **language_part, **options)
+    if language_part:
+        # forget how the weights were renamed: `save_pretrained` would rename them back
         model._weight_conversions = [
             conversion
             for conversion in model._weight_conversions
-            if not set(conversion.source_patterns) & _LANGUAGE_NAMES.keys()
+            if _LANGUAGE_NAMES.keys().isdisjoint(conversion.source_patterns)
         ]
     return model
 
@@ -198,8 +203,10 @@ def text_only(name: str) -> dict:
     for pictures. Unsloth's CPU backend does not know `text_only`; there the keywords are those
     that it passes on to Transformers.
     """
-    part = _language_part(name)
-    return {"text_only": True} if part and torch.cuda.is_available() else part
+    language_part = _language_part(name)
+    if language_part and torch.cuda.is_available():
+        return {"text_only": True}
+    return language_part
 
 
 def _language_part(name: str) -> dict:
@@ -214,14 +221,14 @@ def _language_part(name: str) -> dict:
     text = whole.get_text_config()
 
     # a checkpoint stored in 4 bits lists the layers kept in 16 bits; rename these, too
-    stored = getattr(whole, "quantization_config", None)
-    if stored:
-        stored = dict(stored if isinstance(stored, dict) else stored.to_dict())
-        stored["llm_int8_skip_modules"] = [
-            re.sub(r"^(language_model\.model|model\.language_model)(?=\.|$)", "model", layer)
-            for layer in stored.get("llm_int8_skip_modules") or []
-        ]
-        text.quantization_config = stored
+    quantisation = getattr(whole, "quantization_config", None)
+    if quantisation:
+        if not isinstance(quantisation, dict):
+            quantisation = quantisation.to_dict()
+        prefix = r"^(language_model\.model|model\.language_model)(?=\.|$)"
+        in_16_bits = quantisation.get("llm_int8_skip_modules") or []
+        renamed = [re.sub(prefix, "model", layer) for layer in in_16_bits]
+        text.quantization_config = quantisation | {"llm_int8_skip_modules": renamed}
     return {"config": text, "key_mapping": _LANGUAGE_NAMES}
 
 
@@ -264,22 +271,21 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
     """
     seed_everything(seed)
 
-    # through Unsloth
+    # 1. Through Unsloth.
+    targets = lora_targets(model)
     if settings.backend == "unsloth":
         from unsloth import FastLanguageModel, FastVisionModel
 
-        # "unsloth": on a GPU, the layers' inputs wait in the computer's memory; True keeps them on
-        # the card
         lora = {
             "r": settings.lora_rank,
             "lora_alpha": settings.lora_alpha,
+            # "unsloth": on a GPU, the layers' inputs wait in the computer's memory; True keeps them
+            # on the card
             "use_gradient_checkpointing": "unsloth" if settings.gradient_checkpointing else False,
             "random_state": seed,
         }
         if not sees:
-            return FastLanguageModel.get_peft_model(
-                model, target_modules=lora_targets(model), **lora
-            )
+            return FastLanguageModel.get_peft_model(model, target_modules=targets, **lora)
         return FastVisionModel.get_peft_model(
             model,
             finetune_vision_layers=False,
@@ -289,15 +295,13 @@ def add_adapter(model, settings: Preset, seed: int, *, sees: bool = False):
             **lora,
         )
 
-    # through PEFT alone
+    # 2. Through PEFT alone.
     from peft import LoraConfig, get_peft_model
 
-    targets = lora_targets(model)
     if sees:  # the linear maps of the language part, and those of the projector
-        layers = family_of(model.config.get_text_config().model_type).targets or LORA_TARGETS
-        targets = (
-            rf".*(language_model\..*\.({'|'.join(layers)})|multi_modal_projector\..*linear\w*)"
-        )
+        family = family_of(model.config.get_text_config().model_type)
+        names = "|".join(family.targets or LORA_TARGETS)
+        targets = rf".*(language_model\..*\.({names})|multi_modal_projector\..*linear\w*)"
     if settings.gradient_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
         model.enable_input_require_grads()

@@ -84,26 +84,25 @@ class GuardedRewards(TrainerCallback):
         """Count the faults and dead groups of this step in all processes. Save a checkpoint and
         stop if a reward fails too often.
         """
-        of_processes = self._gather_batches()
+        by_process = self._gather_batches()
 
         # 1. Count the completions that each reward judged and failed on, and log its faults.
-        for batches in of_processes:
-            for name, of_reward in batches.items():
-                for batch in of_reward:
-                    self.seen[name] += len(batch.scores)
-                    self.failed[name] += len(batch.faults)
-        self._log_faults(of_processes, state.global_step)
+        for by_reward in by_process:
+            for name, batches in by_reward.items():
+                self.seen[name] += sum(len(batch.scores) for batch in batches)
+                self.failed[name] += sum(len(batch.faults) for batch in batches)
+        self._log_faults(by_process, state.global_step)
 
         # 2. Keep the share of dead groups in each round of sampling. A reward that TRL calls
         # itself, such as a model, has no batches here. The totals are then unknown, and no round is
         # counted.
-        rounds = min((len(of_reward) for of_reward in of_processes[0].values()), default=0)
+        rounds = min((len(batches) for batches in by_process[0].values()), default=0)
         for number in range(rounds):
             earned = {}
             for name in self.seen:
                 scores = []  # of all processes, because they may share a group
-                for batches in of_processes:
-                    scores += batches[name][number].scores
+                for by_reward in by_process:
+                    scores += by_reward[name][number].scores
                 earned[name] = np.array(scores, dtype=float)  # None becomes NaN
             self.dead_groups.append(share_of_dead_groups(earned, args))
 
@@ -121,26 +120,28 @@ class GuardedRewards(TrainerCallback):
         """Return the batches since the last call, and forget them: for each process, those of each
         reward, one per round of sampling.
         """
-        of_processes = processes.gather(self.batches)
+        by_process = processes.gather(self.batches)
         self.batches = {name: [] for name in self.seen}
-        return of_processes
+        return by_process
 
-    def _log_faults(self, of_processes: list[dict[str, list[_Batch]]], step: int) -> None:
+    def _log_faults(self, by_process: list[dict[str, list[_Batch]]], step: int) -> None:
         """Print each reward's first fault, and append all faults to `reward_faults.jsonl`, by
         reward, by round of sampling and by process.
         """
         lines = []
         for name in self.seen:
-            for number in range(len(of_processes[0][name])):
-                for rank, batches in enumerate(of_processes):
-                    for fault in batches[name][number].faults:
+            faults = []
+            for number in range(len(by_process[0][name])):
+                for rank, by_reward in enumerate(by_process):
+                    for fault in by_reward[name][number].faults:
+                        faults.append(fault)
                         lines.append({"step": step, "rank": rank} | asdict(fault))
-                        if name not in self.first:
-                            self.first[name] = fault
-                            print(
-                                f"step {step}: {fault}; it scores None. All such completions: "
-                                f"{self.run.show(f'checkpoints/{_FAULTS}')}"
-                            )
+            if faults and name not in self.first:
+                self.first[name] = faults[0]
+                print(
+                    f"step {step}: {faults[0]}; it scores None. All such completions: "
+                    f"{self.run.show(f'checkpoints/{_FAULTS}')}"
+                )
         if lines and processes.is_first():
             with self.run.path(f"checkpoints/{_FAULTS}").open("a", encoding="utf-8") as log:
                 log.writelines(json.dumps(line) + "\n" for line in lines)

@@ -74,18 +74,22 @@ def lengths_of(model, tokenizer, groups: list[list[Tokens]]) -> list[int]:
     stop text ends a completion, too.
     """
     ends = ends_of(model, tokenizer)
-    return [
-        len(ids) + (ends.isdisjoint(ids[-1:]) and length_to_stop(tokenizer, ids) is None)
-        for group in groups
-        for ids in group
-    ]
+    lengths = []
+    for group in groups:
+        for ids in group:
+            has_end = not ends.isdisjoint(ids[-1:]) or length_to_stop(tokenizer, ids) is not None
+            lengths.append(len(ids) if has_end else len(ids) + 1)
+    return lengths
 
 
 def ends_of(model, tokenizer) -> set[int]:
     """Return the tokens that end a completion; the generation config may list several."""
     ends = model.generation_config.eos_token_id
-    ends = tokenizer.eos_token_id if ends is None else ends
-    return {ends} if isinstance(ends, int) else set(ends or [])
+    if ends is None:
+        ends = tokenizer.eos_token_id
+    if isinstance(ends, int):
+        return {ends}
+    return set(ends or [])
 
 
 def end_that_ends_nothing(model, tokenizer) -> str | None:
@@ -126,7 +130,8 @@ def sampler(model, tokenizer, *, temperature: float = 1.0, samples: int = 1, see
 
 def engine_of(model) -> str:
     """Return what samples from this model: "vllm" if it has an engine, else "transformers"."""
-    return "transformers" if getattr(model, "vllm_engine", None) is None else "vllm"
+    has_engine = getattr(model, "vllm_engine", None) is not None
+    return "vllm" if has_engine else "transformers"
 
 
 def context_of(model) -> int | None:
@@ -199,8 +204,11 @@ class TransformersSampler:
         groups: list[list[Tokens]] = [[] for _ in prompts]
         for row, tokens in enumerate(output[:, longest:].tolist()):
             prompt = row // self.samples
-            lengths = [at + 1 for at, token in enumerate(tokens) if token in ends]
-            ended = tokens[: min([*lengths, room[prompt]])]
+            ended = tokens[: room[prompt]]
+            for at, token in enumerate(ended):
+                if token in ends:
+                    ended = ended[: at + 1]
+                    break
             groups[prompt].append(ended[: length_to_stop(self.tokenizer, ended)])
         return groups
 
@@ -305,7 +313,8 @@ class VllmSampler:
         from vllm import SamplingParams
 
         context = context_of(self.model)
-        if max(len(ids) + left for ids, left in zip(prompts, room, strict=True)) > context:
+        longest = max(len(ids) + left for ids, left in zip(prompts, room, strict=True))
+        if longest > context:
             raise ValueError(
                 f"a prompt of {max(map(len, prompts))} tokens and a completion of {max(room)} do "
                 f"not fit into the engine's context of {context}: raise max_seq_length in notebook "

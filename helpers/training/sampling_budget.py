@@ -1,7 +1,12 @@
-"""How many questions a notebook can answer within its budget of seconds, `sampling_seconds`."""
+"""How many questions a notebook can answer within its budget of seconds, `sampling_seconds`.
+
+`questions_within` times a short batch on this machine, and cuts the notebook's tables of questions
+to what can be sampled at that speed.
+"""
 
 import time
 from itertools import cycle, islice
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -12,6 +17,24 @@ from helpers.training import sampling
 # Fewest rows to keep of each table: from 4 groups, notebook 2 would refuse good rewards.
 FEWEST = 8
 AUTO = 300  # seconds
+
+
+class _Plan(NamedTuple):
+    """A table of questions, of which each row gets `samples` completions, `repetitions` times."""
+
+    rows: pd.DataFrame
+    samples: int
+    repetitions: int
+
+    @property
+    def per_row(self) -> int:
+        """The completions of a row."""
+        return self.samples * self.repetitions
+
+    @property
+    def completions(self) -> int:
+        """The completions of all rows."""
+        return len(self.rows) * self.per_row
 
 
 def questions_within(
@@ -41,22 +64,20 @@ def questions_within(
     check_sampling_seconds(seconds)
     if seconds == "auto":
         seconds = None if settings.model in EMBEDDED else AUTO
-    planned = tables | (extras or {})
+    planned = {name: _Plan(*table) for name, table in (tables | (extras or {})).items()}
     if seconds is None:
-        return [rows for rows, _, _ in planned.values()]
+        return [plan.rows for plan in planned.values()]
 
-    # 1. Count the completions of each table, and of all.
-    per_row = {name: samples * times for name, (_, samples, times) in planned.items()}
-    completions = {name: len(rows) * per_row[name] for name, (rows, _, _) in planned.items()}
-    of_all = sum(completions.values())
-    of_tables = sum(completions[name] for name in tables)
+    # 1. Count the completions of everything, and those of the tables alone.
+    of_all = sum(plan.completions for plan in planned.values())
+    of_tables = sum(planned[name].completions for name in tables)
 
     # 2. Measure the tokens per second of one batch, and compute the seconds of a completion at its
     # limit. On a CPU, a batch of 64 prompts samples twice as fast as one of 16 and nearly as fast
     # as one of 128 (SmolLM2 on two cores).
     on_cpu = model.device.type == "cpu"
     largest_batch = 64 if on_cpu else sampling.BATCH[sampling.engine_of(model)]
-    prompts = [list(prompt) for rows, _, _ in planned.values() for prompt in rows["prompt"]]
+    prompts = [list(prompt) for plan in planned.values() for prompt in plan.rows["prompt"]]
     rate = _tokens_per_second(model, tokenizer, prompts, min(of_all, largest_batch), settings)
     seconds_each = settings.max_completion_length / rate
 
@@ -65,16 +86,17 @@ def questions_within(
     share = min(1.0, seconds / (of_tables * seconds_each))
     kept = {}
     taken = 0.0  # seconds
-    for name, (rows, _, _) in planned.items():
-        fewest = min(FEWEST, len(rows))
+    for name, plan in planned.items():
+        fewest = min(FEWEST, len(plan.rows))
         if name in tables:
-            number = max(fewest, int(share * len(rows)))
+            number = max(fewest, int(share * len(plan.rows)))
         else:
-            number = int(max(0.0, seconds - taken) / (per_row[name] * seconds_each))
+            left = max(0.0, seconds - taken)
+            number = int(left / (plan.per_row * seconds_each))
             if number < fewest:
                 number = 0
-        kept[name] = rows.iloc[:number]
-        taken += len(kept[name]) * per_row[name] * seconds_each
+        kept[name] = plan.rows.iloc[:number]
+        taken += len(kept[name]) * plan.per_row * seconds_each
 
     # 4. Print how long everything would take, and how long the training samples after it. Each
     # process samples its share of the rounds, and one round serves num_iterations updates.
@@ -95,19 +117,20 @@ def questions_within(
 
     # 5. If rows are left out, print how many of each table are asked, with half the width of the
     # 95 % interval of a proportion, at its widest (one half).
-    if all(len(kept[name]) == len(rows) for name, (rows, _, _) in planned.items()):
+    if all(len(kept[name]) == len(plan.rows) for name, plan in planned.items()):
         return list(kept.values())
     shares = []
-    for name, (rows, _, _) in planned.items():
+    for name, plan in planned.items():
         asked = len(kept[name])
         interval = f" (95 % interval: up to ±{98 / asked**0.5:.0f} points)" if asked else ""
-        shares.append(f"{asked} of {len(rows)} {name}{interval}")
-    says = f"has room for {', '.join(shares)}; they take at most about {taken:,.0f} s"
+        shares.append(f"{asked} of {len(plan.rows)} {name}{interval}")
     if taken > seconds:
         says = (
             "is too short, and the fewest questions that show anything are asked: "
             f"{', '.join(shares)}; they take up to about {taken:,.0f} s"
         )
+    else:
+        says = f"has room for {', '.join(shares)}; they take at most about {taken:,.0f} s"
     print(f"note: sampling_seconds={seconds} {says}. `null` (in Python, None) lifts the limit.")
     return list(kept.values())
 

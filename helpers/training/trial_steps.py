@@ -4,8 +4,9 @@
     trial = trial_step(model, tokenizer, config, rewards, train, settings, machine)
     lines = forecast(trial, settings)
 
-The trial steps tell whether the memory suffices, and how long a step takes. `memory.check`
-estimates the memory before anything is loaded.
+The trial steps tell whether the memory suffices, and how long a step takes: `trial_step` trains for
+two steps as large as they can become. `memory.check` only estimates the memory, before anything is
+loaded.
 """
 
 import copy
@@ -64,45 +65,27 @@ def trial_step(
     """
     from trl import GRPOTrainer
 
-    # 1. Configure as many steps as it takes to begin a second round of sampling.
-    trial = copy.copy(config)
-    passes = config.steps_per_generation * config.num_iterations  # that one round serves
-    trial.max_steps = math.ceil(passes / config.gradient_accumulation_steps) + 1
-    trial.logging_steps = 1  # TRL then logs the time of each step
-    trial.save_strategy = "no"
-    trial.eval_strategy = "no"
-    trial.report_to = []
-    trial.log_completions = False
-    limit = settings.max_completion_length
-    trial.generation_kwargs = {"min_new_tokens": limit}
-    if config.use_vllm:
-        trial.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
-
-    # 2. Take the rows with the longest prompts, enough for one round; repeat them if there are too
-    # few.
-    count = settings.completions_per_round // settings.num_generations
-    characters = train["prompt"].map(
-        lambda turns: sum(len(message["content"]) for message in turns)
-    )
-    longest_first = characters.sort_values(ascending=False, kind="stable").index
-    longest = train.loc[longest_first[:count]]
-    longest = pd.concat([longest] * math.ceil(count / len(longest)))[:count]
-
-    # 3. Train, and time the sampling. Failing rewards are reported by the training run, not here.
-    sampling_times: list[float] = []
+    # 1. Prepare the configuration, the rows, and rewards whose failure ends nothing: the training
+    # run reports failing rewards.
+    questions = settings.completions_per_round // settings.num_generations
+    rows = _longest_prompts(train, questions)
     guarded = [guard_reward(function, lambda *batch: None) for function in reward_functions]
+    with_full_completions = _trial_config(config, settings.max_completion_length)
+
+    # 2. Train, and time the sampling.
+    sampling_times: list[float] = []
     on_gpu = model.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
     try:
         with _restored(model), tempfile.TemporaryDirectory() as folder:
-            trial.output_dir = folder
+            with_full_completions.output_dir = folder
             trainer = GRPOTrainer(
                 model=model,
                 processing_class=tokenizer,
-                args=trial,
+                args=with_full_completions,
                 reward_funcs=guarded,
-                train_dataset=Dataset.from_pandas(longest, preserve_index=False),
+                train_dataset=Dataset.from_pandas(rows, preserve_index=False),
             )
             trainer.remove_callback(PrinterCallback)
             generate = trainer._generate
@@ -115,8 +98,7 @@ def trial_step(
 
             trainer._generate = timed
             trainer.train()
-        # TRL's step_time leaves out the optimizer's update, which is short for an adapter
-        step_times = [row["step_time"] for row in trainer.state.log_history if "step_time" in row]
+        log = trainer.state.log_history
         peak = torch.cuda.max_memory_reserved() if on_gpu else None
     except torch.OutOfMemoryError:  # only on a GPU; on a CPU the system ends the process
         room = size(card_of(machine) or machine.memory_gb * 1e9)
@@ -127,8 +109,45 @@ def trial_step(
     finally:
         trainer = None  # frees its optimizer's memory
         sampling.release()
-    # steps that reuse completions are shorter; the longest is one that samples
-    return Trial(step_times[0], max(step_times[1:]), sampling_times[-1], peak)
+
+    # 3. Read the times. TRL's step_time leaves out the optimizer's update, which is short for an
+    # adapter. Steps that reuse completions are shorter, so the longest is one that samples.
+    step_times = [row["step_time"] for row in log if "step_time" in row]
+    return Trial(
+        first=step_times[0],
+        seconds=max(step_times[1:]),
+        sampling=sampling_times[-1],
+        peak=peak,
+    )
+
+
+def _trial_config(config, limit: int):
+    """Return a copy of a GRPOConfig for trial steps, which saves and reports nothing. Every
+    completion has `limit` tokens, and the last step begins a second round of sampling.
+    """
+    trial = copy.copy(config)
+    passes_of_round = config.steps_per_generation * config.num_iterations
+    trial.max_steps = math.ceil(passes_of_round / config.gradient_accumulation_steps) + 1
+    trial.logging_steps = 1  # TRL then logs the time of each step
+    trial.save_strategy = "no"
+    trial.eval_strategy = "no"
+    trial.report_to = []
+    trial.log_completions = False
+    if config.use_vllm:
+        trial.generation_kwargs = {"min_tokens": limit, "ignore_eos": True}
+    else:
+        trial.generation_kwargs = {"min_new_tokens": limit}
+    return trial
+
+
+def _longest_prompts(train: pd.DataFrame, count: int) -> pd.DataFrame:
+    """Return the `count` rows with the longest prompts, repeated if there are too few."""
+    characters = [
+        sum(len(message["content"]) for message in messages) for messages in train["prompt"]
+    ]
+    longest_first = pd.Series(characters).sort_values(ascending=False, kind="stable").index
+    longest = train.iloc[longest_first[:count]]
+    return pd.concat([longest] * math.ceil(count / len(longest)))[:count]
 
 
 @contextmanager
@@ -181,15 +200,17 @@ def check_limit(lengths: list[int], settings: Preset, model, tokenizer) -> float
     """
     limit = settings.max_completion_length
     cut = sum(length > limit for length in lengths)
-    if cut <= len(lengths) / 2:
-        return cut / len(lengths)
+    share = cut / len(lengths)
+    if share <= 0.5:
+        return share
 
     # 1. One cause is known: the model was given an end token that its chat template does not write.
     end = sampling.end_that_ends_nothing(model, tokenizer)
     if end is not None:
         written = repr(end) if end else "no token"
-        ends = tokenizer.convert_ids_to_tokens(sorted(sampling.ends_of(model, tokenizer)))
-        ending = " or ".join(map(repr, ends)) or "no token"
+        end_tokens = sorted(sampling.ends_of(model, tokenizer))
+        names = [repr(name) for name in tokenizer.convert_ids_to_tokens(end_tokens)]
+        ending = " or ".join(names) or "no token"
         raise ValueError(
             f"{cut} of {len(lengths)} ordinary completions did not end before "
             f"max_completion_length={limit}: the chat template ends a turn with {written}, but "

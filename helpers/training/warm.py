@@ -91,32 +91,12 @@ def train(
     from transformers import PrinterCallback
     from trl import SFTConfig, SFTTrainer
 
-    # Pass tokens rather than messages: a chat template may change an answer. Qwen3's rewrites the
-    # reasoning; others put their own beginning before an answer that already has it.
-    rows = []
-    for number, (prompt, completion) in enumerate(pairs, 1):
-        text = render(tokenizer, list(prompt))
-        # find the text that the template writes after an answer, including the end token
-        answered = [*prompt, {"role": "assistant", "content": "ANSWER"}]
-        end = render(tokenizer, answered, answering=False).rpartition("ANSWER")[2]
-        # drop the opening reasoning tag if the template has written it into the prompt
-        opening = re.search(r"<[^<>|]+>$", text.rstrip())
-        if opening:
-            completion = completion.removeprefix(opening[0])
-        prompt_ids = encode(tokenizer, text)
-        answer_ids = encode(tokenizer, completion + end)
-        if len(prompt_ids) + len(answer_ids) > settings.context:
-            raise ValueError(
-                f"worked example {number} has {len(prompt_ids)} tokens of prompt and "
-                f"{len(answer_ids)} of completion; together they may have {settings.context}: "
-                "shorten it, or raise max_completion_length."
-            )
-        mask = [0] * len(prompt_ids) + [1] * len(answer_ids)
-        rows.append({"input_ids": prompt_ids + answer_ids, "completion_mask": mask})
-
+    # 1. Make the rows, and configure the trainer.
+    rows = _token_rows(tokenizer, pairs, settings.context)
     disable_progress_bars()  # of the trainer's preprocessing
-    # 1, 2, 4 or 8 at a time, so that the parts make a step
-    batch = 2 ** int(math.log2(min(settings.per_device_train_batch_size, EXAMPLES_PER_STEP)))
+    # 1, 2, 4 or 8 examples at a time, so that the parts make a step
+    most = min(settings.per_device_train_batch_size, EXAMPLES_PER_STEP)
+    batch = 2 ** int(math.log2(most))
     only_fp16 = this_machine().only_fp16
     config = SFTConfig(
         output_dir=str(folder),
@@ -148,7 +128,8 @@ def train(
         model=model, processing_class=tokenizer, args=config, train_dataset=Dataset.from_list(rows)
     )
     trainer.remove_callback(PrinterCallback)
-    # vLLM's cache leaves the card to the training, as in the steps of GRPO
+
+    # 2. Train. vLLM's cache leaves the card to the training, as in the steps of GRPO.
     engine = getattr(model, "vllm_engine", None)
     sleeps = engine is not None and engine.llm_engine.vllm_config.model_config.enable_sleep_mode
     if sleeps:
@@ -158,6 +139,38 @@ def train(
         engine.wake_up()
     losses = [row["loss"] for row in trainer.state.log_history if "loss" in row]
     print(f"warm start: {len(rows)} worked examples, {len(losses)} steps; {change_of(losses)}")
+
+
+def _token_rows(tokenizer, pairs: Sequence[tuple[list[dict], str]], context: int) -> list[dict]:
+    """Return pairs of a chat prompt and its completion as rows for SFTTrainer: the tokens, and a
+    mask of those that are trained on.
+
+    Tokens rather than messages, because a chat template may change an answer. Qwen3's rewrites the
+    reasoning; others put their own beginning before an answer that already has it.
+
+    ValueError if a pair is longer than `context`.
+    """
+    rows = []
+    for number, (prompt, completion) in enumerate(pairs, 1):
+        text = render(tokenizer, list(prompt))
+        # find the text that the template writes after an answer, including the end token
+        answered = [*prompt, {"role": "assistant", "content": "ANSWER"}]
+        end = render(tokenizer, answered, answering=False).rpartition("ANSWER")[2]
+        # drop the opening reasoning tag if the template has written it into the prompt
+        opening = re.search(r"<[^<>|]+>$", text.rstrip())
+        if opening:
+            completion = completion.removeprefix(opening[0])
+        prompt_ids = encode(tokenizer, text)
+        answer_ids = encode(tokenizer, completion + end)
+        if len(prompt_ids) + len(answer_ids) > context:
+            raise ValueError(
+                f"worked example {number} has {len(prompt_ids)} tokens of prompt and "
+                f"{len(answer_ids)} of completion; together they may have {context}: "
+                "shorten it, or raise max_completion_length."
+            )
+        mask = [0] * len(prompt_ids) + [1] * len(answer_ids)
+        rows.append({"input_ids": prompt_ids + answer_ids, "completion_mask": mask})
+    return rows
 
 
 def change_of(losses: list[float]) -> str:

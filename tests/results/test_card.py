@@ -248,6 +248,15 @@ def test_notebooks_with_different_values_get_a_command_each(machine):
     assert (question, steps) == ("question=What is 1 + 2?", "max_steps=3")
 
 
+@pytest.mark.parametrize("text", ["true", "null", "None", "NaN", ".5", "...", "truer", "8"])
+def test_a_text_that_reads_as_another_value_is_typed_back_as_this_text(machine, text):
+    run = finished_run()
+    run.record("call", given={"01": {"system_prompt": text}, "02": {}, "04": {}, "05": {}})
+    (words,) = printed(run)
+    given = parameters([value for word, value in pairwise(words) if word == "-p"])
+    assert given["system_prompt"] == text
+
+
 def test_a_call_that_failed_leaves_the_command_of_the_training_as_it_was(machine):
     run = finished_run()
     run.record("call", given={"01": {"tags": "a/b"}, "03": {"rewards": "of_a_failed_call"}})

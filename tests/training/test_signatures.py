@@ -86,7 +86,7 @@ def passed(source: str) -> dict[str, set[str]]:
     """Return every keyword that a source can pass to each function of CALLED."""
     tree = ast.parse(source)
     keywords: dict[str, set[str]] = {}
-    # the dictionaries that `**` unpacks: those assigned to a name
+    # the dictionaries that `**` unpacks: those assigned to a name, and added with `|=`
     keywords_of_trl = set(unspelt_keywords(PRESETS["pocket"]))
     dictionaries = {"unspelt_keywords": keywords_of_trl, "grpo_keywords": keywords_of_trl}
     dictionaries |= {"text_only": {"text_only"}}
@@ -94,6 +94,13 @@ def passed(source: str) -> dict[str, set[str]]:
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict):
             name = ast.unparse(node.targets[0])
             dictionaries[name] = {key.value for key in node.value.keys if key}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AugAssign) and ast.unparse(node.target) in dictionaries:
+            added = node.value
+            if isinstance(added, ast.Dict):
+                dictionaries[ast.unparse(node.target)].update(key.value for key in added.keys)
+            elif isinstance(added, ast.Call) and ast.unparse(added.func) in dictionaries:
+                dictionaries[ast.unparse(node.target)] |= dictionaries[ast.unparse(added.func)]
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func) in CALLED:
             found = keywords.setdefault(ast.unparse(node.func), set())
