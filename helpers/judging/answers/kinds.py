@@ -116,7 +116,7 @@ def members_of(text: str) -> list[str]:
     r"""Return the members of a set. It may have square brackets, braces or nothing around it, and
     commas or semicolons between its members.
 
-    >>> members_of("[1; 2]"), members_of(r"\{red, blue\}")
+    >>> members_of("[1, 2]"), members_of(r"\{red, blue\}")
     (['1', '2'], ['red', 'blue'])
     """
     bare = mathematics.without_brackets(text)
