@@ -1,7 +1,7 @@
 r"""Find the answer in a worked solution: after `####`, in `\boxed{}`, between tags.
 
-`answer_in` reads a row's value. The marks that it looks for are listed in `MARKS`, each with two
-examples.
+`answer_in` reads a row's value: it first opens the fields and lists around the answer, and then
+looks for the marks in `MARKS`, one after the other. Each mark is listed with two examples.
 """
 
 import re
@@ -148,19 +148,26 @@ def _unpacked(value: object, is_text: bool) -> tuple[object, str]:
     >>> _unpacked({"ground_truth": {"target": ["Paris"]}}, is_text=False)
     ('Paris', 'a list of one')
     """
-    # A CSV cell may hold a field or a list as text. `[1, 2]` stays a text: it may be an interval.
+    # 1. Read a field or a list that a CSV cell holds as text. `[1, 2]` stays a text: it may be an
+    # interval.
     literal = parse_literal(value)
     is_field = isinstance(literal, dict) and "ground_truth" in literal
     has_texts = isinstance(literal, list) and any(isinstance(item, str) for item in literal)
     if is_field or (has_texts and not is_text):
         value = literal
 
+    # 2. Open the fields.
     found_in = ""
     for field in ("ground_truth", "target"):
         if isinstance(value, dict) and field in value:
             value = value[field]
             found_in = f"the field {field}"
-    while isinstance(value, list) and len({str(item).strip() for item in value}) == 1:
+
+    # 3. Open lists of one answer, which may be in it several times.
+    while isinstance(value, list):
+        answers = {str(item).strip() for item in value}
+        if len(answers) != 1:
+            break
         value = value[0]
         found_in = "a list of one"
     return value, found_in
@@ -174,13 +181,17 @@ def _marked_result(text: str, found_in: str, is_text: bool) -> tuple[str, str]:
     >>> _marked_result(r"<answer>so \boxed{6}</answer>", "", is_text=False)
     ('6', '\\boxed{}')
     """
-    for mark in [mark for mark in MARKS if mark.also_in_texts or not is_text]:
-        matches = list(mark.pattern.finditer(text))
-        if is_text:
-            # only at the end, and only if the mark is not the whole text
-            end = len(text.rstrip())
-            matches = [m for m in matches if (m.start() > 0 or found_in) and m.end() >= end]
-        results = {" ".join(match.captures("inside")).strip() for match in matches}
+    for mark in MARKS:
+        if is_text and not mark.also_in_texts:
+            continue
+        results = set()
+        for match in mark.pattern.finditer(text):
+            # in a text, a mark counts only at the end, and only if it is not the whole text
+            is_at_end = match.end() >= len(text.rstrip())
+            is_whole_text = match.start() == 0 and not found_in
+            if is_text and (not is_at_end or is_whole_text):
+                continue
+            results.add(" ".join(match.captures("inside")).strip())
         if len(results) > 1 or results == {""}:
             raise Dropped(f"there is not exactly one answer in {mark.name}", _ONE_RESULT)
         if results:

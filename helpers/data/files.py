@@ -2,7 +2,8 @@
 
 A row that cannot be read becomes a `Broken`, so that it is counted. A file that would be misread is
 a ValueError. CSV files are read with Python's csv module, because pandas silently drops the rest of
-a file after a quote that is never closed.
+a file after a quote that is never closed. There is a reader for each type of file; `parse_literal`,
+at the end, reads a list or a dictionary in a cell.
 
 This module imports only the standard library: `doctor` uses it before anything is installed.
 """
@@ -61,7 +62,9 @@ def file_rows(
         raise ValueError(f"{path}: the file is empty.")
     if file_type == ".parquet":
         return _parquet_rows(path)
-    # Excel's "Unicode text" is UTF-16 with a byte order mark; UTF-8 may have a mark, too
+
+    # The other types are text. Excel's "Unicode text" is UTF-16 with a byte order mark; UTF-8 may
+    # have a mark, too.
     is_utf16 = path.read_bytes()[:2] in (b"\xff\xfe", b"\xfe\xff")
     try:
         text = path.read_text(encoding="utf-16" if is_utf16 else "utf-8-sig")
@@ -72,7 +75,9 @@ def file_rows(
             "spreadsheet as “CSV UTF-8”, or, if it came from an older Windows program, with "
             f"`iconv -f WINDOWS-1252 -t UTF-8 {path.name} > utf8-{path.name}`."
         ) from None
-    return _csv_rows(path, text, wanted) if file_type == ".csv" else _json_rows(path, text, wanted)
+    if file_type == ".csv":
+        return _csv_rows(path, text, wanted)
+    return _json_rows(path, text, wanted)
 
 
 def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[str, str] | Broken]:
@@ -84,12 +89,14 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     one is used.
     """
     csv.field_size_limit(2**24)  # characters; by default, the csv module stops at 2**17
-    delimiters = ",;\t|"
+
+    # 1. Delimiters to try.
+    delimiters = [",", ";", "\t", "|"]
     if text.startswith("sep=") and text[5:6] == "\n":
-        delimiters = text[4]
+        delimiters = [text[4]]
         text = text[5:]  # the line's end remains, so that line numbers stay right
 
-    # 1. The first row that is not blank, by each delimiter, and the delimiter that fits best.
+    # 2. Read the first row that is not blank by each of them, and choose the one that fits best.
     headers = {}
     for delimiter in delimiters:
         reader = csv.reader(io.StringIO(text), delimiter=delimiter)
@@ -97,7 +104,9 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
         headers[delimiter] = [name.strip() for name in first_row]
 
     def fit(delimiter: str) -> tuple[int, int]:
-        return len(set(wanted) & set(headers[delimiter])), len(headers[delimiter])
+        header = headers[delimiter]
+        wanted_columns = set(wanted) & set(header)
+        return len(wanted_columns), len(header)
 
     delimiter = max(headers, key=fit)
     names = headers[delimiter]
@@ -105,8 +114,8 @@ def _csv_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict[s
     if twice:
         raise ValueError(f"{path}: the header names {twice[0]!r} more than once. Rename one.")
 
-    # 2. The rows. strict: a quote that is never closed is an error; otherwise its field would hold
-    # the rest of the file.
+    # 3. Read the rows. strict: a quote that is never closed is an error; otherwise its field would
+    # hold the rest of the file.
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, strict=True)
     rows = (row for row in reader if "".join(row).strip())
     line = 0
@@ -139,19 +148,18 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
     """
     import pandas as pd
 
-    # 1. One JSON value, or else one value per line.
+    # 1. Read one JSON value, or else one value per line.
     content = _json_or_error(text)
     if isinstance(content, Exception):
         content = [_json_or_error(line) for line in io.StringIO(text) if line.strip()]
 
-    # 2. An object around the rows, if it is not a row itself.
+    # 2. Open an object around the rows. It is not a row itself if it has none of the columns.
     columns = {name.split(".")[0] for name in wanted}
     if isinstance(content, dict) and not columns & content.keys():
-        lists = [
-            name
-            for name, value in content.items()
-            if isinstance(value, list) and any(isinstance(item, dict) for item in value)
-        ]
+        lists = []
+        for name, value in content.items():
+            if isinstance(value, list) and any(isinstance(item, dict) for item in value):
+                lists.append(name)
         if len(lists) > 1:
             raise ValueError(
                 f"{path}: there are rows in {' and in '.join(map(repr, lists))}. Put each list in "
@@ -159,19 +167,16 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
             )
         if lists:
             content = content[lists[0]]
-        # rows by their ids, unless the inner names are the row numbers of pandas' columns
-        elif all(isinstance(v, dict) and not any(map(str.isdecimal, v)) for v in content.values()):
+        elif all(_is_row_by_id(value) for value in content.values()):
             content = list(content.values())
 
-    # 3. An object of columns, all of the same length.
-    if (
-        isinstance(content, dict)
-        and all(isinstance(column, list | dict) for column in content.values())
-        and len({len(column) for column in content.values()}) == 1
-    ):
-        content = pd.DataFrame(content).to_dict("records")
+    # 3. Turn an object of columns, all of the same length, into rows.
+    if isinstance(content, dict) and all(isinstance(c, list | dict) for c in content.values()):
+        lengths = {len(column) for column in content.values()}
+        if len(lengths) == 1:
+            content = pd.DataFrame(content).to_dict("records")
 
-    # 4. The rows. Any other object is a row itself.
+    # 4. Yield the rows. Any other object is a row itself.
     rows = content if isinstance(content, list) else [content]
     for number, row in enumerate(rows, 1):
         if isinstance(row, dict):
@@ -182,6 +187,13 @@ def _json_rows(path: Path, text: str, wanted: Collection[str]) -> Iterator[dict 
                 f"row {number}: {shorten(row)}",
                 'Each row is an object: {"question": "…", "answer": "…"}.',
             )
+
+
+def _is_row_by_id(value: object) -> bool:
+    """Return whether a value is a row, and not a column of pandas, which has row numbers for
+    names.
+    """
+    return isinstance(value, dict) and not any(name.isdecimal() for name in value)
 
 
 def _json_or_error(text: str) -> object:

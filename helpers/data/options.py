@@ -41,12 +41,21 @@ def options_in(value: object) -> dict:
     # MedQA, `label` or `id` and `text` in other data sets. Without a label, it gets a letter.
     by_label = {}
     for letter, option in zip(LETTERS, options, strict=False):
-        fields = option if isinstance(option, dict) else {}
-        labels = [fields[name] for name in ("label", "key", "id") if name in fields]
-        texts = [fields[name] for name in ("text", "value") if name in fields]
-        label = labels[0] if labels else letter
-        by_label[label] = texts[0] if texts else option
+        label = letter
+        text = option
+        if isinstance(option, dict):
+            label = _first_field(option, ("label", "key", "id"), otherwise=letter)
+            text = _first_field(option, ("text", "value"), otherwise=option)
+        by_label[label] = text
     return by_label
+
+
+def _first_field(fields: dict, names: tuple[str, ...], otherwise: object) -> object:
+    """Return the first of these fields that is there."""
+    for name in names:
+        if name in fields:
+            return fields[name]
+    return otherwise
 
 
 # What separates the options in one text: a new line, a bar or a semicolon, with or without the
@@ -83,23 +92,30 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             'Give a list of texts, ["red", "blue"], or texts by their labels, {"A": "red"}.',
         )
 
-    # 2. Collect the names of each option, with its place from 0: its text, unless two options share
-    # it; both, as in `b. blue`; its label. Later names replace equal ones, so labels come last: if
-    # the labels are 1, 2 and 3, and the texts 4, 2 and 1, then "2" is a label.
-    labels = [_name(label) for label, _ in zip(options, texts, strict=False)]
+    # 2. Collect what an answer may call each option, with the option's place from 0: its text,
+    # unless two options share it; label and text, as in `b. blue`; its label. Later names replace
+    # equal ones, so labels come last: if the labels are 1, 2 and 3, and the texts 4, 2 and 1, then
+    # "2" is a label.
+    labels = [_name(label) for label in options][: len(texts)]
     folded = [text.casefold() for text in texts]
-    places = {text: place for place, text in enumerate(folded) if folded.count(text) == 1}
-    for place, (label, text) in enumerate(zip(labels, folded, strict=True)):
+    place_of: dict[str, int] = {}
+    for place, text in enumerate(folded):
+        if folded.count(text) == 1:
+            place_of[text] = place
+    for place, text in enumerate(folded):
         for sign in ".):":
-            places[f"{label}{sign} {text}"] = place
-    places |= {label: place for place, label in enumerate(labels)}
+            place_of[f"{labels[place]}{sign} {text}"] = place
+    for place, label in enumerate(labels):
+        place_of[label] = place
 
-    # 3. Find the option that the answer names, or whose number it is. A text may be a number only
-    # if no option has a number for a name; an integer, unless it is a label.
+    # 3. Find the option that the answer names.
     name = _name(answer).strip(" ().")
-    place = places.get(name)
+    place = place_of.get(name)
+
+    # 4. Or the answer is the number of an option. A text may be one only if no option has a number
+    # for a name; an integer, unless it is a label.
     if isinstance(answer, str):
-        may_be_a_number = not any(other.isdecimal() for other in places)
+        may_be_a_number = not any(other.isdecimal() for other in place_of)
     else:
         may_be_a_number = name not in labels
     is_number = may_be_a_number and name.isdecimal()
@@ -119,15 +135,17 @@ def with_options(question: str, options: dict, answer: object) -> tuple[str, str
             'columns? columns={"answer": "…", "options": "…"}.',
         )
 
-    # 4. Put the options below the question, unless it already shows each of them with its letter:
+    # 5. Put the options below the question, unless it already shows each of them with its letter:
     # `(A) red`, `A: red`.
-    lines = [f"{letter}. {text}" for letter, text in zip(LETTERS, texts, strict=False)]
-    is_shown = all(
-        re.search(rf"(?<!\w){letter}[^\w\s]\W{{0,3}}{re.escape(text)}(?!\w)", question)
-        for letter, text in zip(LETTERS, texts, strict=False)
-    )
-    if not is_shown:
-        question = "\n".join([question, *lines])
+    lines = [question]
+    all_shown = True
+    for letter, text in zip(LETTERS, texts, strict=False):
+        lines.append(f"{letter}. {text}")
+        shown = rf"(?<!\w){letter}[^\w\s]\W{{0,3}}{re.escape(text)}(?!\w)"
+        if not re.search(shown, question):
+            all_shown = False
+    if not all_shown:
+        question = "\n".join(lines)
     return question, LETTERS[place], NUMBERED if is_number else ""
 
 

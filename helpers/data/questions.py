@@ -1,6 +1,8 @@
 """Find the question in a row: in a text, in chat messages, or in an already rendered chat template.
 
-verl, ms-swift and ShareGPT store chat messages. A value without one clear question is `Dropped`.
+verl, ms-swift and ShareGPT store chat messages: {"role": "user", "content": "1 + 1?"}. In ShareGPT,
+the fields are `from` and `value`, and the user is "human". A value without one clear question is
+`Dropped`. The patterns of chat templates are at the end.
 """
 
 import re
@@ -28,17 +30,10 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
     """
     found_in = ""
 
-    # 1. Chat messages: the user's last one. ShareGPT has `from` and `value`.
-    messages = parse_literal(value)
-    is_chat = isinstance(messages, list) and all(
-        isinstance(turn, dict) and turn.keys() & {"role", "from"} for turn in messages
-    )
-    if is_chat and messages:
-        questions = [
-            turn.get("content", turn.get("value"))
-            for turn in messages
-            if turn.get("role", turn.get("from")) in ("user", "human")
-        ]
+    # 1. Chat messages: the user's last one.
+    messages = _messages_in(value)
+    if messages:
+        questions = [_content(turn) for turn in messages if _role(turn) in ("user", "human")]
         if not questions:
             raise Dropped(
                 "question is a list of messages, none from the user",
@@ -64,7 +59,7 @@ def question_in(value: object, has_picture: bool = False) -> tuple[object, str]:
         )
 
     # 4. Pictures and sounds. If the row has a picture, the message only marks its place.
-    beyond_text = [*(_parts_beyond_text(messages) if is_chat else []), *_PLACEHOLDER.findall(value)]
+    beyond_text = _parts_beyond_text(messages) + _PLACEHOLDER.findall(value)
     if beyond_text and not has_picture:
         raise Dropped(
             f"question contains more than text: {beyond_text[0]}",
@@ -84,31 +79,57 @@ def system_message_in(value: object) -> str:
     >>> system_message_in("<|im_start|>system\nAdd.<|im_end|>\n<|im_start|>user\n1 + 1?<|im_end|>")
     'Add.'
     """
-    # in a rendered chat template, it precedes the first question
+    # 1. In a rendered chat template, it is what comes before the first question, without the marks.
     first_turn = _USER_TURN.search(value) if isinstance(value, str) else None
     if first_turn:
-        return _MARK_AND_ROLE.sub("", value[: first_turn.start(1)]).strip()
-    messages = parse_literal(value)
-    system_messages = [
-        {"content": turn.get("content", turn.get("value"))}
-        for turn in (messages if isinstance(messages, list) else [])
-        if isinstance(turn, dict) and turn.get("role", turn.get("from")) in ("system", "developer")
-    ]
+        before_the_question = value[: first_turn.start(1)]
+        return _MARK_AND_ROLE.sub("", before_the_question).strip()
+
+    # 2. In chat messages, it has a role of its own.
+    turns = parse_literal(value)
+    system_messages = []
+    for turn in turns if isinstance(turns, list) else []:
+        if isinstance(turn, dict) and _role(turn) in ("system", "developer"):
+            system_messages.append({"content": _content(turn)})
     return completion_text(system_messages).strip()
+
+
+def _messages_in(value: object) -> list[dict]:
+    """Return the chat messages in a value, which may be JSON; [] if it is anything else."""
+    turns = parse_literal(value)
+    if not isinstance(turns, list):
+        return []
+    for turn in turns:
+        is_message = isinstance(turn, dict) and ("role" in turn or "from" in turn)
+        if not is_message:
+            return []
+    return turns
+
+
+def _role(message: dict) -> object:
+    return message.get("role", message.get("from"))
+
+
+def _content(message: dict) -> object:
+    return message.get("content", message.get("value"))
 
 
 def _parts_beyond_text(messages: list[dict]) -> list[str]:
     """Return the types of the parts of chat messages that are not text.
 
-    A part is {"type": "image_url", "image_url": …}; Qwen's {"image": …} has no type.
+    A part is {"type": "image_url", "image_url": …}; Qwen's {"image": …} has no type, so its name is
+    taken.
     """
-    contents = [turn.get("content", turn.get("value")) for turn in messages]
-    parts = [part for content in contents if isinstance(content, list) for part in content]
-    return [
-        str(part.get("type") or next(iter(part), "text"))
-        for part in parts
-        if isinstance(part, dict) and not isinstance(part.get("text"), str)
-    ]
+    types = []
+    for message in messages:
+        content = _content(message)
+        if not isinstance(content, list):
+            continue
+        for part in content:
+            is_text = not isinstance(part, dict) or isinstance(part.get("text"), str)
+            if not is_text:
+                types.append(str(part.get("type") or next(iter(part), "text")))
+    return types
 
 
 # A picture's place in a text: `<image>` at its beginning or end, `<image 1>` anywhere.

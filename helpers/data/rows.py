@@ -1,9 +1,9 @@
 """Keep the usable rows of a source, and split them into rows to train on and rows to hold out.
 
 `usable_rows` finds the question and the answer of each row, cleans them, and keeps one row of each
-question. `split_rows` makes the two sides: no question and no picture is on both. Rows that cannot
-be used are dropped, and an `Account` counts them by reason. All usable rows stay in memory, with
-their pictures, until they are split.
+question. `split_rows` makes the two sides: no question and no picture is on both. A function that
+finds a fault in a row raises `Dropped`; its caller drops the row, and an `Account` counts the
+dropped rows by reason. All usable rows stay in memory, with their pictures, until they are split.
 """
 
 import hashlib
@@ -99,10 +99,11 @@ class Account:
 
     def report(self, train: list[Row], holdout: list[Row]) -> dict:
         """Return the numbers of rows, examples of dropped rows and the lengths of the prompts."""
-        examples = {
-            reason: [dropped.row for dropped in self.dropped if dropped.reason == reason][:3]
-            for reason in self.reasons()
-        }
+        examples: dict[str, list[str]] = {}  # up to three for each reason
+        for dropped in self.dropped:
+            of_reason = examples.setdefault(dropped.reason, [])
+            if len(of_reason) < 3:
+                of_reason.append(dropped.row)
         report = {
             "rows_read": self.read,
             "dropped": dict(self.reasons()),
@@ -112,11 +113,11 @@ class Account:
             "rows_holdout": len(holdout),
         }
         if self.prompt_lengths:
-            levels = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
-            report["prompt_tokens"] = {
-                name: int(np.percentile(self.prompt_lengths, level))
-                for name, level in levels.items()
-            }
+            report["prompt_tokens"] = {}
+            percentiles = {"min": 0, "p50": 50, "p90": 90, "p99": 99, "max": 100}
+            for name, percentile in percentiles.items():
+                tokens = np.percentile(self.prompt_lengths, percentile)
+                report["prompt_tokens"][name] = int(tokens)
         return report
 
     def check_sizes(
@@ -128,13 +129,16 @@ class Account:
         holdout_size: int | None,
     ) -> None:
         """Raise ValueError, with advice, if either side has fewer rows than were asked for."""
-        # each side needs at least one row, even if no size was asked for
-        missing = max((train_size or 1) - len(train), 0)
-        missing += max((holdout_size or 1) - len(holdout), 0)
+        # 1. Count the rows that are missing. Each side needs at least one row, even if no size was
+        # asked for.
+        missing_to_train = max((train_size or 1) - len(train), 0)
+        missing_to_hold_out = max((holdout_size or 1) - len(holdout), 0)
+        missing = missing_to_train + missing_to_hold_out
         if not missing:
             return
-        # The advice is that of the most frequent reason, if it explains the lack: if these rows
-        # were usable, there would be enough, or they are most of the source.
+
+        # 2. Choose the advice: that of the most frequent reason, if it explains the lack. It does
+        # if without it there would be enough rows, or if it dropped most of the source.
         advice = _MORE_ROWS
         example = ""
         if self.dropped:
@@ -143,9 +147,13 @@ class Account:
             example = f". For example, {first.reason}: {first.row}"
             if count >= missing or count > self.usable:
                 advice = first.advice
+
+        # 3. Prompts may have been too long: add how long they are.
         if self.prompt_lengths:
-            low, half, high = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
-            advice += f" The prompts have {low} to {high} tokens, half of them over {half}."
+            shortest, median, longest = np.percentile(self.prompt_lengths, (0, 50, 100)).astype(int)
+            advice += (
+                f" The prompts have {shortest} to {longest} tokens, half of them over {median}."
+            )
         raise ValueError(
             f"{source}: {self.usable} usable rows give {len(train)} to train on and "
             f"{len(holdout)} to hold out, but train_size={train_size} and "
@@ -276,8 +284,10 @@ def _read_texts(row: Row, account: Account, kind: str | None, answers_are_texts:
 
     # 1. Find the question, which may have a picture, and the answer. With options, the answer is a
     # letter.
-    question, question_format = question_in(values["question"], bool(values.get("image")))
-    answer, answer_format = answer_in(values["answer"], "text" if answers_are_texts else row_kind)
+    has_picture = bool(values.get("image"))
+    question, question_format = question_in(values["question"], has_picture)
+    read_as = "text" if answers_are_texts else row_kind
+    answer, answer_format = answer_in(values["answer"], read_as)
     options = options_in(values.get("options"))
     options_format = ""
     if options and isinstance(question, str):
@@ -286,7 +296,9 @@ def _read_texts(row: Row, account: Account, kind: str | None, answers_are_texts:
     answer = _clean_text("answer", answer, row_kind)
 
     # 2. Record how they were found.
-    account.formats.update(filter(None, [question_format, answer_format, options_format]))
+    for found_format in (question_format, answer_format, options_format):
+        if found_format:
+            account.formats[found_format] += 1
     account.system_messages.append(system_message_in(values["question"]))
     if answer_format not in MARK_NAMES:
         account.unmarked.append(answer)
@@ -351,10 +363,13 @@ def _list_as_text(items: list, kind: str | None) -> str:
     >>> _list_as_text([3, "x + 1", [1, 2]], "set")
     '3, x + 1, (1, 2)'
     """
-    texts = [
-        f"({', '.join(map(str, item))})" if isinstance(item, list) else str(item).strip()
-        for item in items
-    ]
+    texts = []
+    for item in items:
+        if isinstance(item, list):  # a tuple: [1, 2] becomes (1, 2)
+            texts.append(f"({', '.join(map(str, item))})")
+        else:
+            texts.append(str(item).strip())
+    # several letters, perhaps in several words, and nothing else
     has_words = any(re.fullmatch(r"[^\W\d_]{3,}(?: [^\W\d_]+)*", text) for text in texts)
     if has_words or kind not in ("set", "mathematics"):
         raise Dropped(
@@ -392,73 +407,79 @@ def split_rows(
 
     For the other arguments, see `tasks.load_task`.
     """
-    # 1. Keep the rows that are not too long, by `row.split`. It is None for all rows if the source
-    # has no split of its own: step 2 then takes both sides from them. Once there are enough rows,
-    # no more are measured, except those with pictures, because step 3 drops some of them.
+    # 1. Group the rows by the source's own split. Without one, `row.split` is None for all of them,
+    # and step 3 takes both sides from one group. Each group has a limit.
     train_limit = train_size or DEFAULT_TRAIN_LIMIT
     holdout_limit = holdout_size or DEFAULT_HOLDOUT_LIMIT
     limits = {"train": train_limit, "holdout": holdout_limit, None: train_limit + holdout_limit}
-    fitting = {split: [] for split in limits}
-    for row in sorted(rows, key=lambda row: _position(row, seed)):
-        if len(fitting[row.split]) >= limits[row.split] and row.pixel_hash is None:
-            continue
-        try:
-            if count_tokens is not None:
-                prompt_tokens = count_tokens(row.values["prompt"])
-                account.prompt_lengths.append(prompt_tokens)
-                if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
-                    raise Dropped(
-                        f"prompt over {max_prompt_tokens} tokens",
-                        "Raise max_prompt_length, or shorten the questions.",
-                    )
-                if max_completion_tokens is not None:
-                    shortest = tags.render("", row.values["answer"])  # without reasoning
-                    if count_tokens(shortest) > max_completion_tokens:
-                        raise Dropped(
-                            f"answer over {max_completion_tokens} tokens",
-                            "Raise max_completion_length, or drop the long answers.",
-                        )
-            fitting[row.split].append(row)
-        except Dropped as cause:
-            account.drop(cause, row)
+    fitting: dict[str | None, list[Row]] = {"train": [], "holdout": [], None: []}
 
-    # 2. Hold out the rows of the source's own split, or the first rows by hash. Without a
+    # 2. Keep the rows that are not too long. Once a group is full, no more of its rows are
+    # measured, except those with pictures, because step 4 drops some of them.
+    for row in sorted(rows, key=lambda row: _position(row, seed)):
+        is_full = len(fitting[row.split]) >= limits[row.split]
+        if is_full and row.pixel_hash is None:
+            continue
+        too_long = None
+        if count_tokens is not None:
+            prompt_tokens = count_tokens(row.values["prompt"])
+            account.prompt_lengths.append(prompt_tokens)
+            shortest = tags.render("", row.values["answer"])  # without reasoning
+            if max_prompt_tokens is not None and prompt_tokens > max_prompt_tokens:
+                too_long = Dropped(
+                    f"prompt over {max_prompt_tokens} tokens",
+                    "Raise max_prompt_length, or shorten the questions.",
+                )
+            elif max_completion_tokens is not None and (
+                count_tokens(shortest) > max_completion_tokens
+            ):
+                too_long = Dropped(
+                    f"answer over {max_completion_tokens} tokens",
+                    "Raise max_completion_length, or drop the long answers.",
+                )
+        if too_long is None:
+            fitting[row.split].append(row)
+        else:
+            account.drop(too_long, row)
+
+    # 3. Hold out the rows of the source's own split, or the first rows by hash. Without a
     # holdout_size, these are at most a quarter of all rows, and leave enough rows for train_size.
     if any(row.split for row in rows):
         holdout = fitting["holdout"][:holdout_limit]
         others = fitting["train"]
     else:
         if holdout_size is None:
-            room = account.usable - (train_size or 0)
-            holdout_limit = max(1, min(holdout_limit, account.usable // 4, room))
+            quarter = account.usable // 4
+            left_by_train_size = account.usable - (train_size or 0)
+            holdout_limit = max(1, min(holdout_limit, quarter, left_by_train_size))
         holdout = fitting[None][:holdout_limit]
         others = fitting[None][holdout_limit:]
 
-    # 3. Train on the others, without the pictures that are held out.
+    # 4. Train on the others, without the pictures that are held out.
     held_out_pictures = {row.pixel_hash for row in holdout if row.pixel_hash}
+    is_held_out = Dropped(
+        "picture is also held out", "Add more pictures that differ, or ask for a smaller holdout."
+    )
     train = []
     for row in others:
         if row.pixel_hash in held_out_pictures:
-            account.drop(
-                Dropped(
-                    "picture is also held out",
-                    "Add more pictures that differ, or ask for a smaller holdout.",
-                ),
-                row,
-            )
+            account.drop(is_held_out, row)
         else:
             train.append(row)
     return train[:train_limit], holdout
 
 
 def _position(row: Row, seed: int) -> tuple[bytes, bytes]:
-    """Return a row's place in the order of the split: its own hash, after that of its picture. So
-    all questions about a picture follow one another, and the cut between the sides separates the
-    questions of one picture at most. A source with its own split has no such cut.
+    """Return a row's place in the order of the split: by a hash of its picture, then by its own.
+
+    So all questions about a picture follow one another, and the cut between the two sides separates
+    the questions of one picture at most. A source with its own split has no such cut, so there the
+    picture does not matter.
     """
     salt = f"{seed}\x1f".encode()
-    picture = b""
+    picture_hash = b""
     if row.pixel_hash and not row.split:
-        picture = hashlib.sha256(salt + row.pixel_hash).digest()
+        picture_hash = hashlib.sha256(salt + row.pixel_hash).digest()
     content = row.values["question"].encode() + row.values.get("image", b"")
-    return picture, hashlib.sha256(salt + content).digest()
+    row_hash = hashlib.sha256(salt + content).digest()
+    return picture_hash, row_hash

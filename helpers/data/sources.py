@@ -3,9 +3,13 @@
 `read_source` yields rows such as {"question": "What is 1 + 1?", "answer": "2"}, and a `Broken` for
 a row that could not be read. It does not check the values; `rows.py` does that.
 
-A user's own names of columns are in the setting `columns`, such as {"question": "problem"}.
-`check_columns` makes a mapping of it, with a list of names for each field: {"question":
-["problem"], "answer": ["answer"]}. `mapped_rows` renames the columns of each row by this mapping.
+A user says in the setting `columns` what the columns of a source are called, such as {"question":
+"problem"}. `check_columns` makes a mapping of it, with a list of columns for each of our fields:
+{"question": ["problem"], "answer": ["answer"]}. `mapped_rows` renames the columns of each row by
+this mapping.
+
+In this file: `read_source`, which recognises the kind of source; a reader for each kind; and the
+columns.
 """
 
 import itertools
@@ -42,11 +46,11 @@ def read_source(
     """
     source = str(source)
     mapping = check_columns(columns)
-    kind, _, family = source.partition("/")
     if "://" in source:
         raise ValueError(f"source={source!r} is an address. Download the file, and give its path.")
 
-    # generated rows; without a train_size, 1,000 to train on
+    # 1. Generated rows: `arithmetic/sums`. Without a train_size, 1,000 to train on.
+    kind, _, family = source.partition("/")
     size = train_size or 1_000
     if kind == "arithmetic":
         if family not in arithmetic.FAMILIES:
@@ -62,13 +66,15 @@ def read_source(
     if kind == "reasoning-gym":
         return _reasoning_gym(family, size + holdout_size, seed)
 
-    # a file
+    # 2. A file.
     if source.lower().endswith(FILE_TYPES):
         wanted = set(itertools.chain(*mapping.values()))
         return mapped_rows(file_rows(Path(source), wanted), mapping, source)
 
-    # a folder, or owner/name on the hub
-    if (source and Path(source).is_dir()) or (source.count("/") == 1 and source[0] != "."):
+    # 3. A folder, or owner/name on the hub. `./name` would be a folder, which is not there.
+    is_folder = source != "" and Path(source).is_dir()
+    is_hub_name = source.count("/") == 1 and not source.startswith(".")
+    if is_folder or is_hub_name:
         return _hub(source, mapping)
     raise ValueError(
         f"source={source!r} is not known. Give arithmetic/<family> "
@@ -102,12 +108,14 @@ def _generated(draw: Callable[[], dict], train_size: int, holdout_size: int) -> 
     while any(missing.values()) and draws_without_new_row < 20_000:
         draws_without_new_row += 1
         row = draw()
+        split = row["split"]
         identity = row.get("image", row["question"])
-        if identity not in seen and missing[row["split"]]:
-            seen.add(identity)
-            missing[row["split"]] -= 1
-            draws_without_new_row = 0
-            yield row
+        if identity in seen or not missing[split]:
+            continue
+        seen.add(identity)
+        missing[split] -= 1
+        draws_without_new_row = 0
+        yield row
 
 
 def _reasoning_gym(family: str, size: int, seed: int) -> Iterator[dict]:
@@ -158,13 +166,15 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
             "of one type."
         )
 
+    # The check above is made at once; the rest waits until the first row is asked for.
     def loaded() -> Iterator[dict | Broken]:
         import datasets
 
         # 1. Load all splits.
         is_gsm8k = name == "openai/gsm8k"
+        default_config = "main" if is_gsm8k else None
         try:
-            splits = datasets.load_dataset(name, config or ("main" if is_gsm8k else None))
+            splits = datasets.load_dataset(name, config or default_config)
         except (OSError, ValueError, datasets.exceptions.DatasetsError) as error:
             raise ValueError(hub_failure(f"the data set {source!r}", error)) from None
 
@@ -193,16 +203,16 @@ def _hub(source: str, mapping: dict[str, list[str]]) -> Iterator[dict | Broken]:
 _MAPPING = TypeAdapter(dict[Literal["question", "answer", "image", "options"], str | list[str]])
 
 # A source's column of one of these names would be passed to a reward or to TRL as something else.
-_RESERVED = {
-    *("prompt", "question", "answer", "options", "split", "image", "tags"),  # ours
-    *("completion", "prompts", "completions", "completion_ids", "images", "tools"),  # TRL's
-    *("messages", "chosen", "rejected"),  # TRL looks for the prompt in any of them
-    *("trainer_state", "log_extra", "log_metric", "environments"),
-    # options of rewards
-    *("backend", "citations", "ignore_case", "limits", "maximum", "minimum", "ngram_size"),
-    *("patterns", "relative_tolerance", "schema", "share", "steps", "target", "threshold"),
-    *("tolerance", "unit"),
-}
+_OUR_NAMES = "prompt question answer options split image tags"
+_NAMES_OF_TRL = """
+    completion prompts completions completion_ids images tools messages chosen rejected
+    trainer_state log_extra log_metric environments
+"""
+_OPTIONS_OF_REWARDS = """
+    backend citations ignore_case limits maximum minimum ngram_size patterns relative_tolerance
+    schema share steps target threshold tolerance unit
+"""
+_RESERVED = set(f"{_OUR_NAMES} {_NAMES_OF_TRL} {_OPTIONS_OF_REWARDS}".split())
 
 # Names of columns that often hold a question or an answer, proposed in an error message.
 _COMMON_NAMES = {
@@ -234,10 +244,9 @@ def check_columns(columns: dict | str | None) -> dict[str, list[str]]:
     >>> check_columns({"question": ["context", "question"]})
     {'question': ['context', 'question'], 'answer': ['answer']}
     """
+    given = {} if columns is None else parse_literal(columns)
     try:
-        declared = _MAPPING.validate_python(
-            parse_literal({} if columns is None else columns), strict=True
-        )
+        declared = _MAPPING.validate_python(given, strict=True)
     except ValidationError:
         raise ValueError(
             f"columns={columns!r} is not a mapping of names to question and answer: write "
@@ -268,23 +277,39 @@ def mapped_rows(
             continue
         if complete is None:
             complete = _complete_mapping(mapping, row, source)
+
+        # 1. Our fields. A field with several columns has a list of their values; a question joins
+        # them.
         mapped = {}
         for field, names in complete.items():
             values = [_value_at(row, name) for name in names]
             if len(values) == 1:
                 mapped[field] = values[0]
             elif field == "question":
-                # None and NaN are missing values
-                texts = [str(v).strip() for v in values if v is not None and v == v]
-                mapped[field] = "\n\n".join(text for text in texts if text)
+                mapped[field] = _joined(values)
             else:
                 mapped[field] = values
+
+        # 2. The source's own columns.
         for name, value in row.items():
-            # not a picture, nor a column `question` that is the question
-            if name not in complete.get("image", []) and complete.get(name) != [name]:
-                is_taken = name in _RESERVED or name in mapped
-                mapped[f"source_{name}" if is_taken else name] = value
+            is_picture = name in complete.get("image", [])
+            is_the_field = complete.get(name) == [name]  # a column `question` that is the question
+            if is_picture or is_the_field:
+                continue
+            is_taken = name in _RESERVED or name in mapped
+            mapped[f"source_{name}" if is_taken else name] = value
         yield mapped
+
+
+def _joined(values: list) -> str:
+    """Return the parts of a question as one text. None, NaN and blank texts are left out."""
+    texts = []
+    for value in values:
+        is_missing = value is None or value != value  # NaN differs from itself
+        text = "" if is_missing else str(value).strip()
+        if text:
+            texts.append(text)
+    return "\n\n".join(texts)
 
 
 def _complete_mapping(
@@ -296,14 +321,16 @@ def _complete_mapping(
     """
     # 1. Names as the source spells them: `question` is found as " Question", too.
     spelling = {str(name).strip().casefold(): name for name in row}
-    mapping = {
-        field: [name if name in row else spelling.get(name.casefold(), name) for name in names]
-        for field, names in mapping.items()
-    }
 
-    # 2. A question in two columns, as in Alpaca and Dolly.
+    def as_spelt(name: str) -> str:
+        return name if name in row else spelling.get(name.casefold(), name)
+
+    mapping = {field: [as_spelt(name) for name in names] for field, names in mapping.items()}
+
+    # 2. A question in two columns, as in Alpaca and Dolly, if one of them was named.
     for first, second in (("instruction", "input"), ("instruction", "context")):
-        if {first, second} <= row.keys() and mapping["question"] in ([first], [second]):
+        has_both = first in row and second in row
+        if has_both and mapping["question"] in ([first], [second]):
             mapping["question"] = [first, second]
 
     # 3. Options in one column. A text with a single option is about something else.
@@ -312,19 +339,21 @@ def _complete_mapping(
             mapping.setdefault("options", [name])
 
     # 4. Options in columns A, B, C or option_a, option_b, if the answer is a letter of one of them
-    # or is missing.
+    # or is missing. The questions of `generate` have a mapping without an answer.
     with_letter = r"[A-H]|(?i:(?:option|choice|opt?)[ _-]?[a-h])"
     option_columns = sorted(name for name in row if re.fullmatch(with_letter, str(name)))
-    answer = str(_value_at(row, mapping.get("answer", ["answer"])[0])).strip().upper()
-    if len(option_columns) > 1 and answer in ("NONE", *LETTERS[: len(option_columns)]):
+    answer_column = mapping.get("answer", ["answer"])[0]
+    answer = str(_value_at(row, answer_column)).strip().upper()
+    letters = LETTERS[: len(option_columns)]
+    if len(option_columns) > 1 and answer in ("NONE", *letters):
         mapping.setdefault("options", option_columns)
 
     # 5. Every column must be there; of a path into a column, its first part.
-    absent = [
-        name
-        for name in itertools.chain(*mapping.values())
-        if name not in row and name.split(".")[0] not in row
-    ]
+    absent = []
+    for name in itertools.chain(*mapping.values()):
+        first_part = name.split(".")[0]
+        if name not in row and first_part not in row:
+            absent.append(name)
     if absent:
         raise ValueError(
             f"{source}: no column {', '.join(map(repr, absent))}. It has: "
@@ -338,9 +367,11 @@ def _proposal(mapping: dict[str, list[str]], row: dict) -> dict[str, str]:
     """Return, for each field, a column of the row that may hold it, or "…" if none is known."""
     proposal = {}
     for field, names in mapping.items():
-        candidates = [*names, *_COMMON_NAMES.get(field, [])]
-        there = (name for name in candidates if name in row or _value_at(row, name) is not None)
-        proposal[field] = next(there, "…")
+        proposal[field] = "…"
+        for name in [*names, *_COMMON_NAMES.get(field, [])]:
+            if name in row or _value_at(row, name) is not None:
+                proposal[field] = name
+                break
     return proposal
 
 
@@ -352,7 +383,8 @@ def _value_at(row: dict, path: str) -> object:
     for part in path.split("."):
         value = parse_literal(value)  # a cell of a CSV file may hold JSON
         try:
-            value = value[int(part) if isinstance(value, list) else part]
+            key = int(part) if isinstance(value, list) else part
+            value = value[key]
         except (KeyError, IndexError, ValueError, TypeError):
             return None
     return value

@@ -4,7 +4,9 @@
     print(task.line)  # data: 291 of 300 rows usable (dropped: …); 191 to train on, 100 held out
 
 `sources.py` reads the rows of a source, and `rows.py` keeps the usable ones and splits them. This
-module adds the prompts (`prompts.py`), builds the tables and writes them into a run folder.
+module adds the prompts (`prompts.py`), builds the tables and writes them into a run folder. Read
+`load_task` first: its five steps are the whole way of a row. `_notes` looks for what a user should
+know about the data, `save` writes, and the functions at the end load the model's tokenizer.
 """
 
 import hashlib
@@ -54,7 +56,9 @@ class Task:
         )
         if report["rows_unused"]:
             line += f", {report['rows_unused']:,} unused (raise train_size to use them)"
-        return "\n".join([line, *(f"note: {note}" for note in report["notes"])])
+        for note in report["notes"]:
+            line += f"\nnote: {note}"
+        return line
 
 
 def load_task(
@@ -93,7 +97,8 @@ def load_task(
 
     ValueError if the source cannot give these rows.
     """
-    # 1. What stands around every question: the system prompt, and the worked examples.
+    # 1. What is around every question: the system prompt, and the worked examples, as turns of a
+    # user and an assistant.
     system = tags.system_prompt if system_prompt is None else system_prompt
     turns = example_turns(examples)
     example_rows = [
@@ -104,13 +109,11 @@ def load_task(
     # 2. Read the usable rows. Questions of worked examples are dropped, so a generator draws as
     # many rows more for each side.
     more = len(example_rows)
-    drawn = (
-        train_size + more if train_size else None,
-        (holdout_size or DEFAULT_HOLDOUT_LIMIT) + more,
-    )
+    train_rows_drawn = train_size + more if train_size else None
+    holdout_rows_drawn = (holdout_size or DEFAULT_HOLDOUT_LIMIT) + more
     account = Account()
     rows = usable_rows(
-        read_source(source, columns, *drawn, seed),
+        read_source(source, columns, train_rows_drawn, holdout_rows_drawn, seed),
         account,
         source=str(source),
         kind=kind,
@@ -149,17 +152,19 @@ def load_task(
     }
     # a policy that copies an example needs room for its reasoning, and for the end token
     if max_completion_tokens is not None and example_rows:
-        sizes = [count_tokens(example["answer"]) + 1 for example in example_rows]
-        over = sum(size > max_completion_tokens for size in sizes)
-        if over:
+        lengths = [count_tokens(example["answer"]) + 1 for example in example_rows]
+        too_long = [length for length in lengths if length > max_completion_tokens]
+        if too_long:
             report["notes"].append(
                 f"worked examples longer than max_completion_length={max_completion_tokens}: "
-                f"{over} of {len(sizes)}. A policy that follows them is cut off before its answer: "
-                f"set max_completion_length to {max(sizes)} or more."
+                f"{len(too_long)} of {len(lengths)}. A policy that follows them is cut off before "
+                f"its answer: set max_completion_length to {max(lengths)} or more."
             )
     optional = {"examples": turns, "columns_dropped": columns_dropped, "columns": columns}
     report |= {name: value for name, value in optional.items() if value}
-    return Task(table[: len(train)], table[len(train) :].reset_index(drop=True), report)
+    train_table = table[: len(train)]
+    holdout_table = table[len(train) :].reset_index(drop=True)
+    return Task(train_table, holdout_table, report)
 
 
 def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
@@ -167,14 +172,18 @@ def _table(rows: list[dict]) -> tuple[pd.DataFrame, dict[str, str]]:
 
     Each of these columns is left out of the table, and named on the terminal.
     """
+    # 1. Collect the names of all columns: ours first, then in the order of the rows.
+    names = ["prompt", "question", "answer"]
+    for row in rows:
+        names.extend(row)
+
+    # 2. Try to store each column alone, in memory.
     kept = []
     left_out = {}
-    names = dict.fromkeys(["prompt", "question", "answer", *(name for row in rows for name in row)])
-    for name in names:
+    for name in dict.fromkeys(names):
+        values = [row.get(name) for row in rows]
         try:
-            column = pd.DataFrame(
-                {name: [row.get(name) for row in rows]}, dtype=object
-            ).infer_objects()
+            column = pd.DataFrame({name: values}, dtype=object).infer_objects()
             column.to_parquet(io.BytesIO(), index=False)
         # Arrow's own errors, OverflowError, UnicodeEncodeError, TypeError: it depends on the values
         except Exception as error:
@@ -211,10 +220,12 @@ def _notes(
     # 3. more than a result as the answer, in more than half of the rows
     advice = r"mark the result in each of them, by #### or \boxed{}, or name another column."
     answers = [row["answer"] for row in rows if row.get("kind") not in TEXT_KINDS]
-    sentences = list(filter(_SENTENCE.fullmatch, answers))
-    if 2 * sum(len(row["answer"].split()) > 30 for row in rows) > len(rows):
+    sentences = [answer for answer in answers if _SENTENCE.fullmatch(answer)]
+    long_answers = [row for row in rows if len(row["answer"].split()) > 30]
+    half = len(rows) / 2
+    if len(long_answers) > half:
         notes.append(f"most answers have more than 30 words, which no completion repeats: {advice}")
-    elif 2 * len(sentences) > len(rows):
+    elif len(sentences) > half:
         notes.append(
             f"most answers contain more than the result, such as {shorten(sentences[0])!r}, and a "
             f"completion is correct only if it repeats the whole answer: {advice}"
@@ -231,28 +242,29 @@ def _notes(
 
     # 5. worked examples in another format. An example must contain the first tag, even if the chat
     # template of the model writes this tag in front of a completion.
-    whole = replace(tags, opened=False)
-    others = sum(not whole.matches(example["answer"]) for example in example_rows)
-    if others:
+    whole_format = replace(tags, opened=False)
+    unlike = [example for example in example_rows if not whole_format.matches(example["answer"])]
+    if unlike:
         notes.append(
-            f"worked examples that are not in the format {whole.render('…', '…')}: {others} of "
-            f"{len(example_rows)}. The policy copies what it is shown."
+            f"worked examples that are not in the format {whole_format.render('…', '…')}: "
+            f"{len(unlike)} of {len(example_rows)}. The policy copies what it is shown."
         )
 
     # 6. system messages of the data that are not the system prompt
-    others = [text for text in account.system_messages if text not in ("", system.strip())]
-    if others:
+    unused = [text for text in account.system_messages if text not in ("", system.strip())]
+    if unused:
         notes.append(
-            f"system messages of the data that are not used: {len(others):,}, such as "
-            f"{shorten(others[0])!r}. The prompts have this run's; system_prompt=… replaces it."
+            f"system messages of the data that are not used: {len(unused):,}, such as "
+            f"{shorten(unused[0])!r}. The prompts have this run's; system_prompt=… replaces it."
         )
     return notes
 
 
-# A result within more text, as an answer. `50 square metres`, `A. Paris`, `May 12, 1990` are none.
+# An answer that says more than its result. `50 square metres`, `A. Paris` and `May 12, 1990` do
+# not.
 _SENTENCE = re.compile(
-    r"""(?!.*[\\^=*_{}<>])  # an expression
-    (?!\W?[A-Za-z][).:])  # an option
+    r"""(?!.*[\\^=*_{}<>])  # but not an expression
+    (?!\W?[A-Za-z][).:])  # and not an option
     (?: [^\W\d_]{2,}(?:\ [^\W\d_]+)?\s*[:：]\s*\S.*  # a lead: Antwort: 50 Stück
       | (?=(?:.*?[^\W\d_]{2,}\b){2}) \W*[^\W\d_]{2,}\D*\d[\d.,]*\D*  # one number: He has 5 apples
       | (?:\S+\s+){2,}\S*[.!] | .*。  # a full stop: It is red.
@@ -274,7 +286,10 @@ def save(run: Run, task: Task, settings: Preset) -> None:
         run.record(
             "data",
             settings=asdict(settings),
-            **{name: task.report[name] for name in ("seed", "source", "tags", "fingerprint")},
+            seed=task.report["seed"],
+            source=task.report["source"],
+            tags=task.report["tags"],
+            fingerprint=task.report["fingerprint"],
         )
 
 
@@ -292,8 +307,9 @@ def fingerprint(rows: Iterable[dict]) -> str:
 def check_model(model: str) -> None:
     """Raise ValueError if the model is the folder of an adapter."""
     folder = Path(model)
-    by_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
-    if by_name or (folder / "adapter_config.json").is_file():
+    has_its_name = folder.name == "adapter" or folder.name.startswith("checkpoint-")
+    has_its_file = (folder / "adapter_config.json").is_file()
+    if has_its_name or has_its_file:
         raise ValueError(
             f"model={model!r} is an adapter, not a whole model. Merge it with notebook 05 of its "
             "run, and give the merged model, model=runs/NAME/merged; or name the model that it was "

@@ -8,18 +8,27 @@ Three kinds of processes take part, in this order:
    worker only waits for the child to end; it never reads a completion.
 3. The child shares the worker's pipes. It reads one row at a time from the training process, judges
    it within a limit of processor time, and replies with the score.
-4. At the limit, a first timer raises `JudgementTimeout` in the child, which replies without a
-   score. If the child is inside one long operation, where Python handles no signal, a second timer
-   kills it soon after. The worker then replies without a score and forks another child.
 
-   A busy or slow machine needs more processor time for the same judgement. So a limit is a multiple
-   of the time that a reference computation takes here (`slowness`), which a worker measures when it
-   starts and after each judgement that took long.
-5. If no reply comes at all, the training process kills the worker and starts another one. When the
-   training process ends, the pipe closes, and the worker and its child end, too.
+A judgement can go wrong in three ways:
 
-math-verify's own limit is an alarm, which works in a main thread only and not inside one long
-operation of big integers. `multiprocessing` would import the training script again in each worker.
+- It reaches its limit. A first timer raises `JudgementTimeout` in the child, which replies without
+  a score.
+- It is inside one long operation, where Python handles no signal. A second timer kills the child
+  soon after. The worker then replies without a score and forks another child.
+- No reply comes at all. The training process kills the worker and starts another one.
+
+When the training process ends, the pipe closes, and the worker and its child end, too.
+
+A busy or slow machine needs more processor time for the same judgement. So limits are in seconds of
+a quiet machine, and are multiplied by `slowness`: a worker measures it when it starts and after
+each judgement that took long.
+
+To read this file: `scores_in_time` and `Worker` run in the training process, `serve` and what is
+below it in the worker and its child. The judges, one per kind, are at the end.
+
+Left out: math-verify's own limit, an alarm, which works in a main thread only and not inside one
+long operation of big integers; and `multiprocessing`, which would import the training script again
+in each worker.
 """
 
 import gc
@@ -37,23 +46,22 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache, lru_cache
+from typing import NamedTuple
 
 # Limits of processor time, in seconds of a quiet machine. Most honest judgements take 5 to 50 ms, a
-# few take 300 ms. Every row gets a slice, whatever the other rows of its batch do. Rows that need
-# longer share what is left of the batch's budget.
-_SLICE_SECONDS = 0.12
-_ROW_SECONDS = 0.7  # the most that one row gets
-_BATCH_SECONDS = 4.5  # the budget of a worker, or
-_SHARE_SECONDS = 0.14  # this much per row, if it has many rows
+# few take 300 ms. In the first round, every row of a batch has the same limit, whatever the other
+# rows do. In later rounds, rows that need longer share what is left of the batch's time.
+_FIRST_ROUND_SECONDS = 0.12  # per row
+_ROW_SECONDS = 0.7  # the most that one row gets in any round
+_BATCH_SECONDS = 4.5  # for all rows of a worker, or
+_BATCH_SECONDS_PER_ROW = 0.14  # this much per row, if that is more
 _GRACE = 0.02  # between the timer that stops a judgement and the one that kills the child
-_SLOWER = 1.3  # a judgement is repeated if the machine has become slower by this factor
 # Limits of clock time, in seconds, for a process that sleeps or does not start. They are long,
 # because the machine may be busy.
 _REPLY_SECONDS = 40.0
 _START_SECONDS = 180.0
 _ROWS_PER_WORKER = 8  # with fewer rows, another worker costs more than it saves
 _MOST_WORKERS = min(8, os.cpu_count() or 1)
-_MEMORY = 4 << 30  # bytes of address space per child
 _POSIX = os.name == "posix"  # other systems have no fork and no timers: clock time alone limits
 
 
@@ -97,19 +105,33 @@ def scores_or_none(kind: str, rows: list[tuple]) -> list[float | None]:
     # 1. Start all workers of this kind at once, so that no later batch has to wait.
     if kind not in _workers:
         _workers.setdefault(kind, [Worker(kind) for _ in range(_MOST_WORKERS)])
+    workers = _workers[kind]
 
-    # 2. Deal the distinct rows out to the workers. Short answers come first, so that a slow one
-    # cannot use up the budget before them.
+    # 2. Judge equal rows once. Short answers come first, so that a slow one cannot use up the time
+    # before them. In each kind of row, the answer or the text is the second item.
     distinct = sorted(dict.fromkeys(rows), key=lambda row: len(row[1]))
-    count = max(1, min(len(_workers[kind]), len(distinct) // _ROWS_PER_WORKER))
-    shares = [distinct[first::count] for first in range(count)]
-    score_of = {}
-    with ThreadPoolExecutor(count) as pool:
-        for scores_of_share in pool.map(Worker.scores_of, _workers[kind], shares):
-            score_of |= scores_of_share
 
-    # 3. Put the scores in the order of the rows.
+    # 3. Deal the rows out like cards: with two workers, every other row to each. A thread per
+    # worker waits for its replies.
+    count = max(1, min(len(workers), len(distinct) // _ROWS_PER_WORKER))
+    hands = [distinct[first::count] for first in range(count)]
+    score_of = {}
+    with ThreadPoolExecutor(count) as threads:
+        for scores_of_hand in threads.map(Worker.scores_of, workers, hands):
+            score_of |= scores_of_hand
+
+    # 4. Put the scores in the order of the rows.
     return [score_of[row] for row in rows]
+
+
+class Attempt(NamedTuple):
+    """An attempt to judge a row: its score, or None without one; the processor time that it took,
+    in seconds of a quiet machine; and whether it was stopped at its limit.
+    """
+
+    score: float | None
+    seconds: float
+    was_stopped: bool
 
 
 class Worker:
@@ -124,50 +146,62 @@ class Worker:
     def scores_of(self, rows: list[tuple]) -> dict[tuple, float | None]:
         """Return the score of each row, or None for a row that was not judged in time."""
         scores = dict.fromkeys(rows)
-        budget = max(_BATCH_SECONDS, _SHARE_SECONDS * len(rows))
+        time_left = max(_BATCH_SECONDS, _BATCH_SECONDS_PER_ROW * len(rows))
+        limit = _FIRST_ROUND_SECONDS
+        waiting = rows
         with self.lock:
             self.wait_until_ready()
-            # In the first round, every row gets a slice. In later rounds, the rows that were
-            # stopped share the rest of the budget, as long as they get much more time than before.
-            waiting = rows
-            seconds = _SLICE_SECONDS
             while waiting:
-                late = []
+                # 1. Judge each row, and collect those that need longer.
+                stopped = []
                 for row in waiting:
-                    scores[row], used, stopped = self.judge(row, seconds)
-                    budget -= used
-                    if stopped:
-                        late.append(row)
-                had = seconds
-                seconds = min(_ROW_SECONDS, budget / max(1, len(late)))
-                waiting = late if seconds >= 1.5 * had else []
+                    attempt = self.judge(row, limit)
+                    scores[row] = attempt.score
+                    time_left -= attempt.seconds
+                    if attempt.was_stopped:
+                        stopped.append(row)
+                # 2. In another round, they share the time that is left. They start from the
+                # beginning, so without much more time each would be stopped again.
+                share = min(_ROW_SECONDS, time_left / max(1, len(stopped)))
+                if share < 1.5 * limit:
+                    break
+                limit = share
+                waiting = stopped
         return scores
 
-    def judge(self, row: tuple, seconds: float) -> tuple[float | None, float, bool]:
-        """Return the score of a row, or None without one; the processor time that it took; and
-        whether it was stopped at its limit. Times are those of a quiet machine.
-        """
+    def judge(self, row: tuple, seconds: float) -> Attempt:
+        """Judge a row. seconds: its limit of processor time, on a quiet machine."""
         while True:
-            # 1. Send the row and wait for the reply. If there is none, the worker has ended; then
-            # writing to it may fail as well.
+            # 1. Send the row, with the limit that it needs on this machine. If the worker has
+            # ended, writing fails, and there is no reply either.
+            slowness_when_sent = self.slowness
+            request = json.dumps([seconds * slowness_when_sent, row])
             with suppress(OSError):
-                self.process.stdin.write(json.dumps([seconds * self.slowness, row]) + "\n")
+                self.process.stdin.write(request + "\n")
                 self.process.stdin.flush()
-            line = self.next_line(_REPLY_SECONDS)
-            if not line:
+
+            # 2. Without a reply, start the worker again. The row might hang the next one, too, so
+            # it is given up.
+            reply = self.next_line(_REPLY_SECONDS)
+            if not reply:
                 self.start()
                 self.wait_until_ready()
-                return None, seconds + _GRACE, False
-            score, used, now = json.loads(line)
-            # A child is killed inside one long operation. On a slow machine an honest judgement has
-            # such operations, too, so the row may get more time in a later round.
-            if used is None:
-                return None, seconds + _GRACE, True
-            # 2. If the machine has become slower, a late row did not get its time: judge it again.
-            before = self.slowness
-            self.slowness = now or before
-            if score is not None or self.slowness <= _SLOWER * before:
-                return score, used / before, score is None
+                return Attempt(None, seconds + _GRACE, was_stopped=False)
+            score, processor_seconds, new_slowness = json.loads(reply)
+
+            # 3. The child was killed, inside one long operation. On a slow machine an honest
+            # judgement has such operations, too, so the row may get more time in a later round.
+            if processor_seconds is None:
+                return Attempt(None, seconds + _GRACE, was_stopped=True)
+
+            # 4. The child replied. If it stopped the row on a machine that has become slower, the
+            # row did not get its time: judge it again.
+            if new_slowness:
+                self.slowness = new_slowness
+            was_stopped = score is None
+            became_slower = self.slowness > 1.3 * slowness_when_sent
+            if not (was_stopped and became_slower):
+                return Attempt(score, processor_seconds / slowness_when_sent, was_stopped)
 
     def wait_until_ready(self) -> None:
         """Start the process again if it has ended; raise LookupError if it does not get ready."""
@@ -225,6 +259,9 @@ _workers: dict[str, list[Worker]] = {}  # by kind
 # --- The worker's side ----------------------------------------------------------------------------
 
 
+# A request is a line of JSON, [limit in processor seconds, row]. The reply to it is a line
+# [score, processor seconds, slowness]: without a score if the row reached its limit, and with a
+# slowness only if the row took long.
 _KILLED = "[null, null, null]"  # the reply for a child that was killed
 
 
@@ -235,9 +272,8 @@ class JudgementTimeout(BaseException):
 
 
 def serve(kind: str) -> None:
-    """Judge rows until standard input ends. The first line that it writes is the machine's
-    slowness. A request is a line of JSON, [seconds, row]; the reply is [score, processor seconds,
-    slowness], with a slowness only if the row took long.
+    """Judge rows until standard input ends: the program of a worker. Its first line of output is
+    the machine's slowness.
     """
     # 1. Keep standard input and output for requests and replies. A verifier may print, which now
     # goes to standard error, or call `exit()`, which would close standard input.
@@ -270,7 +306,8 @@ def serve(kind: str) -> None:
     if _POSIX:
         import resource
 
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+        memory = 4 << 30  # bytes of address space
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
         signal.signal(signal.SIGPROF, raise_timeout)
     sys.addaudithook(refuse)
 
@@ -281,10 +318,11 @@ def serve(kind: str) -> None:
         began = time.process_time()
         score = judge_within(seconds, judge, row)
         used = time.process_time() - began
-        # A slowness that was high for a moment gives later rows too much time, so such a row
-        # corrects it.
-        now = slowness() if score is None or used > _SLICE_SECONDS else None
-        print(json.dumps([score, used, now]), file=replies, flush=True)
+        # Measure again after a long row: the machine may have become slower; or it was slow for a
+        # moment when last measured, which gives all rows too much time.
+        took_long = score is None or used > _FIRST_ROUND_SECONDS
+        new_slowness = slowness() if took_long else None
+        print(json.dumps([score, used, new_slowness]), file=replies, flush=True)
 
 
 def judge_within(seconds: float, judge: Callable, row: list) -> float | None:
@@ -332,16 +370,13 @@ def slowness(clock: Callable[[], float] = time.process_time, times: int = 4) -> 
 
     clock: what to measure, processor time or the time of a clock.
     """
+    on_a_quiet_machine = 0.002  # seconds, with two cores (x86-64, 2026)
     began = clock()
     for _ in range(times):
         table = {str(n): n * n % 7919 for n in range(6000)}
         sorted(table, key=table.get)
     each = (clock() - began) / times
-    return min(max(1.0, each / _REFERENCE_SECONDS), _SLOWEST)
-
-
-_REFERENCE_SECONDS = 0.002  # on a quiet two-core machine (x86-64, 2026)
-_SLOWEST = 30.0
+    return min(max(1.0, each / on_a_quiet_machine), 30.0)
 
 
 def refuse(event: str, arguments: tuple) -> None:
@@ -352,8 +387,10 @@ def refuse(event: str, arguments: tuple) -> None:
     sandbox: an author who knows the hook can get around it.
     """
     if event == "open":
-        mode, flags = arguments[1:]
-        acts = set("wax+") & set(str(mode)) or flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        _, mode, flags = arguments
+        opens_to_write = set("wax+") & set(str(mode))
+        has_write_flag = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+        acts = opens_to_write or has_write_flag
     elif event in ("os.listdir", "os.scandir", "os.walk"):
         acts = False
     else:
@@ -362,21 +399,30 @@ def refuse(event: str, arguments: tuple) -> None:
         raise PermissionError(event)
 
 
+# --- The judges, one per kind ---------------------------------------------------------------------
+
+
 def judge_equal(gold: str, given: str) -> float:
     """Return 1.0 if math-verify finds two expressions equal, and `same_equation` agrees."""
     from math_verify import verify
     from sympy import N, preorder_traversal
 
+    # 1. Read both texts. A text may have several expressions.
     gold_parts = parse_latex(gold)
     given_parts = parse_latex(given)
-    # math-verify rounds to a number of decimal places. Small numbers need more places, so count
+
+    # 2. math-verify rounds to a number of decimal places. Small numbers need more places, so count
     # the zeros after the point of the smallest number.
     zeros = 0
     for expression in gold_parts + given_parts:
         for part in preorder_traversal(expression):
-            size = abs(complex(N(part, 3))) if getattr(part, "is_number", False) else 0
+            if not getattr(part, "is_number", False):
+                continue
+            size = abs(complex(N(part, 3)))
             if 0 < size < 1:
                 zeros = max(zeros, -math.floor(math.log10(size)))
+
+    # 3. Compare.
     given_parts = tuple(with_exact_values(part, given, gold_parts) for part in given_parts)
     equal = verify(
         list(gold_parts),
@@ -395,16 +441,29 @@ def with_exact_values(expression, text: str, gold_parts: tuple):
     """
     from sympy import Abs, Float, Rational, preorder_traversal
 
+    decimals = expression.atoms(Float)
+    if not decimals:
+        return expression
+
+    # 1. Collect the row's irrational values.
+    irrational = []
+    for gold in gold_parts:
+        for part in preorder_traversal(gold):
+            if getattr(part, "is_number", False) and part.is_real and not part.is_rational:
+                irrational.append(part)
+
+    # 2. Find the value that each decimal rounds. Its digits are those of the text, because sympy
+    # keeps a binary number.
     digits_of = {float(digits): digits for digits in re.findall(r"\d*\.\d+", text)}
     exact = {}
-    for decimal in expression.atoms(Float):
+    for decimal in decimals:
         digits = digits_of.get(abs(float(decimal)), "0.0")
-        unit = Rational(1, 10 ** len(digits.partition(".")[2]))
+        last_place = Rational(1, 10 ** len(digits.partition(".")[2]))
         rounded = Rational(digits) * (-1 if decimal < 0 else 1)
-        for part in (part for gold in gold_parts for part in preorder_traversal(gold)):
-            is_value = getattr(part, "is_number", False) and part.is_real and not part.is_rational
-            if is_value and abs(rounded) >= 10**5 * unit and Abs(part - rounded) < unit / 2:
-                exact[decimal] = part
+        has_six_digits = abs(rounded) >= 10**5 * last_place
+        for value in irrational:
+            if has_six_digits and Abs(value - rounded) < last_place / 2:
+                exact[decimal] = value
     return expression.xreplace(exact)
 
 
@@ -417,10 +476,14 @@ def same_equation(gold, given) -> bool:
     """
     from sympy import And, Eq, simplify
 
-    equations = set() if isinstance(gold, And) else gold.atoms(Eq)
-    for equation in given.atoms(Eq) if equations else ():
-        sides = equation.lhs - equation.rhs
-        ratios = [simplify((one.lhs - one.rhs) / sides) for one in equations]
+    gold_equations = gold.atoms(Eq)
+    if isinstance(gold, And) or not gold_equations:
+        return True
+    for equation in given.atoms(Eq):
+        # left side - right side = 0: one equation is a multiple of another if the ratio of these
+        # differences is a number
+        difference = equation.lhs - equation.rhs
+        ratios = [simplify((one.lhs - one.rhs) / difference) for one in gold_equations]
         if not any(ratio.is_number and ratio.is_finite and ratio != 0 for ratio in ratios):
             return False
     return True

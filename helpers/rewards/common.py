@@ -29,8 +29,11 @@ def reward_name(reward: Callable | str) -> str:
     while hasattr(reward, "func"):  # functools.partial, or a wrapper such as `VerlReward`
         reward = reward.func
     # A reward model is given by its path, or loaded: then its config has the path.
-    config = getattr(reward, "config", None)
-    path = reward if isinstance(reward, str) else getattr(config, "_name_or_path", None)
+    if isinstance(reward, str):
+        path = reward
+    else:
+        config = getattr(reward, "config", None)
+        path = getattr(config, "_name_or_path", None)
     if path:
         return path.split("/")[-1]
     # An object without a name, such as a callable of a class, is named for its class.
@@ -74,24 +77,15 @@ def code_of(reward: Callable) -> str:
     source = source_of(reward)
     lines = source.splitlines()
 
-    # 1. Find the texts of the file's definitions, by the name that each of them defines.
+    # 1. Find the texts of the file's statements, by the names that each of them defines.
     texts_by_name = {}
     with suppress(SyntaxError, ValueError):
         for statement in ast.parse(source).body:
             decorators = getattr(statement, "decorator_list", [])
             first_line = min(part.lineno for part in [statement, *decorators])
             text = "\n".join(lines[first_line - 1 : statement.end_lineno])
-            # A function or a class defines its own name only. Another statement may define several
-            # names: an assignment, an import, or definitions below `if` or `try`.
-            parts = [statement]
-            if not hasattr(statement, "name"):
-                parts = [*ast.walk(statement)]
-            for part in parts:
-                name = getattr(part, "asname", None) or getattr(part, "name", None)
-                if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):
-                    name = part.id
-                if name:
-                    texts_by_name.setdefault(name, []).append(text)
+            for name in _names_defined_by(statement):
+                texts_by_name.setdefault(name, []).append(text)
 
     # 2. Begin with the reward's own names: those of the file's variables that hold it, and that of
     # the function or class that defines it. A function written in C has no globals.
@@ -110,6 +104,23 @@ def code_of(reward: Callable) -> str:
     return "\n".join(used) or source
 
 
+def _names_defined_by(statement: ast.stmt) -> list[str]:
+    """Return the names that a statement defines: one for a function or a class, several for an
+    assignment, an import, or definitions below `if` or `try`.
+    """
+    if hasattr(statement, "name"):
+        return [statement.name]
+    names = []
+    for part in ast.walk(statement):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store):  # x in `x = 1`
+            names.append(part.id)
+        # y in `import x as y`, else x in `import x` or `def x`
+        name = getattr(part, "asname", None) or getattr(part, "name", None)
+        if name:
+            names.append(name)
+    return names
+
+
 def source_hash(reward: Callable) -> str | None:
     """Return the SHA-256 of a reward's source and of its options, bound by functools.partial.
 
@@ -119,7 +130,8 @@ def source_hash(reward: Callable) -> str | None:
     """
     source = source_of(reward) if is_own(reward) else ""
     # Collect the options from the outer partial to the inner one: positional options by number,
-    # keywords by name. As in a call, the outer partial's options replace the inner one's.
+    # keywords by name. In a call, the outer partial's options replace the inner one's; `|` keeps
+    # the value on its right.
     options = {}
     while isinstance(reward, partial):
         positional = dict(enumerate(reward.args))

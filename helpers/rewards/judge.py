@@ -8,6 +8,9 @@ that a policy cannot know, without marks of a chat template, and a verdict is re
 that the judge says after its thinking, with values in the requested range. A completion can still
 persuade a judge: attack the judge (`attacks.JUDGE_BATTERY`) before you train with it. The server is
 yours and is trusted.
+
+`JudgeReward.__call__` is the reward. It makes a request for each completion (`request`), sends them
+(`verdicts`) and turns each verdict into a score.
 """
 
 import asyncio
@@ -30,7 +33,9 @@ from helpers.tags import TagFormat, completion_text, on_one_line
 
 
 class Request(NamedTuple):
-    """A request: its JSON, the fields of the verdict, and the values that a field may have."""
+    """A request: its JSON, the fields that the verdict must have, and the values that each of them
+    may have.
+    """
 
     body: str
     fields: tuple[str, ...]
@@ -99,30 +104,32 @@ class JudgeReward:
     ) -> list[float | None]:
         """Return a score or None for each completion. Raise ValueError if a row has no criteria."""
         # 1. Make a request for each completion that is not empty. It asks for a number from 0 to
-        # `top` for each of its fields: points by the rubric, or whether the row's criteria are met.
+        # `top` for each of its fields: points by the rubric, in a field `score`; or whether each of
+        # the row's criteria is met, in fields `1`, `2` and so on.
         top = self.points if self.rubric_column is None else 1
         requests: list[Request | None] = []
         weights: list[list[float]] = []  # of the fields of each request
         for row, completion in enumerate(self.texts(completions)):
-            if self.rubric_column is None:
-                rubric = self.rubric
-                fields = ["score"]
-                weights.append([1.0])
-            else:
-                criteria = self._criteria(row, columns)
-                fields = [str(number) for number in range(1, len(criteria) + 1)]
-                numbered = [f"{number}. {text}" for number, (text, _) in enumerate(criteria, 1)]
-                rubric = "\n".join([self.rubric, *numbered])
-                weights.append([weight for _, weight in criteria])
+            rubric = self.rubric
+            fields = ["score"]
+            field_weights = [1.0]
+            if self.rubric_column is not None:
+                fields = []
+                field_weights = []
+                for number, (criterion, weight) in enumerate(self._criteria(row, columns), 1):
+                    rubric += f"\n{number}. {criterion}"
+                    fields.append(str(number))
+                    field_weights.append(weight)
             request = self.request(
-                rubric.strip(),
-                self.context(row, prompts, columns) | {"completion": completion},
-                f'{{"{fields[0]}": …}} with a whole number from 0 (not met) to {top} (fully met) '
-                f"for each of {', '.join(fields)}.",
-                fields,
-                list(range(top + 1)),
+                rubric=rubric.strip(),
+                texts=self.context(row, prompts, columns) | {"completion": completion},
+                answer=f'{{"{fields[0]}": …}} with a whole number from 0 (not met) to {top} (fully '
+                f"met) for each of {', '.join(fields)}.",
+                fields=fields,
+                values=list(range(top + 1)),
             )
             requests.append(request if completion else None)
+            weights.append(field_weights)
 
         # 2. Send the requests.
         verdicts = await self.verdicts(requests, log_metric)
@@ -130,19 +137,21 @@ class JudgeReward:
         # 3. Divide the weight that each completion earned by the weight that it could have earned.
         # A criterion with a negative weight can only lower the score, which is at least 0.
         scores: list[float | None] = []
-        for request, verdict, weight in zip(requests, verdicts, weights, strict=True):
-            if request is None:
+        for request, verdict, field_weights in zip(requests, verdicts, weights, strict=True):
+            if request is None:  # an empty completion
                 scores.append(0.0)
             elif verdict is None:
                 scores.append(None)
             else:
-                share = np.dot(verdict, weight) / (top * np.clip(weight, 0, None).sum())
-                scores.append(min(1.0, max(0.0, float(share))))
+                earned = np.dot(verdict, field_weights)
+                most = top * np.clip(field_weights, 0, None).sum()
+                scores.append(min(1.0, max(0.0, float(earned / most))))
         return scores
 
     def _criteria(self, row: int, columns: dict) -> list[tuple[str, float]]:
         """Return the criteria of a row of the batch, given by its index, with their weights."""
         listed = columns[self.rubric_column][row] if self.rubric_column in columns else None
+        # anything else than such a list raises one of these errors, and is refused below
         with suppress(LookupError, TypeError, ValueError, AttributeError):
             items = json.loads(listed) if isinstance(listed, str) else listed
             criteria = [(item["criterion"].strip(), float(item["weight"])) for item in items]
@@ -168,14 +177,17 @@ class JudgeReward:
         prompt = prompts[row]
         if not isinstance(prompt, str):
             prompt = "\n\n".join(f"{turn['role']}: {turn.get('content')}" for turn in prompt)
-        texts = {"prompt": prompt} | {column: str(columns[column][row]) for column in self.shows}
-        return {name: self._defuse(text) for name, text in texts.items()}
+        texts = {"prompt": self._defuse(prompt)}
+        for column in self.shows:
+            texts[column] = self._defuse(str(columns[column][row]))
+        return texts
 
     def _defuse(self, text: str) -> str:
         """Return a text without invisible characters, cut to its greatest length, and with a space
         inside each mark of a chat template: `<|im_end|>` becomes `< |im_end|>`.
         """
-        text = visible(text).encode(errors="replace")[: self.longest].decode(errors="ignore")
+        shortened = visible(text).encode(errors="replace")[: self.longest]
+        text = shortened.decode(errors="ignore")  # without half a character at the cut
         return _SPECIAL.sub(r"\g<0> ", text).strip()
 
     def request(
@@ -187,11 +199,14 @@ class JudgeReward:
             texts, so the author of one text cannot know the marks.
         answer: the form of the verdict, in words for the judge.
         """
+        # 1. Put marks around each text.
         content = "\n".join([rubric, *texts.values()])
         code = sha256(content.encode(errors="replace")).hexdigest()[:16]
         user = f"The code of the marks is {code}.\n\n"
         for name, text in texts.items():
             user += f"[{code} {name}]\n{text}\n[end of {code} {name}]\n\n"
+
+        # 2. Ask for a JSON object with these fields, as OpenAI's protocol does.
         payload = {
             "model": self.model,
             "messages": [
@@ -226,7 +241,7 @@ class JudgeReward:
         counted in a warning and in the metric `<name>/unjudged`.
         """
         # 1. Send each distinct request once, at most `parallel` of them at a time.
-        distinct = list(dict.fromkeys(request for request in requests if request))
+        distinct = list(dict.fromkeys(filter(None, requests)))
         headers = {"Content-Type": "application/json"}
         if self.key_variable:
             headers["Authorization"] = f"Bearer {os.environ[self.key_variable].strip()}"
@@ -263,7 +278,7 @@ class JudgeReward:
     async def _judgement(self, client: httpx.AsyncClient, request: Request) -> Judgement:
         """Send a request, and repeat it if the failure may be temporary."""
         url = f"{self.base_url.rstrip('/')}/chat/completions"
-        for pause in _PAUSES:
+        for pause in _PAUSES:  # the first is 0
             await asyncio.sleep(pause)
             self.calls += 1
             try:
@@ -277,8 +292,9 @@ class JudgeReward:
                 return self._read_reply(reply.content, request)
             message = on_one_line(" ".join(reply.text.split())[:200])  # it may quote the completion
             reason = f"HTTP {reply.status_code} {message}".rstrip()
-            # 408 and 429 mean too slow and too many, and 5xx a fault of the server: they may pass.
-            if reply.status_code not in (408, 429) and reply.status_code < 500:
+            # 408 and 429 mean too slow and too many, and 5xx a fault of the server.
+            may_pass = reply.status_code in (408, 429) or reply.status_code >= 500
+            if not may_pass:
                 break
         return Judgement(None, reason)
 
@@ -315,9 +331,9 @@ def _value(given: object, values: tuple) -> object:
     """Return the requested value that was given, or a decimal number within their range. ValueError
     or TypeError for anything else.
     """
-    known = {json.dumps(value): value for value in values}  # in JSON, true is not 1
     if type(given) is float and min(values) <= given <= max(values):
         return given
+    known = {json.dumps(value): value for value in values}  # in JSON, true is not 1
     return known[json.dumps(given)]
 
 

@@ -4,6 +4,9 @@
     functions, weights = own_rewards(run, "my_rewards.py:brevity,correctness*0.5", tags)
 
 Each file is copied into the run, so the run can be repeated after the file has changed.
+
+A list is read in two steps: `names_and_weights` splits the text, and `load_reward` loads one reward
+of it. `own_rewards` is what a notebook calls; it puts the paths of the copies into the list first.
 """
 
 import asyncio
@@ -39,24 +42,33 @@ def own_rewards(
     they are found beside the original file or in the working directory. Raise ValueError if two
     files have the same name, and see `load_reward`.
     """
-    copied: dict[str, Path] = {}
+    originals: dict[str, Path] = {}  # by the name of the file
 
     def copy_into_run(file: Path) -> Path:
+        """Return the path of the run's copy, which is made if the file is there."""
         copy = run.folder / parameter / file.name
-        recorded = run.folder / file  # the manifest's paths are relative to the run's folder
-        # the file is gone: use the run's copy, if there is one
+
+        # 1. The file is gone: use the run's copy, if there is one. The manifest has the paths of
+        # copies relative to the run's folder.
         if not file.is_file():
-            return next((kept for kept in (recorded, copy) if kept.is_file()), file)
-        # the file is the run's copy
-        if file.resolve().is_relative_to(run.folder.resolve()):
+            for kept in (run.folder / file, copy):
+                if kept.is_file():
+                    return kept
             return file
-        if copied.setdefault(file.name, file.resolve()) != file.resolve():
+
+        # 2. The file is a copy already.
+        original = file.resolve()
+        if original.is_relative_to(run.folder.resolve()):
+            return file
+
+        # 3. Copy it. Several rewards may be in one file.
+        if originals.setdefault(file.name, original) != original:
             raise ValueError(
                 f"{parameter}={rewards!r} names two files {file.name}, but a run keeps one copy "
                 "per name: rename one of them."
             )
         # the copy must find the modules beside the original
-        sys.path.append(str(file.resolve().parent))
+        sys.path.append(str(original.parent))
         with atomic_write(run.path(f"{parameter}/{file.name}")) as temporary:
             shutil.copyfile(file, temporary)
         return copy
@@ -103,8 +115,8 @@ def load_reward(name: str, tags: TagFormat, parameter: str) -> Callable:
     parameters = inspect.signature(reward).parameters
     if "solution_str" in parameters:
         return VerlReward(reward)
-    reads = parameters.get("tags")
-    return partial(reward, tags=tags) if reads and reads.default is not None else reward
+    reads_tags = "tags" in parameters and parameters["tags"].default is not None
+    return partial(reward, tags=tags) if reads_tags else reward
 
 
 @dataclass(frozen=True)
@@ -117,10 +129,11 @@ class TextReward:
 
     def __call__(self, completions, prompts=(), **columns) -> list:
         """Return what the reward returns."""
-        asked = [prompt if isinstance(prompt, str) else prompt[-1]["content"] for prompt in prompts]
-        return self.func(
-            completions=[completion_text(each) for each in completions], prompts=asked, **columns
-        )
+        texts = [completion_text(completion) for completion in completions]
+        questions = []
+        for prompt in prompts:
+            questions.append(prompt if isinstance(prompt, str) else prompt[-1]["content"])
+        return self.func(completions=texts, prompts=questions, **columns)
 
 
 @dataclass(frozen=True)
@@ -136,22 +149,28 @@ class VerlReward:
 
     def __call__(self, completions, answer, data_source=None, extra_info=None, **columns) -> list:
         """Return one score per completion."""
+        # 1. Find out which arguments the function takes. One with `**kwargs` takes all.
+        parameters = inspect.signature(self.func).parameters
+        takes_all = any(each.kind == each.VAR_KEYWORD for each in parameters.values())
+
+        # 2. Call it for each completion.
         absent = [None] * len(completions)
-        taken = inspect.signature(self.func).parameters
-        any_name = any(each.kind == each.VAR_KEYWORD for each in taken.values())
         scores = []
         for completion, gold, source, info in zip(
             completions, answer, data_source or absent, extra_info or absent, strict=True
         ):
-            given = {
+            arguments = {
                 "data_source": source,
                 "solution_str": completion_text(completion),
                 "ground_truth": gold,
                 "extra_info": info,
             }
-            scores.append(
-                self.func(**{name: given[name] for name in given if name in taken or any_name})
-            )
+            taken = {
+                name: value for name, value in arguments.items() if takes_all or name in parameters
+            }
+            scores.append(self.func(**taken))
+
+        # 3. Wait for an async function, and take the numbers out of dictionaries.
         if any(map(inspect.isawaitable, scores)):
             scores = wait_for(_all_results(scores))
         return [score["score"] if isinstance(score, dict) else score for score in scores]
@@ -171,21 +190,24 @@ def names_and_weights(rewards: str) -> list[tuple[str, float]]:
     >>> names_and_weights("my_rewards.py:brevity, format*0.5, clarity")
     [('my_rewards.py:brevity', 1.0), ('format', 0.5), ('my_rewards.py:clarity', 1.0)]
     """
+    # a name, and perhaps a weight: `format * 0.5`
+    number = r"-?\d+(?:\.\d*)?|-?\.\d+"
+    pattern = rf"\s*(?P<name>[^*\s][^*]*?)\s*(?:\*\s*(?P<weight>{number})\s*)?"
     rewards_and_weights = []
-    where = ""
+    file = ""  # the file or module of the name before
     for part in str(rewards).split(","):
-        entry = re.fullmatch(r"\s*([^*\s][^*]*?)\s*(?:\*\s*(-?\d+(?:\.\d*)?|-?\.\d+)\s*)?", part)
+        entry = re.fullmatch(pattern, part)
         if not entry:
             raise ValueError(
                 f"{rewards!r}: {part.strip()!r} is not a reward with a weight. Write a list such "
                 f"as {_EXAMPLE},correctness*1.0,format*0.5."
             )
-        name = entry[1]
+        name = entry["name"]
         if ":" in name:
-            where = name.rpartition(":")[0]
-        elif where and name.removesuffix("_reward") not in LIBRARY:
-            name = f"{where}:{name}"
-        rewards_and_weights.append((name, float(entry[2] or 1)))
+            file = name.rpartition(":")[0]
+        elif file and name.removesuffix("_reward") not in LIBRARY:
+            name = f"{file}:{name}"
+        rewards_and_weights.append((name, float(entry["weight"] or 1)))
     return rewards_and_weights
 
 

@@ -1,4 +1,10 @@
-"""The reward for reasoning-gym's tasks, which are judged by the verifier of their family."""
+"""The reward for reasoning-gym's tasks, which are judged by the verifier of their family.
+
+A family is a generator of tasks, such as `chain_sum`, and its verifier is the function of
+reasoning-gym that scores an answer. Some verifiers pay for nonsense, or evaluate the answer as
+Python. So `task_reward` does not ask them about every answer, nor believe every score: the
+functions below it are the checks, in the order in which it makes them.
+"""
 
 import importlib.util
 import json
@@ -6,6 +12,7 @@ import re
 import warnings
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 from helpers.judging import workers
 from helpers.judging.answers.numbers import same_form, same_number
@@ -33,9 +40,8 @@ def task_reward(
         `task_reward/out_of_time`.
 
     The verifiers are third-party code that reads a policy's text, so they run in a worker process
-    with a time limit; a verifier that fails or is too slow scores 0.0. Some of them pay for
-    nonsense: `judged_here` and `is_in_form` decide before them, and `without_hedges` after them.
-    Raises LookupError if reasoning-gym is not installed.
+    with a time limit; a verifier that fails or is too slow scores 0.0. Raises LookupError if
+    reasoning-gym is not installed.
 
     >>> task_reward(["no answer block"], entry=['{"answer": "4"}'], family=["chain_sum"])
     [0.0]
@@ -44,35 +50,39 @@ def task_reward(
     entries = entry or [None] * len(completions)
 
     # 1. Score the rows that need no verifier, and make a request for each of the others. The order
-    # of the checks matters. An answer that could run code earns nothing, whatever it says. Then our
-    # own judgement decides, if there is one. A verifier reads only answers in its family's form.
+    # of the checks matters.
     scores: list[float | None] = []
-    positions = []  # in the batch, of the rows that are left for the verifiers
-    golds = []  # the right answers of these rows
-    requests = []  # (family, answer, entry as JSON) of these rows, for `workers`
+    requests: list[_Request] = []
     for completion, family_name, row_entry in zip(completions, families, entries, strict=True):
         if not (family_name and row_entry):
             scores.append(None)  # the row is from another source
             continue
         scores.append(0.0)  # unless it is replaced below
+
+        # An answer that could run code earns nothing, whatever it says.
         given = answer_of(completion, tags)
         if not given or _is_code(given):
             continue
+
+        # Our own judgement decides, if there is one.
         name = str(family_name)
         content = row_entry if isinstance(row_entry, dict) else json.loads(row_entry)
         gold = str(content.get("answer") or "")
         right = judged_here(name, given, gold)
         if right is not None:
             scores[-1] = float(right)
-        elif is_in_form(name, given, gold):
+            continue
+
+        # A verifier reads only answers in its family's form. That of puzzle24 accepts any four
+        # numbers, and 24.9 for 24; that of countdown needs the row's numbers and the exact value.
+        if is_in_form(name, given, gold):
             if name == "puzzle24":
-                # Its verifier accepts any four numbers, and 24.9 for 24. That of countdown needs
-                # the row's numbers and the exact value.
                 name = "countdown"
                 content = {"metadata": {"numbers": content["metadata"]["numbers"], "target": 24}}
-            positions.append(len(scores) - 1)
-            golds.append(gold)
-            requests.append((name, given[:_LONGEST], json.dumps(content)))
+            position = len(scores) - 1
+            requests.append(
+                _Request(position, gold, name, given[:_LONGEST], entry=json.dumps(content))
+            )
     missing = scores.count(None)
     if missing:
         warnings.warn(
@@ -88,14 +98,28 @@ def task_reward(
             "(deploy/requirements-optional.txt has its version)."
         )
     log = log_metric and partial(log_metric, "task_reward/out_of_time")
-    verdicts = workers.scores_in_time("task", requests, log)
+    rows = [(request.family, request.given, request.entry) for request in requests]
+    verdicts = workers.scores_in_time("task", rows, log)
 
     # 3. Replace the scores of these rows. A verdict of None came too late, and counts as 0.
-    for position, gold, request, verdict in zip(positions, golds, requests, verdicts, strict=True):
-        name, given, _ = request
+    for request, verdict in zip(requests, verdicts, strict=True):
         score = min(1.0, max(0.0, verdict or 0.0))
-        scores[position] = without_hedges(score, name, given, gold)
+        scores[request.position] = without_hedges(
+            score, request.family, request.given, request.gold
+        )
     return scores
+
+
+class _Request(NamedTuple):
+    """A row that is left for a verifier: its position in the batch, the right answer, the family,
+    the given answer, and the entry as JSON.
+    """
+
+    position: int
+    gold: str
+    family: str
+    given: str
+    entry: str
 
 
 def judged_here(family: str, given: str, gold: str) -> bool | None:
@@ -154,7 +178,8 @@ def is_in_form(family: str, given: str, gold: str) -> bool:
         return True
     # The variables must be the row's: an expression in another variable is no answer.
     variables = set(re.findall(r"\b[a-zA-Z]\b", given)) - _CONSTANTS
-    return form.fullmatch(given) is not None and variables <= set(re.findall(r"[a-zA-Z]", gold))
+    gold_letters = set(re.findall(r"[a-zA-Z]", gold))
+    return form.fullmatch(given) is not None and variables <= gold_letters
 
 
 # Families in which a constant answer or a copy from the question earns much partial credit.
@@ -176,11 +201,15 @@ def without_hedges(score: float, family: str, given: str, gold: str) -> float:
     if not gold or gold not in given:
         return score
 
-    # 3. If there is more than the row's answer, only a full score can stand, and only without words
-    # such as the `or` of `4 or 7`. A full stop and spaces around the answer do not count.
+    # 3. Keep the score of the row's answer alone. A full stop and spaces around it do not count.
     around = given.replace(gold, "", 1).strip(" .\n")
+    if not around:
+        return score
+
+    # 4. There is more than the row's answer: refuse partial credit, and words such as the `or` of
+    # `4 or 7`.
     has_words = re.search(r"\b[a-z]{2,}\b", around)
-    return 0.0 if around and (score < 1 or has_words) else score
+    return 0.0 if score < 1 or has_words else score
 
 
 # Names that run code in Python, read the row beside the answer (`entry`), or lead to such names, as

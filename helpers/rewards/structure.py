@@ -60,25 +60,30 @@ def incremental_format_reward(
     >>> incremental_format_reward(["<think>2</think><answer>4</answer> ok"])
     [0.998]
     """
+    opening_reasoning, closing_reasoning, _, closing_answer = tags.tags
     scores = []
-    for text in map(completion_text, completions):
-        occurrences = tags.outer_tags(text)
+    for completion in completions:
+        text = completion_text(completion)
+        occurrences = tags.outer_tags(text)  # (tag, start, end) of each tag in the text
         names = [tag for tag, _, _ in occurrences]
-        opening, closing, *_ = tags.tags
+
         # 1. Add the credit of each tag that occurs once and in its place.
         score = 0.0
         credited_end = 0  # where the last tag with credit ends
         for tag in tags.expected:
-            opened_again = tags.opened and tag == closing and opening in names
-            if names.count(tag) != 1 or opened_again:
+            if names.count(tag) != 1:
                 continue
+            if tags.opened and tag == closing_reasoning and opening_reasoning in names:
+                continue  # the prompt has opened the reasoning, and the completion opens it again
             _, start, end = occurrences[names.index(tag)]
             if start >= credited_end:
                 score += 1 / len(tags.expected)
                 credited_end = end
+
         # 2. Subtract for text after the last tag.
-        if tags.tags[-1] in names:
-            trailing = text[occurrences[-1][2] :].strip()
+        if closing_answer in names:
+            *_, (_, _, last_end) = occurrences
+            trailing = text[last_end:].strip()
             score -= min(0.25, 0.001 * len(trailing))
         scores.append(round(max(0.0, score), 6))
     return scores

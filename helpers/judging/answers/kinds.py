@@ -3,7 +3,9 @@
 The kind is declared by a reward's `kind=` or a column `kind`: number, mathematics, set, choice,
 exact, json or text. If it is not, `kind_of` chooses: number if the row's answer parses as one,
 mathematics if it clearly is an expression, otherwise text. The module of each kind has examples of
-right and wrong answers in its docstrings.
+right and wrong answers in its docstrings. In this file: comparing (`compare_answers`, `are_right`),
+choosing a kind (`kind_of`), and refusing an answer that only repeats the question
+(`refuse_handed_back`).
 
     comparisons = [compare_answers(given, gold), ...]   # settles most answers at once
     verdicts = are_right(comparisons)                   # math-verify judges the others in one batch
@@ -47,8 +49,9 @@ def compare_answers(
     # 2. Compare JSON before anything is cut off, because its texts may look like a conclusion. It
     # may be long, and a lead such as `The answer is` may come before it.
     if kind == "json":
+        without_lead = _LEAD.sub("", given)
         same = documents.same_document(given, gold)
-        return Comparison(same or documents.same_document(_LEAD.sub("", given), gold))
+        return Comparison(same or documents.same_document(without_lead, gold))
 
     # 3. Take the conclusion of a working; code that must be exact has none. A long answer must be
     # identical: the rules below are for short ones.
@@ -57,17 +60,20 @@ def compare_answers(
     if max(len(given), len(gold)) > LONGEST_ANSWER:
         return Comparison(given.strip() == gold.strip())
 
-    # 4. Drop the lead, and apply the rules of the kind.
+    # 4. Drop the lead, and choose the kind. A column may declare `number` for an answer that is not
+    # a number, such as `none of them`. No number equals that, so it is compared as text.
+    given = _LEAD.sub("", given)
     is_declared = kind is not None
     kind = kind or kind_of(gold)
-    given = _LEAD.sub("", given)
+    if kind == "number" and parse_number(gold) is None:
+        kind = "text"
+
+    # 5. Apply the rules of the kind.
     if kind == "choice":
         return Comparison(choices.same_choice(given, gold))
     if kind == "exact":
         return Comparison(choices.same_code(given, gold))
-    # A column may declare `number` for an answer that is not a number, such as `none of them`. No
-    # number equals that, so it is compared as text.
-    if kind == "text" or (kind == "number" and parse_number(gold) is None):
+    if kind == "text":
         # `1,000.99 m²` is undeclared text, but its number may be spelt in other ways.
         same_quantity = not is_declared and numbers.same_quantity(given, gold)
         return Comparison(same_quantity or texts.same_text(given, gold))
@@ -75,16 +81,17 @@ def compare_answers(
         comparison = Comparison(numbers.same_number(given, gold))
     elif kind == "set" and same_members(given, gold):
         comparison = Comparison(True)  # its members are words, or spelt alike
-    else:
-        # mathematics, or a set whose members may be equal expressions
-        in_any_order = kind == "set" or bool(_SOLUTIONS.search(question))
-        if kind == "set":  # `[3, 4]` and `3, 4` are one set
-            given = mathematics.without_brackets(given)
-            gold = mathematics.without_brackets(gold)
+    elif kind == "set":  # its members may be equal expressions
+        given = mathematics.without_brackets(given)  # `[3, 4]` and `3, 4` are one set
+        gold = mathematics.without_brackets(gold)
+        comparison = mathematics.compare_expressions(given, gold, in_any_order=True)
+    else:  # mathematics
+        in_any_order = bool(_SOLUTIONS.search(question))
         comparison = mathematics.compare_expressions(given, gold, in_any_order)
 
-    # 5. An equal answer in another form than the row's may be the question handed back.
-    if comparison.right is False or not question or numbers.same_form(given, gold):
+    # 6. A right answer in another form than the row's may only repeat the question.
+    is_wrong = comparison.right is False
+    if is_wrong or not question or numbers.same_form(given, gold):
         return comparison
     return refuse_handed_back(comparison, given, gold, question)
 
@@ -95,23 +102,27 @@ def same_members(given: str, gold: str) -> bool:
     >>> same_members("red and blue", r"\{Blue, red\}"), same_members("red, red", "red, blue")
     (True, False)
     """
-    # 1. Split both into members. A set may have square brackets, braces or nothing around it, and
-    # commas or semicolons between its members.
-    sets = []
-    for text in (given, gold):
-        bare = mathematics.without_brackets(text)
-        braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
-        inside = braced[1] if braced else bare
-        sets.append(mathematics.split_list(inside.replace(";", ",")))
-
-    # 2. Each member of one needs a member of its own in the other, and none may be left.
-    members, left = sets
-    for member in members:
+    # Each member of one needs a member of its own in the other, and none may be left.
+    left = members_of(gold)
+    for member in members_of(given):
         same = [other for other in left if texts.same_text(member, other)]
         if not same:
             return False
         left.remove(same[0])
     return not left
+
+
+def members_of(text: str) -> list[str]:
+    r"""Return the members of a set. It may have square brackets, braces or nothing around it, and
+    commas or semicolons between its members.
+
+    >>> members_of("[1, 2]"), members_of(r"\{red, blue\}")
+    (['1', '2'], ['red', 'blue'])
+    """
+    bare = mathematics.without_brackets(text)
+    braced = re.fullmatch(r"\\?\{(.*?)\\?\}", bare)
+    inside = braced[1] if braced else bare
+    return mathematics.split_list(inside.replace(";", ","))
 
 
 def conclusion_of(given: str) -> str:
@@ -125,14 +136,18 @@ def conclusion_of(given: str) -> str:
     >>> conclusion_of(r"We add. Hence the sum is \boxed{42}."), conclusion_of(r"41 or \boxed{42}")
     ('42', '41 or \\boxed{42}')
     """
-    if len(given.split(None, 1)) < 2:  # one word is no working
+    # 1. A single word is no working, and several boxes or sentences are no single conclusion.
+    if len(given.split(None, 1)) < 2 or len(given) > _LONGEST_WORKING:
         return given
-    end = given[-LONGEST_ANSWER:].strip()
     boxes = given.count(r"\boxed")
-    if len(given) > _LONGEST_WORKING or boxes > 1 or len(_STATES.findall(given)) > 1:
+    statements = len(_STATES.findall(given))
+    if boxes > 1 or statements > 1:
         return given
-    found = (_BOX_AT_END if boxes else _STATED_AT_END).search(end)
-    return found[1] if found else given
+
+    # 2. Look for a box if there is one, or else for a sentence, at the end of the text.
+    pattern = _BOX_AT_END if boxes else _STATED_AT_END
+    conclusion = pattern.search(given[-LONGEST_ANSWER:].strip())
+    return conclusion[1] if conclusion else given
 
 
 # The words before an answer.
@@ -172,19 +187,23 @@ def are_right(
 
     log: called with the share of their pairs that were not judged in time.
     """
+    # 1. Collect the pairs, and let math-verify judge them: 1.0 if equal, 0.0 if not, None if time
+    # ran out.
     pairs = []
     for comparison in comparisons:
         if comparison.pair:
             pairs += [comparison.pair, *comparison.unless]
     scores = workers.scores_in_time("equal", pairs, log) if pairs else []
-    equal = dict(zip(pairs, scores, strict=True))
+    score_of = dict(zip(pairs, scores, strict=True))
+
+    # 2. An answer is right only if its pair is known to be equal, and each pair of `unless` is
+    # known to differ: if one may be equal, the answer may only repeat the question.
     verdicts = []
-    for right, pair, unless in comparisons:
+    for comparison in comparisons:
+        right = comparison.right
         if right is None:
-            # A score of None means that time ran out. The answer is right only if its pair is known
-            # to be equal, and each pair of `unless` is known to differ: if one may be equal, the
-            # answer may be the question handed back.
-            right = equal[pair] == 1.0 and all(equal[other] == 0.0 for other in unless)
+            is_equal = score_of[comparison.pair] == 1.0
+            right = is_equal and all(score_of[pair] == 0.0 for pair in comparison.unless)
         verdicts.append(right)
     return verdicts
 
@@ -204,13 +223,16 @@ def kind_of(gold: str) -> str:
     number = parse_number(gold)
     if number is not None and "=" not in gold:
         # `5 km` is text, because the words may count. The unit of `5\text{ km}` does not.
-        has_words = number.unit not in ("", "°", *numbers.CURRENCY_SIGNS) and "\\" not in gold
+        is_unit_in_words = number.unit not in ("", "°", *numbers.CURRENCY_SIGNS)
+        is_latex = "\\" in gold
+        if is_unit_in_words and not is_latex:
+            return "text"
         # `50/50` is a score: the number would be written as `1`. Only fractions and repeating
         # decimals have no `places`.
-        is_score = number.places is None and number.value.denominator == 1
+        if number.places is None and number.value.denominator == 1:
+            return "text"
         # `02134` is a postcode.
-        is_postcode = re.match(r"0\d{4}", gold)
-        return "text" if has_words or is_score or is_postcode else "number"
+        return "text" if re.match(r"0\d{4}", gold) else "number"
 
     # 2. Code is text: `get_name`.
     text = plain_text(gold)

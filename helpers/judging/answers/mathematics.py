@@ -1,9 +1,10 @@
 r"""Mathematics: whether two expressions, equations, intervals, sets or lists are equal.
 
 math-verify computes whether two expressions are equal. `compare_expressions` runs before it: it
-settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept. Each
-of these decisions is a function, which states the reason and has examples of right (`=`) and wrong
-(`≠`) answers, the given answer first. These are the examples that math-verify decides:
+settles what needs no computing, and refuses wrong answers that math-verify 0.9.0 would accept. Read
+it first; the functions below it follow its order. Each is one decision, states the reason and has
+examples of right (`=`) and wrong (`≠`) answers, the given answer first. The last part of the file
+takes expressions apart. These are the examples that math-verify decides:
 
 - Equal expressions are right, in LaTeX or as typed:
   `(x+1)^2` = `x^2+2x+1`, `\frac{\sqrt{3}}{2}` = `\frac{3}{2\sqrt{3}}`, `\sqrt{8}/2` = `sqrt(2)`,
@@ -62,12 +63,17 @@ def compare_expressions(given: str, gold: str, in_any_order: bool = False) -> Co
     if is_number(given) and is_number(gold):
         return Comparison(same_number(given, gold))
 
-    # 2. Settle equal spellings, and refuse text that math-verify must not read.
-    given = to_latex(given if r"\text" in gold else _TRAILING_UNIT.sub("", given))
+    # 2. Settle equal spellings, and refuse text that math-verify must not read. A unit after the
+    # given answer does not count, unless the row's answer has one, too.
+    if r"\text" not in gold:
+        given = _TRAILING_UNIT.sub("", given)
+    given = to_latex(given)
     gold = to_latex(gold)
     if without_spaces(given) == without_spaces(gold):
         return Comparison(True)
-    if not is_readable(given) or (is_costly(given) and not is_costly(gold)):
+    if not is_readable(given):
+        return Comparison(False)
+    if is_costly(given) and not is_costly(gold):
         return Comparison(False)
 
     # 3. Remove the names before values: `x = 3` becomes `3`. Names also say that a list has no
@@ -142,10 +148,12 @@ def is_readable(text: str) -> bool:
     """
     if not text or len(text) > _LONGEST:
         return False
+    # Brackets are balanced if none is closed before it is opened, and none is left open.
     levels = depths(text)
-    if not min(levels) == levels[-1] == 0 or max(levels) > _DEEPEST:
+    is_balanced = min(levels) == 0 and levels[-1] == 0
+    if not is_balanced or max(levels) > _DEEPEST:
         return False
-    words = _COMMAND.sub("@", _AND_OR.sub(",", text))
+    words = _without_commands(text)
     # A word of three small letters, a blank `__`, or the # that to_latex puts between two answers.
     has_prose = re.search(r"[a-z]{3,}|__|#", words)
     # Two numbers side by side, `4 2`, or a letter before a digit, `x2`.
@@ -198,21 +206,28 @@ def without_names(given: str, gold: str) -> tuple[str, str]:
     >>> without_names("x = 3", "3"), without_names("x = 3", "y = 3")
     (('3', '3'), ('x = 3', 'y = 3'))
     """
+    # 1. Split each member of both answers into its name and its value.
     given_items = [split_name(item) for item in split_list(given)]
     gold_items = [split_name(item) for item in split_list(gold)]
     given_names = {name for name, _ in given_items} - {""}
     gold_names = {name for name, _ in gold_items} - {""}
     names = given_names | gold_names
-    if not names or None in names or (given_names and gold_names and len(names) > 1):
+
+    # 2. Keep the names if there are none to remove, if an equation is among the members, or if the
+    # names matter: both answers have some, and there are several.
+    if not names or None in names:
+        return given, gold
+    if given_names and gold_names and len(names) > 1:
         return given, gold
     if not all(NAME.fullmatch(name) for name in given_names - gold_names):
         return given, gold
-    # The values of several names form a tuple, in the order of the names.
-    template = "({})" if len(names) > 1 else "{}"
-    return (
-        template.format(", ".join(value for _, value in given_items)),
-        template.format(", ".join(value for _, value in gold_items)),
-    )
+
+    # 3. Keep the values alone. Those of several names form a tuple, in the order of the names.
+    given_values = ", ".join(value for _, value in given_items)
+    gold_values = ", ".join(value for _, value in gold_items)
+    if len(names) > 1:
+        return f"({given_values})", f"({gold_values})"
+    return given_values, gold_values
 
 
 def differ_in_steps(given: str, gold: str) -> bool:
@@ -234,9 +249,8 @@ def has_two_values(given: str, gold: str) -> bool:
     `x \pm 0, 2x \pm 0` ≠ `2x, x`
     """
     members = split_list(given)
-    return all(r"\pm" in member for member in members) and (
-        len(split_list(gold)) == 2 * len(members)
-    )
+    all_have_the_sign = all(r"\pm" in member for member in members)
+    return all_have_the_sign and len(split_list(gold)) == 2 * len(members)
 
 
 def without_plus_minus(text: str) -> str:
@@ -290,7 +304,7 @@ def has_ignored_notation(text: str) -> bool:
     # `f'`, `\frac{dx}{dy}`, `dx/dy`, `a[1]`, `a % b`, `n!!`, `52_8`
     ignored = re.search(
         r"'|\{\s*d.*\}\s*\{\s*d|\bd[a-z]\s*/\s*d[a-z]|[a-zA-Z]\[|%\s*\w|!\s*!|\d\s*_",
-        _COMMAND.sub("@", _AND_OR.sub(",", text)),
+        _without_commands(text),
     )
     return bool(unknown or len(capitals) > 1 or ignored)
 
@@ -313,9 +327,11 @@ def differ_in_variables(given: str, gold: str) -> bool:
 
     `x=3` ≠ `y=3`, `X=3` ≠ `x=3`, `p+1` ≠ `P+1`, `y > 3` = `(3, ∞)`
     """
-    foreign = variables(given) - variables(gold) - {"e", "i"}
     is_for_an_interval = is_inequality(given) and not is_inequality(gold)
-    return bool(foreign) and not (is_for_an_interval and len(variables(given)) == 1)
+    if is_for_an_interval and len(variables(given)) == 1:
+        return False
+    foreign = variables(given) - variables(gold) - {"e", "i"}
+    return bool(foreign)
 
 
 def differ_in_brackets(given: str, gold: str) -> bool:
@@ -327,8 +343,10 @@ def differ_in_brackets(given: str, gold: str) -> bool:
     `(1,2)` ≠ `\{1,2\}`, `\{1,2\}` ≠ `(1,2)`, `[0,1)` ≠ `(0,1)`, `1, 2` ≠ `(1,2)`,
     `(3, ∞)` = `x > 3`
     """
-    if is_inequality(given) != is_inequality(gold):
-        return not tuple_brackets(gold if is_inequality(given) else given)
+    if is_inequality(given) and not is_inequality(gold):
+        return not tuple_brackets(gold)  # the row's answer is no interval
+    if is_inequality(gold) and not is_inequality(given):
+        return not tuple_brackets(given)
     return tuple_brackets(given) != tuple_brackets(gold)
 
 
@@ -401,9 +419,10 @@ def as_tuples(given: str, gold: str) -> tuple[str, str]:
 # --- The parts of an expression -------------------------------------------------------------------
 
 
-# The relations turned around, and the bracket at which an interval with this relation ends.
+# For each relation that decreases from left to right, the one that says the same the other way.
 _TURNED = {">": "<", r"\gt": "<", r"\geq": r"\leq", r"\ge": r"\leq"}
-_CLOSES = {"<": ")", r"\lt": ")", r"\leq": "]", r"\le": "]"}
+# For each relation of an increasing chain, the brackets of an interval: at its start and its end.
+_BRACKETS = {"<": "()", r"\lt": "()", r"\leq": "[]", r"\le": "[]"}
 
 
 def interval_of(inequality: str) -> str:
@@ -418,23 +437,30 @@ def interval_of(inequality: str) -> str:
         return ""
     (name,) = names
     intervals = []
-    for piece in split_list(inequality):
-        terms = [term.strip() for term in re.split(rf"({_RELATION})", piece)]
-        # `x > 3` and `3 < x` are both chains from the smallest to the largest term.
-        if len(terms) > 1 and terms[1] in _TURNED:
-            terms[1::2] = [_TURNED.get(relation, "") for relation in terms[1::2]]
-            terms.reverse()
-        if len(terms) == 3 and terms[0] == name:
-            terms = [r"-\infty", "<", *terms]
-        elif len(terms) == 3:
-            terms += ["<", r"\infty"]
-        if len(terms) != 5 or terms[2] != name or not all(terms):
+    for piece in split_list(inequality):  # `x < 2` and `x > 3` of `x < 2 or x > 3`
+        # 1. Split a chain into terms and the relations between them: `5`, `>`, `x`, `>`, `3`.
+        chain = [part.strip() for part in re.split(rf"({_RELATION})", piece)]
+        # 2. Make it increase: `5 > x > 3` becomes `3 < x < 5`. A relation that does not decrease
+        # becomes "", which step 4 refuses.
+        if len(chain) > 1 and chain[1] in _TURNED:
+            chain[1::2] = [_TURNED.get(relation, "") for relation in chain[1::2]]
+            chain.reverse()
+        # 3. Add the end that is missing: `x < 2` becomes `-\infty < x < 2`.
+        if len(chain) == 3 and chain[0] == name:
+            chain = [r"-\infty", "<", *chain]
+        elif len(chain) == 3:
+            chain += ["<", r"\infty"]
+        # 4. The variable must be in the middle, and nowhere else.
+        if len(chain) != 5 or not all(chain):
             return ""
-        below, first, _, second, above = terms
-        if {first, second} - set(_CLOSES) or variables(below + above) & names:
+        below, first_relation, middle, second_relation, above = chain
+        if middle != name or variables(below + above) & names:
             return ""
-        opening = "(" if _CLOSES[first] == ")" else "["
-        intervals.append(f"{opening}{below},{above}{_CLOSES[second]}")
+        if first_relation not in _BRACKETS or second_relation not in _BRACKETS:
+            return ""
+        opening = _BRACKETS[first_relation][0]
+        closing = _BRACKETS[second_relation][1]
+        intervals.append(f"{opening}{below},{above}{closing}")
     return r"\cup".join(intervals)
 
 
@@ -448,6 +474,11 @@ def variables(text: str) -> set[str]:
     return set(re.findall(r"[a-zA-Z]", _COMMAND.sub(" ", _AND_OR.sub(" ", text))))
 
 
+def _without_commands(text: str) -> str:
+    """Return an expression with `@` for each LaTeX command, and a comma for `and` and `or`."""
+    return _COMMAND.sub("@", _AND_OR.sub(",", text))
+
+
 def split_list(text: str) -> list[str]:
     """Split a list at its commas, `and` and `or`, except inside brackets.
 
@@ -457,8 +488,12 @@ def split_list(text: str) -> list[str]:
     text = _AND_OR.sub(",", text)
     levels = depths(text)
     commas = [at for at, mark in enumerate(text) if mark == "," and levels[at] == 0]
-    parts = (text[begin + 1 : end] for begin, end in pairwise([-1, *commas, len(text)]))
-    return [part.strip() for part in parts if part.strip()]
+    parts = []
+    for before, after in pairwise([-1, *commas, len(text)]):
+        part = text[before + 1 : after].strip()
+        if part:
+            parts.append(part)
+    return parts
 
 
 def without_brackets(text: str) -> str:
@@ -482,10 +517,14 @@ def split_name(item: str) -> tuple[str | None, str]:
     name, equals, value = item.partition("=")
     if not equals:
         return "", item
-    variable = variables(name) or re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
-    # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`.
+    if "=" in value or is_inequality(item):  # a chain, or a condition beside the equation
+        return None, item
+    # A name is not an expression: `y`, `f(x)`, `|AB|`, `(p,q)`, `V_1:V_2`. It has a letter, or is
+    # one in Greek.
+    is_greek = re.fullmatch(r"\\(?!pi|infty)[a-z]+", without_spaces(name))
+    has_letter = variables(name) or is_greek
     is_name = re.fullmatch(r"(?!\d)[^+^<>=-]*[a-zA-Z][^+^<>=-]*", name.strip())
-    if "=" in value or is_inequality(item) or not variable or not is_name:
+    if not has_letter or not is_name:
         return None, item
     return without_spaces(name), value.strip()
 
@@ -551,4 +590,5 @@ def tuple_brackets(text: str) -> set[str]:
 
 def without_spaces(text: str) -> str:
     """Return an expression without spaces, and with `x^2` for `x^{2}`."""
-    return re.sub(r"([\^_])\{(\w)\}", r"\1\2", re.sub(r"\\[,;:! ]|\s", "", text))
+    text = re.sub(r"\\[,;:! ]|\s", "", text)
+    return re.sub(r"([\^_])\{(\w)\}", r"\1\2", text)

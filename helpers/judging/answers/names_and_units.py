@@ -21,25 +21,30 @@ GREEK = (
 FUNCTIONS = r"sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|pi"
 
 # A letter with marks and an index: `x`, `f'`, `S_{MBCN}`, `\theta`, `\bar{x}`.
-_LETTER = (
-    rf"(?:\\{GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
-    r"'*(?:_(?:\w|\{[^{}]*\}))?'*"
-)
+_BARE_LETTER = rf"(?:\\{GREEK}|\\(?:bar|hat|vec|mathbf|mathcal)\{{?\w\}}?|[a-zA-Z])"
+_LETTER = rf"{_BARE_LETTER}'*(?:_(?:\w|\{{[^{{}}]*\}}))?'*"
 # Points, angles and triangles: `AB`, `|AB|`, `\angle ABC`, `[ABC]`.
 _FIGURE = r"m?(?:\\(?:angle|triangle|bar|vec)\{?\s*)?[|\[]?[A-Z]{1,5}[|\]]?\}?"
-# What a given answer may have before its value: also `f(x)`, `(p,q)`, `V_1:V_2`, `\frac{dy}{dx}`.
+# What a given answer may have before its value.
 NAME = re.compile(
-    rf"{_LETTER}(?:\([\w,]+\))?|\({_LETTER}(?:,{_LETTER})*\)|{_FIGURE}"
-    rf"|(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+"
-    r"|\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]"
+    "|".join(
+        [
+            rf"{_LETTER}(?:\([\w,]+\))?",  # x, f(x)
+            rf"\({_LETTER}(?:,{_LETTER})*\)",  # (p,q)
+            _FIGURE,  # AB
+            rf"(?:{_LETTER}|{_FIGURE})(?::(?:{_LETTER}|{_FIGURE}))+",  # V_1:V_2
+            r"\\frac\{d[a-z]\}\{d[a-z]\}|d[a-z]/d[a-z]",  # \frac{dy}{dx}, dy/dx
+        ]
+    )
 )
-# Up to four words: `total`, `The total cost`. Not a word that says something else of the value.
-_WORDS = (
-    rf"(?![^=≈]*\b(?:(?:{FUNCTIONS})[xyz]?|sinh|cosh|tanh|sqrt|not?|never|nor|half|twice|thrice"
+# Words that say something else of the value than its name: `half = 36` is not about 36.
+_CHANGES_VALUE = (
+    rf"(?:{FUNCTIONS})[xyz]?|sinh|cosh|tanh|sqrt|not?|never|nor|half|twice|thrice"
     "|double|triple|squared?|cubed?|root|inverse|reciprocal|negative|minus|plus|opposite|times|over"
-    "|mod|or|and|if|wrong|less|more|under|above|below|maybe|about|error|false|incorrect)\\b)"
-    r"[a-z]{3,}(?:\s[a-z]+){0,3}"
+    "|mod|or|and|if|wrong|less|more|under|above|below|maybe|about|error|false|incorrect"
 )
+# Up to four words, none of which changes the value: `total`, `The total cost`.
+_WORDS = rf"(?![^=≈]*\b(?:{_CHANGES_VALUE})\b)[a-z]{{3,}}(?:\s[a-z]+){{0,3}}"
 # `total =`, `\text{Area} =`
 NAME_IN_WORDS = re.compile(
     rf"^\s*(?:\\(?:text|mathrm)\{{\s*)?(?i:{_WORDS})\s*\}}?\s*(?:=|≈|\\approx)\s?(?=[^=≈]*$)"
@@ -47,12 +52,15 @@ NAME_IN_WORDS = re.compile(
 
 # --- Units ----------------------------------------------------------------------------------------
 
-# Symbols: km, kg, °C, kbps. The single letters k, M and B are missing, because they multiply, and
-# so is ppm.
-_SYMBOL = (
-    "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi|mins?|hrs?|secs?|yrs?|ms|(?<=/)[sh]|mol|[kM]?Wh"
-    "|[kMG]?Hz|[kMGmµμ]?[NJWVA]|m?Ah|[kMGh]?Pa|[mk]ph|°[CF]?|k?Ω|¢|[kMGT]?bps|(?i:[kmgt]i?b)|[rb]pm"
-    "|fps|[dp]pi|psi|atm|m?bar|mmHg|k?cal|[kMG]?eV|dB|px|pts?|gal|tb?sp|ha|rad"
+# Symbols. The single letters k, M and B are missing, because they multiply, and so is ppm.
+_SYMBOL = "|".join(
+    [
+        "[kcmµμn]?m|k?g|mg|[mcd]?[lL]|lb|oz|ft|in|yd|mi",  # lengths, masses, volumes: km, kg
+        r"mins?|hrs?|secs?|yrs?|ms|(?<=/)[sh]",  # times; s and h only after a slash: km/h
+        "mol|[kM]?Wh|[kMG]?Hz|[kMGmµμ]?[NJWVA]|m?Ah|[kMGh]?Pa|[mk]ph|°[CF]?|k?Ω|¢",  # kWh, °C
+        "[kMGT]?bps|(?i:[kmgt]i?b)|[rb]pm|fps|[dp]pi",  # kbps, GB, rpm
+        "psi|atm|m?bar|mmHg|k?cal|[kMG]?eV|dB|px|pts?|gal|tb?sp|ha|rad",
+    ]
 )
 # Words: meters, hours, people.
 _UNIT_WORD = (
@@ -60,29 +68,30 @@ _UNIT_WORD = (
     "|gallon|newton|joule|watt|volt|second|minute|hour|day|week|month|year|degree|cent|people|person"
     "|children)"
 )
-# Plurals of counted things: apples. Not a plural that changes the number, such as dozens or tenths,
-# and not a word such as less, plus or this.
-_COUNTED = (
-    "(?!(?:halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
+# Plurals that are no units: they change the number, such as dozens or tenths, or are other words
+# with an s at the end, such as always.
+_NO_UNITS = (
+    "halves|halfs|quarters|dozens|pairs|couples|scores|roots|percent(?:age)?s|times|does"
     "|always|perhaps|logs|hundreds|lakhs|googols|grosses|factorials|doubles|triples|ones|twos"
     "|threes|fours|fives|sixes|sevens|eights|nines|tens|myriads|squares|cubes|powers|negatives"
-    r"|opposites|inverses|reciprocals|remainders|modulos|[a-z]*(?:th|third|illion|illiard)s)\b)"
-    r"[a-z]{2,}[^aisu\W]s"
+    "|opposites|inverses|reciprocals|remainders|modulos|[a-z]*(?:th|third|illion|illiard)s"
 )
+# Plurals of counted things: apples. Not words such as less, plus or this.
+_COUNTED = rf"(?!(?:{_NO_UNITS})\b)[a-z]{{2,}}[^aisu\W]s"
 # A Chinese, Japanese or Korean counter of up to six characters, such as 只. None of them means a
 # power of ten, a half, an arithmetic operation, a comparison or a negation.
 _COUNTER = (
     "(?:(?![零十百千万萬億亿兆京半倍割折成以上下左右余多约約或不非之만억조천백십반])"
     "[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]){1,6}"
 )
+# One unit: km, square feet, m^2, m3.
 _ONE_UNIT = (
     rf"(?:(?:sq\.?|square|cubic)\s+)?(?:{_SYMBOL}|{_UNIT_WORD}s?|{_COUNTED}|{_COUNTER})"
     r"(?:\s*\^-?\d|(?<=m)[23])?(?![\w^])"
 )
-# Up to five units: km/h, square feet, eggs a day.
-UNIT = re.compile(
-    rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}){{0,4}}"
-)
+# Up to five units: km/h, eggs a day, per hour.
+_NEXT_UNIT = rf"(?:\s*[/*·]\s*|\s+(?:(?:per|an?)\s+)?){_ONE_UNIT}"
+UNIT = re.compile(rf"(?:/\s*|per\s+)?{_ONE_UNIT}(?:{_NEXT_UNIT}){{0,4}}")
 # Words around a unit that leave the number as it is: more eggs, years old, $5 each, 72 left.
 AROUND_UNIT = re.compile(
     r"^more\s+(?=\w)"

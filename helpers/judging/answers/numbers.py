@@ -1,5 +1,8 @@
 r"""Number: two answers are the same if they have the same exact value, however they are written.
 
+`parse_number` reads a text in two steps: `_SPELLINGS` turns LaTeX into what one would type, and
+`_NUMBER` matches the result. `same_number` compares two numbers. Both tables are at the end.
+
 Right (`=`) and wrong (`≠`), the given answer first; the functions have more:
 `1,000` = `1000`, `\frac3{3}` = `1`, `50%` = `0.5`, `18 dollars` = `$18`, `x = 7` = `7`,
 `40+2` ≠ `42`
@@ -22,10 +25,9 @@ class Number(NamedTuple):
 
     value: exact; 50% is 1/2.
     unit: as typed, a currency as its sign; "" without one.
-    places: decimal places, also of a percentage as a fraction of 1; None for a fraction and for a
-        repeating decimal.
-    form: the marks of any other form than a plain decimal: `%`, `/2` of 1/2, `e3`, `million`; else
-        "".
+    places: decimal places, also of a percentage as a fraction of 1 (50% has two); None for a
+        fraction and for a repeating decimal.
+    form: what it has beyond plain digits: `%`, `/2` of 1/2, `e3`, `million`; "" for a decimal.
     """
 
     value: Fraction | int
@@ -50,8 +52,8 @@ def parse_number(text: str) -> Number | None:
 
 @lru_cache(maxsize=1 << 16)
 def _parse(text: str) -> Number | None:
-    # 1. Rewrite LaTeX and Markdown as one would type the number, and match the pattern. The tests
-    # before each rewriting only save time.
+    # 1. Rewrite LaTeX and Markdown as one would type the number. The three conditions only save
+    # time: most answers are digits alone.
     if not _DIGITS.fullmatch(text):
         text = plain_text(text)
     if text.isascii() and text.isdigit():
@@ -60,13 +62,18 @@ def _parse(text: str) -> Number | None:
         for mark, pattern, spelling in _SPELLINGS:
             if mark in text:
                 text = pattern.sub(spelling, text)
+
+    # 2. Match the pattern. Its groups, named as in _NUMBER, are "" below if they are missing.
     match = _NUMBER.fullmatch(" ".join(text.split()))
-    if not match or (match["sign"] and match["sign_after_currency"]):
+    if not match:
+        return None
+    group = match.groupdict(default="")
+    if group["sign"] and group["sign_after_currency"]:  # -$-5
         return None
 
-    # 2. Read the digits before and after the point. Whole numbers stay int, which is faster.
-    whole = re.sub(r"\D", "", match["whole"] or "")
-    decimals = match["decimals"] or ""
+    # 3. Read the digits before and after the point. Whole numbers stay int, which is faster.
+    whole = re.sub(r"\D", "", group["whole"])  # 1,000 becomes 1000
+    decimals = group["decimals"]
     if not whole + decimals:
         return None
     value: Fraction | int = int(whole or 0)
@@ -74,44 +81,53 @@ def _parse(text: str) -> Number | None:
     form = ""
     if decimals.strip("0"):
         value = Fraction(int(whole + decimals), 10**places)
-    if block := match["repeating"]:
-        # In 0.1(6), the block adds 6/9 of a unit in the last decimal place.
+
+    # 4. Add a repeating block. That of 0.1(6) adds 6/9 of a unit in the last decimal place.
+    block = group["repeating"]
+    if block:
         value += Fraction(int(block), (10 ** len(block) - 1) * 10**places)
         places = None
         form = f"({block})"
 
-    # 3. Apply an exponent, a denominator, a percent sign and a word such as `million`. The form
-    # notes each of them.
-    if match["exponent"]:
-        exponent = int(match["exponent"])
+    # 5. Apply an exponent: 1.5e3.
+    if group["exponent"]:
+        exponent = int(group["exponent"])
         value *= Fraction(10) ** exponent
-        places = None if places is None else max(0, places - exponent)
-        form += f"e{match['exponent']}"
-    if match["denominator"]:
-        denominator = int(match["denominator"])
-        if denominator == 0 or (match["mixed"] and not 0 <= value < denominator):
-            return None  # 48 27/1 is not a mixed number
-        value = Fraction(value, denominator) + int(match["mixed"] or 0)
+        if places is not None:
+            places = max(0, places - exponent)
+        form += f"e{group['exponent']}"
+
+    # 6. Apply a denominator: 1/2, or 7 1/2. But 48 27/1 is not a mixed number.
+    mixed = group["mixed"]
+    if group["denominator"]:
+        denominator = int(group["denominator"])
+        if denominator == 0 or (mixed and not 0 <= value < denominator):
+            return None
+        value = Fraction(value, denominator) + int(mixed or 0)
         places = None
-        form += f"{match['mixed'] or ''}/{match['denominator']}"
-    if match["percent"]:
+        form += f"{mixed}/{group['denominator']}"
+
+    # 7. Apply a percent sign, and a word such as `million`.
+    if group["percent"]:
         value = Fraction(value, 100)
-        places = None if places is None else places + 2
+        if places is not None:
+            places += 2
         form += "%"
-    words = match["words"] or ""
-    first, _, rest = words.partition(" ")
-    multiplier = first.removesuffix("s")
+    words = group["words"]
+    first_word, _, other_words = words.partition(" ")
+    multiplier = first_word.removesuffix("s")
     if multiplier in _MULTIPLIERS:
         value *= _MULTIPLIERS[multiplier]
         form += multiplier
-        words = rest
+        words = other_words
 
-    # 4. Read the unit. Words that are not one make the text something else than a number.
-    unit = _unit_of(match["currency"] or match["currency_after"] or "", words)
+    # 8. Read the unit. Words that are not one make the text something else than a number.
+    unit = _unit_of(group["currency"] or group["currency_after"], words)
     if unit is None:
         return None
-    negative = "-" in (match["sign"], match["sign_after_currency"])
-    return Number(-value if negative else value, unit, places, form)
+    if group["sign"] == "-" or group["sign_after_currency"] == "-":
+        value = -value
+    return Number(value, unit, places, form)
 
 
 def _unit_of(currency: str, words: str) -> str | None:
@@ -124,14 +140,16 @@ def _unit_of(currency: str, words: str) -> str | None:
     (None, None)
     """
     currency = _SIGN_OF_WORD.get(currency.casefold(), currency)
-    name = AROUND_UNIT.sub("", words) if words else ""
+    name = AROUND_UNIT.sub("", words) if words else ""  # `more eggs` becomes `eggs`
     if not name:
         return currency or words
-    if currency and name.startswith(("/", "per ")):
+    if currency and name.startswith(("/", "per ")):  # $5 per hour
         return currency + name
     name = _SIGN_OF_WORD.get(name.casefold().removesuffix("s"), name)
     is_unit = name in CURRENCY_SIGNS or UNIT.fullmatch(name)
-    return name if is_unit and currency in ("", name) else None
+    if currency not in ("", name):  # $5 euros
+        return None
+    return name if is_unit else None
 
 
 def same_number(given: str, gold: str) -> bool:
@@ -171,18 +189,23 @@ def _is_rounded(decimal: Number, value: Fraction | int) -> bool:
 
     `0.666667` = `2/3`, `0.33` ≠ `1/3`, `0.666666` ≠ `2/3`, `2.0000001` ≠ `2`, `0.0` ≠ `1/1024`
     """
+    # 1. The decimal must have digits after its point, and six significant digits in all.
     places = decimal.places
     if places is None:
         return False
     as_written = decimal.value * 100 if "%" in decimal.form else decimal.value
     is_whole = as_written.denominator == 1
-    has_few_digits = abs(decimal.value) * 10**places < 10 ** (_ROUNDED_DIGITS - 1)
+    digits_as_number = abs(decimal.value) * 10**places  # 666667 for 0.666667
+    has_few_digits = digits_as_number < 10 ** (_ROUNDED_DIGITS - 1)
     if is_whole or has_few_digits:
         return False
-    # A decimal can spell the value if the denominator divides a power of 10, that is, if 2 and 5
-    # are its only prime factors. It has no more of them than it has bits, so that power is enough.
-    has_decimal = pow(10, value.denominator.bit_length(), value.denominator) == 0
-    return not has_decimal and round(value, places) == decimal.value
+
+    # 2. No decimal may spell the value. One can if the denominator divides a power of 10, that is,
+    # if 2 and 5 are its only prime factors. It has no more of them than it has bits, so the power
+    # with that exponent is enough.
+    denominator = value.denominator
+    can_be_spelt = pow(10, denominator.bit_length(), denominator) == 0
+    return not can_be_spelt and round(value, places) == decimal.value
 
 
 def same_quantity(given: str, gold: str) -> bool:
@@ -216,8 +239,8 @@ _DIGITS = re.compile(r"-?\d[\d.,]*", re.ASCII)
 # What every text has that one of _SPELLINGS changes.
 _TO_RESPELL = re.compile(r"[\\^×·*=≈~{(\[\"]|^['mMnN]|\.\.\.|\$.*\$")
 _BRACED_OR_DIGIT = r"\s*(?:\{\s*(-?\d+)\s*\}|(\d))"
-# Replaced in this order: a mark that the text then has ("" for any, since looking for a mark is
-# faster than for a pattern), the pattern, and what stands in its place.
+# What `_parse` replaces, in this order: a mark, a pattern and what replaces it. A pattern is tried
+# only if the text has its mark, which is faster to look for; "" is in every text.
 _SPELLINGS = [
     # \frac{1}{2}, \frac12 -> 1/2
     (

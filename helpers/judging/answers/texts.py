@@ -40,11 +40,16 @@ def words_of(text: str) -> str:
     >>> words_of("“New  York!”"), words_of("O’Brien.")
     ('New York', "O'Brien")
     """
-    text = " ".join(without_latex(plain_text(text)).split())
-    text = re.sub(r" ?, ?+(?!\d{3})", ", ", text)  # one space after a comma, but not in 1,234
-    # Punctuation may be inside quotes and outside: "Paris!".
+    # 1. Make the spacing the same: one space between words, and after a comma, but not in 1,234.
+    text = without_latex(plain_text(text))
+    text = " ".join(text.split())
+    text = re.sub(r" ?, ?+(?!\d{3})", ", ", text)
+
+    # 2. Remove punctuation at the end, and quotes around the whole. There may be punctuation inside
+    # the quotes and outside, "Paris!"., so repeat this until nothing changes.
     for _ in range(3):
-        bare = _EXCLAIMED.sub("", text.rstrip("., ")).rstrip("., ")
+        bare = text.rstrip("., ")
+        bare = _EXCLAIMED.sub("", bare).rstrip("., ")
         quoted = _QUOTED.fullmatch(bare)
         if quoted:
             bare = quoted[2].strip()
@@ -62,8 +67,10 @@ def case_counts(text: str) -> bool:
     """
     if len(text) < 3 and text.casefold() != "no":
         return True
-    inside = any(before.isalnum() and after.isupper() for before, after in pairwise(text))
-    return inside or bool(_SYMBOL.search(text))
+    has_capital_inside = any(
+        before.isalnum() and after.isupper() for before, after in pairwise(text)
+    )
+    return has_capital_inside or _SYMBOL.search(text) is not None
 
 
 def plain_text(text: str) -> str:
@@ -107,7 +114,11 @@ def strip_boxes(text: str) -> str:
     """
     text = text.strip()
     if "box" in text:
-        text = _OPEN_BOX.sub(lambda box: r"\boxed{" + (f"{box[1]}}}" if box[1] else ""), text)
+        # \boxed 5 becomes \boxed{5}, and \fbox{ becomes \boxed{
+        text = _OPEN_BOX.sub(
+            lambda box: rf"\boxed{{{box[1]}}}" if box[1] else r"\boxed{",
+            text,
+        )
     for _ in range(_DEEPEST):
         inside = _inside_box(text.removesuffix("."))
         if not inside:
@@ -124,17 +135,19 @@ def _inside_box(text: str) -> str:
     if not text.endswith(_BOX_ENDS):  # most answers have no box
         return ""
     for opening, closing in _BOXES:
-        if text.startswith(opening) and text.endswith(closing):
-            content = text[len(opening) : -len(closing)]
-            if closing == "}":
-                levels = depths(content, "{", "}")
-                is_one_box = min(levels) == levels[-1] == 0
-            else:
-                # An escaped dollar is no end of a formula: $\$36$.
-                bare = content.replace("\\\\", "").replace(r"\$", "")
-                is_one_box = opening not in bare and not bare.endswith("\\")
-            if is_one_box and content.strip():
-                return content.strip()
+        if not text.startswith(opening) or not text.endswith(closing):
+            continue
+        content = text[len(opening) : -len(closing)]
+        if closing == "}":
+            # It is one box if its braces are balanced inside.
+            levels = depths(content, "{", "}")
+            is_one_box = min(levels) == 0 and levels[-1] == 0
+        else:
+            # An escaped dollar is no end of a formula: $\$36$.
+            bare = content.replace("\\\\", "").replace(r"\$", "")
+            is_one_box = opening not in bare and not bare.endswith("\\")
+        if is_one_box and content.strip():
+            return content.strip()
     return ""
 
 
@@ -154,10 +167,10 @@ def without_latex(text: str) -> str:
     >>> without_latex(r"\text{New} York, 5\%"), without_latex("$125$ miles")
     ('New York, 5%', '125 miles')
     """
-    text = re.sub(
-        r"(?<!\\)\$((?:[^$\\\s]|\\.)(?:[^$\\]|\\.)*)(?<!\s)\$", r"\1", _LATEX_WORDS.sub(r"\1", text)
-    )
-    return re.sub(r"\\([%$&#_{}])", r"\1", text)
+    text = _LATEX_WORDS.sub(r"\1", text)  # \text{New} York
+    # $125$ miles
+    text = re.sub(r"(?<!\\)\$((?:[^$\\\s]|\\.)(?:[^$\\]|\\.)*)(?<!\s)\$", r"\1", text)
+    return re.sub(r"\\([%$&#_{}])", r"\1", text)  # 5\%
 
 
 # --- Boxes ----------------------------------------------------------------------------------------

@@ -5,6 +5,9 @@ The untrusted program runs in this process and may change anything in it. All it
 line that `sandlock` reads as data. A forged line is harmless: it could only hold a value that the
 program could have returned, because the expected values are never here. This file imports nothing
 of the project.
+
+`main` takes away what a program must not use, runs the program, and then each call. `encode` is how
+a value leaves. `refuse_more`, at the end, forbids system calls that sandlock must allow.
 """
 
 import _thread
@@ -53,7 +56,7 @@ def main() -> None:
     """Read the job from file 0, run it, and write the outcomes to file 1."""
     import resource  # not on Windows, where monty still imports this file
 
-    # Give up what a program must not use: our files, root, system calls, memory.
+    # 1. Give up what a program must not use: our files, root, system calls, memory.
     os.closerange(3, 1024)
     if os.geteuid() == 0:  # sandlock could not start this process as nobody
         nobody = 65534
@@ -65,10 +68,11 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (job["memory"], job["memory"]))
     random.seed(0)
 
-    # The outcomes go to a copy of file 1. The program's own files are a pipe for its input (0) and
-    # the null device (1 and 2). What it prints to sys.stdout is kept in memory.
+    # 2. Keep a copy of file 1 for the outcomes. The program's files 1 and 2 are the null device.
     wire = os.dup(1)
     os.dup2(2, 1)
+
+    # 3. Make a pipe for its input the program's file 0.
     reading, writing = os.pipe()
     if job["stdin"]:
         _thread.start_new_thread(_feed, (writing, job["stdin"].encode(errors="replace")))
@@ -76,35 +80,39 @@ def main() -> None:
         os.close(writing)
     os.dup2(reading, 0)
     os.close(reading)
+
+    # 4. Keep what it prints in memory. The second name keeps the file open if the program replaces
+    # sys.stdout.
     printed = _Printed()
     printed.most = job["output"]
-    # The second name keeps the file open if the program replaces sys.stdout.
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(
         printed, encoding="utf-8", errors="replace", write_through=True
     )
     __builtins__.exit = __builtins__.quit = sys.exit
 
-    # Make the program's module. If its functions are called, it has another name than __main__, so
-    # that its block for scripts does not run.
+    # 5. Make the program's module. If its functions are called, it has another name than __main__,
+    # so that its block for scripts does not run.
     module = type(sys)("program" if job["calls"] else "__main__")
     sys.modules[module.__name__] = module
     names = vars(module)
 
-    # Run the program, then each call, and write an outcome for each.
-    with open(wire, "wb") as frames:
-        frames.write(b"\n")  # ready: the program's time begins
-        frames.flush()
+    # 6. Run the program, then each call, and write a line for each. If the program itself fails,
+    # its outcome is that of every call.
+    with open(wire, "wb") as lines:
+        lines.write(b"\n")  # ready: the program's time begins
+        lines.flush()
         loaded = _outcome(job, names, None)
         for call in job["calls"] or [None]:
-            runs = call is not None and loaded["kind"] == "value"
-            frame = _outcome(job, names, call) if runs else loaded
+            outcome = loaded
+            if call is not None and loaded["kind"] == "value":
+                outcome = _outcome(job, names, call)
             if printed.tell() > job["output"]:
-                frame = {"kind": "output"}
+                outcome = {"kind": "output"}
             text = printed.getvalue()[: job["output"]].decode("utf-8", "replace")
             printed.seek(0)
             printed.truncate()  # the next outcome has only what the next call prints
-            frames.write(json.dumps(frame | {"output": text}).encode() + b"\n")
-            frames.flush()
+            lines.write(json.dumps(outcome | {"output": text}).encode() + b"\n")
+            lines.flush()
     os._exit(0)
 
 

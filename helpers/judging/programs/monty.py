@@ -5,6 +5,10 @@ monty implements part of the language and of the standard library. A program tha
 "unsupported", which does not count as a failure. monty also differs from CPython in places where it
 raises nothing. Two of them are known here: some templates of `re.sub` are "unsupported", and the
 outcome of a program with sets is marked `unordered`. Otherwise what monty does decides the verdict.
+
+A session is an interpreter that keeps its names from one piece of code to the next. `_run_session`
+feeds it our own functions, the program, and then each call; `_feed` turns what happens into an
+outcome. Our functions are below, as text, and `_is_unsupported` at the end.
 """
 
 import builtins
@@ -108,12 +112,15 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
         began = time.monotonic()
         # 1. Feed our own functions first, because the program may redefine `type` and `print`.
         if job.calls:
-            builtin = {name for name, _ in job.calls if hasattr(builtins, name)}
-            ours = _BEFORE_CALLS + "".join(_NOT_A_BUILTIN.format(name=name) for name in builtin)
+            ours = _BEFORE_CALLS
+            for name in {name for name, _ in job.calls}:
+                if hasattr(builtins, name):
+                    ours += _NOT_A_BUILTIN.format(name=name)
             outcome = _feed(session, job, limits, ours, {"__name__": "program"})
         else:
             lines = re.findall(r"[^\n]*\n|[^\n]+", job.stdin[0])
-            outcome = _feed(session, job, limits, _BEFORE_SCRIPT, {_INPUTS: lines[::-1]})
+            lines.reverse()  # so that the next line is the last one, which `pop` returns
+            outcome = _feed(session, job, limits, _BEFORE_SCRIPT, {_INPUTS: lines})
 
         # 2. Feed the program. A script is finished then.
         if outcome.kind == "value":
@@ -130,11 +137,14 @@ def _run_session(pool, job: Job, limits: Limits) -> list[Outcome]:
             else:
                 call = f"write_{_TOKEN}({name}(*{_INPUTS}), {limits.output})"
                 outcome = _feed(session, job, limits, call, {_INPUTS: arguments})
-            ended = outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
+            session_ended = (
+                outcome.kind in ("timeout", "memory", "output") or outcome.error == "Crash"
+            )
+            # a value that is too long becomes "output" only now, and does not end the session
             if outcome.kind == "value":
                 outcome = _read_value(outcome, limits)
             outcomes.append(outcome)
-            if ended:
+            if session_ended:
                 break
 
     # 4. The calls that were not made have the outcome of the last call.
@@ -196,11 +206,13 @@ def _feed(session, job: Job, limits: Limits, code: str, inputs: dict | None = No
         message = "it crashed the interpreter."
         return Outcome("error", error="Crash", message=message, output=output)
 
-    # 5. It needs something that monty lacks. The last frame has the line that raised the error.
+    # 5. It needs something that monty lacks. The last frame has the number of the line that raised
+    # the error. There may be no such line: the error may be in our own code.
     line = ""
     frames = failure.traceback() if hasattr(failure, "traceback") else []
     if frames:
-        line = "".join(job.source.split("\n")[frames[-1].line - 1 : frames[-1].line])
+        number = frames[-1].line
+        line = "".join(job.source.split("\n")[number - 1 : number])
     if _is_unsupported(error, line, job):
         return Outcome("unsupported", message=f"monty: {message}", output=output)
 
@@ -292,11 +304,12 @@ def _with_streams(source: str) -> str:
     def assign(match: re.Match) -> str:
         indent, imported = match.groups()
         assignments = []
-        for name in imported.split(","):
-            pair = re.split(r"\s+as\s+", name.strip())
-            if pair[0] not in _OURS:
+        for name_as in imported.split(","):  # `stdin`, or `stdin as lines`
+            name, *alias = re.split(r"\s+as\s+", name_as.strip())
+            if name not in _OURS:
                 return match[0]
-            assignments.append(f"{pair[-1]} = {_OURS[pair[0]]}_{_TOKEN}")
+            assigned = alias[-1] if alias else name
+            assignments.append(f"{assigned} = {_OURS[name]}_{_TOKEN}")
         return indent + "; ".join(assignments)
 
     source = re.sub(r"(?m)^([ \t]*)from sys import ([\w, \t]+)$", assign, source)
@@ -372,5 +385,6 @@ def _is_unsupported(error: BaseException, line: str, job: Job) -> bool:
         return False
     modules = {module: importlib.import_module(module) for module in _MODULES.split()}
     owners = [modules.get(owner)]
-    owners += [vars(module).get(owner) for module in (builtins, *modules.values())]
+    for module in (builtins, *modules.values()):
+        owners.append(vars(module).get(owner))
     return any(hasattr(each, name) for each in owners)

@@ -5,6 +5,10 @@
 A program's function is called inside the sandbox, and its value is compared outside, here. The
 expected value never enters the sandbox, and only plain data leaves it. So a program's exit code,
 its printed verdict, its `__eq__` and its exceptions decide nothing.
+
+`run_code` chooses the back ends: monty first, then sandlock for the programs that monty may get
+wrong. `_run_batch` runs a batch with one of them, and shares out the time. A back end runs one
+program at a time, `_run`. At the end, `decode` reads the values that leave a sandbox.
 """
 
 import contextlib
@@ -20,13 +24,13 @@ from typing import Literal
 
 from helpers.judging.workers import slowness
 
-# The budget of each back end: the time for a batch of up to _BATCH programs, in time limits of one
-# program.
+# The back ends, and the time that each has for a batch of up to 64 programs, as a multiple of the
+# time limit of one program.
 # monty: an interpreter in Rust with part of the language; less than a millisecond per program.
 # sandlock: all of CPython, under Landlock and seccomp, on Linux 6.12; about 0.05 s per program.
 _BUDGETS = {"monty": 5.0, "sandlock": 10.0}
 _BATCH = 64
-_SLICE = 1 / 8  # of its time limit, for every program of a batch
+_SLICE = 1 / 8  # the part of its time limit that every program of a batch gets at first
 _BUSY = 1.3  # a machine that is slower by this factor is busy; also the margin of what it then gets
 SOURCE_MOST = 50_000  # characters; a policy's program has some thousands
 
@@ -107,13 +111,15 @@ def run_code(
         outcomes count. A program that CPython cannot read stays an error.
     workers: programs run at a time, by default the number of cores.
 
-    In each pass, every program first gets a slice: an eighth of its time. Then those that need
-    longer share the budget of the pass, at most their time each: 5 times the time of one program
-    (10 if `backend` is "sandlock" or an object), or more for over 64 programs. What does not
-    suffice for all of them goes to those with the fewest calls left. A warning counts the programs
-    that were stopped because the budget was used up. If the machine is busy, slices and budgets
-    become longer, by the time that a reference computation takes. Raise ValueError if the back end
-    is not known or does not work on this machine.
+    How time is shared: in each pass, every program first gets a slice, an eighth of its time limit.
+    Then those that need longer share the budget of the pass, and none gets more than its limit. The
+    budget is 5 times the time limit of one program (10 if `backend` is "sandlock" or an object),
+    and more for over 64 programs. If it does not suffice for all, those with the fewest calls left
+    come first. A warning counts the programs that were stopped because the budget was used up. If
+    the machine is busy, slices and budgets become longer, by the time that a reference computation
+    takes.
+
+    Raise ValueError if the back end is not known or does not work on this machine.
 
     >>> [[outcome]] = run_code([Job("def double(n):\\n    return 2 * n", [("double", (21,))])])
     >>> outcome.kind, outcome.value
@@ -136,27 +142,29 @@ def run_code(
 
     # 2. Find the programs for which CPython has the last word, by their place in `jobs`.
     doubtful = []
-    for at, of_job in enumerate(outcomes):
-        if any(each.kind in ("unsupported", "error") or each.unordered for each in of_job):
-            doubtful.append(at)
+    for place, job_outcomes in enumerate(outcomes):
+        for outcome in job_outcomes:
+            if outcome.kind in ("unsupported", "error") or outcome.unordered:
+                doubtful.append(place)
+                break
     if not doubtful or not sandlock_works():
         return outcomes
 
     # 3. Early in a training run, most errors are programs that CPython cannot read, either. They
     # keep its syntax error, and are not run.
-    unread = [at for at in doubtful if outcomes[at][0].error == "SyntaxError"]
-    errors = _syntax_errors([jobs[at].source for at in unread], limits)
-    for at, error in zip(unread, errors, strict=True):
+    unread = [place for place in doubtful if outcomes[place][0].error == "SyntaxError"]
+    errors = _syntax_errors([jobs[place].source for place in unread], limits)
+    for place, error in zip(unread, errors, strict=True):
         if error is not None:
-            outcomes[at] = [error] * jobs[at].count
-            doubtful.remove(at)
+            outcomes[place] = [error] * jobs[place].count
+            doubtful.remove(place)
 
     # 4. The second pass, of the other doubtful programs. They get a budget of their own, so that no
     # neighbour has used it up; both budgets together take no longer than sandlock alone.
-    found = _run_batch([jobs[at] for at in doubtful], limits, "sandlock", workers, budget)
-    for at, of_job in zip(doubtful, found, strict=True):
-        if all(each.kind != "not started" for each in of_job):
-            outcomes[at] = of_job
+    second = _run_batch([jobs[place] for place in doubtful], limits, "sandlock", workers, budget)
+    for place, job_outcomes in zip(doubtful, second, strict=True):
+        if all(outcome.kind != "not started" for outcome in job_outcomes):
+            outcomes[place] = job_outcomes
     return outcomes
 
 
@@ -193,7 +201,8 @@ def _run_batch(
 ) -> list[list[Outcome]]:
     """Return the outcomes of all jobs, run with one back end.
 
-    A program that reaches its limit of time is late, and may be run again with a longer one.
+    A program that reaches its limit of time is late, and may be run again with a longer one. Jobs
+    are named by their places in `jobs`.
 
     budget: of up to _BATCH programs, as in _BUDGETS.
     """
@@ -211,11 +220,14 @@ def _run_batch(
         def run(waiting: Sequence[int], seconds: float) -> list[int]:
             """Run these jobs with this limit of time, and return those that are late."""
             limited = replace(limits, seconds=seconds)
-            found = threads.map(lambda at: _run(backend, jobs[at], limited), waiting)
-            for at, of_job in zip(waiting, found, strict=True):
-                outcomes[at] = of_job
-                last_limit[at] = seconds
-            return [at for at in waiting if any(each.kind == "timeout" for each in outcomes[at])]
+            results = threads.map(lambda place: _run(backend, jobs[place], limited), waiting)
+            late = []
+            for place, job_outcomes in zip(waiting, results, strict=True):
+                outcomes[place] = job_outcomes
+                last_limit[place] = seconds
+                if any(outcome.kind == "timeout" for outcome in job_outcomes):
+                    late.append(place)
+            return late
 
         # 1. Give every program a slice, which is longer on a busy machine. To measure that takes
         # time, so it is done beforehand only if programs of the last batch were late.
@@ -249,24 +261,26 @@ def _run_batch(
         # slice.)
         if late and seconds < full_time:
 
-            def calls_left(at: int) -> int:
-                """Return the number of a job's calls without a value; an error counts as one."""
-                return sum(each.kind != "value" for each in outcomes[at])
+            def calls_left(place: int) -> int:
+                """Return the number of a job's calls without a value, such as errors."""
+                return sum(outcome.kind != "value" for outcome in outcomes[place])
 
             late.sort(key=calls_left)
             seconds = min(full_time, 2 * seconds)
-            most = workers * max(0, int((end - time.monotonic()) / seconds))  # programs that fit
-            late = run(late[:most], seconds) + late[most:]
+            rounds = max(0, int((end - time.monotonic()) / seconds))
+            fitting = rounds * workers  # the number of programs that can still be run
+            late = run(late[:fitting], seconds) + late[fitting:]
 
     # 5. Mark the programs that would have had more time in a smaller batch.
-    cut = [at for at in late if last_limit[at] < full_time]
-    for at in cut:
-        outcomes[at] = [replace(each, cut_short=True) for each in outcomes[at]]
-    if cut:
+    cut_short = [place for place in late if last_limit[place] < full_time]
+    for place in cut_short:
+        outcomes[place] = [replace(outcome, cut_short=True) for outcome in outcomes[place]]
+    if cut_short:
+        shortest = min(last_limit[place] for place in cut_short)
         warnings.warn(
-            f"{len(cut)} of {len(jobs)} programs were stopped after "
-            f"{min(last_limit[at] for at in cut):.2g} s, because together they had used up the "
-            "time of the batch; they count as programs that never end.",
+            f"{len(cut_short)} of {len(jobs)} programs were stopped after {shortest:.2g} s, "
+            "because together they had used up the time of the batch; they count as programs that "
+            "never end.",
             stacklevel=4,
         )
     return outcomes
@@ -287,12 +301,13 @@ def _run(backend: object, job: Job, limits: Limits) -> list[Outcome]:
         return backend.run(job, limits)
     # Run a script again for each text. All runs share the time limit.
     outcomes = []
-    seconds = limits.seconds
+    seconds_left = limits.seconds
     for text in job.stdin:
         outcome = limit_outcome("timeout", limits)
-        if seconds > 0:
-            [outcome] = backend.run(replace(job, stdin=(text,)), replace(limits, seconds=seconds))
-        seconds -= outcome.seconds
+        if seconds_left > 0:
+            one_run = replace(job, stdin=(text,))
+            [outcome] = backend.run(one_run, replace(limits, seconds=seconds_left))
+        seconds_left -= outcome.seconds
         outcomes.append(outcome)
     return outcomes
 

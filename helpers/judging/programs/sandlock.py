@@ -5,6 +5,9 @@ A program can read the Python installation and nothing else. It cannot write a f
 file's owner, mode, times or attributes. It has no network, no access to other processes, and no
 environment variables. If we run as root, the program runs as the user nobody, without capabilities.
 
+`_confinement` finds out once what works on this machine. `_run_confined` runs a program: it starts
+`driver.py` in a confined process, sends it the job as a line of text, and reads the outcomes.
+
 Left out: a writable folder, because no limit on its size holds against one large or sparse file;
 and a running interpreter that is forked for each program.
 """
@@ -48,6 +51,8 @@ def _confinement() -> dict:
         raise ValueError(
             "the sandbox 'sandlock' is not installed: `pip install sandlock==0.9.0`, on Linux."
         )
+
+    # 1. What the program may read, and which system calls it may not make.
     paths = sysconfig.get_paths()
     readable = {paths["stdlib"], paths["platstdlib"], _DRIVER, _PYTHON, *_SYSTEM}
     readable.add(os.path.join(sys.base_prefix, "lib"))  # libpython may be here
@@ -64,13 +69,16 @@ def _confinement() -> dict:
         "no_coredump": True,
         "extra_deny_syscalls": denied,
     }
-    # If we are root, sandlock makes the program nobody in a user namespace. If a container forbids
-    # user namespaces, the driver does.
+
+    # 2. The user that it runs as. If we are root, sandlock makes the program nobody in a user
+    # namespace. If a container forbids user namespaces, the driver does.
     identities: list[dict] = [{}]
     if os.geteuid() == 0:
         identities.insert(0, {"uid": 65534, "gid": 65534})
         # sandlock requires the gid, and warns that it does not use it.
         warnings.filterwarnings("ignore", message="Policy field 'gid'")
+
+    # 3. Try a small program.
     for identity in identities:
         confined = confinement | identity
         [outcome] = _run_confined(confined, Job("import json\nprint(1)"), Limits(seconds=10.0))
@@ -98,46 +106,54 @@ def _run_confined(confinement: dict, job: Job, limits: Limits) -> list[Outcome]:
     piped = {"stdin": StdioMode.PIPED, "stdout": StdioMode.PIPED, "stderr": StdioMode.NULL}
     command = [_PYTHON, "-s", "-P", "-S", "-X", "utf8", _DRIVER]
     outcomes: list[Outcome] = []
-    received = b""  # the beginning of the next line
+    unfinished = b""  # the beginning of the next line
     last = None  # the outcome of all remaining calls, once the program has ended or is stopped
     try:
         with Sandbox(**confinement).popen(command, **piped) as process:
-            # Send the job, and wait up to 30 s for the driver. Then the program's time begins.
+            # 1. Send the job.
             with (
                 contextlib.suppress(BrokenPipeError),  # the process has ended: the next step raises
                 os.fdopen(os.dup(process.stdin.fileno()), "wb") as file,
             ):
                 file.write(ascii(task).encode() + b"\n")
-            # The driver writes one byte when it is ready, and then a line for each outcome.
+
+            # 2. Wait up to 30 s for the byte that the driver writes when it is ready. Then the
+            # program's time begins.
             poll = select.poll()
             poll.register(process.stdout, select.POLLIN)
             if not poll.poll(30_000) or not process.stdout.read(1):
                 raise RuntimeError("the interpreter did not start")
             began = time.monotonic()
-            # Read an outcome per line until the last one, the end of the process, or a limit.
+            end = began + limits.seconds
+
+            # 3. Read an outcome per line until the last one, the end of the process, or a limit.
             while last is None and len(outcomes) < job.count:
-                remaining = began + limits.seconds - time.monotonic()
-                if remaining <= 0 or not poll.poll(1000 * remaining):
+                seconds_left = end - time.monotonic()
+                if seconds_left <= 0 or not poll.poll(1000 * seconds_left):
                     last = limit_outcome("timeout", limits)
-                elif len(received) > 12 * limits.output + 20_000:  # more than any outcome needs
+                elif len(unfinished) > 12 * limits.output + 20_000:  # more than any outcome needs
                     last = limit_outcome("output", limits)
                 else:
                     data = process.stdout.read(65536)
                     if not data:
                         break
-                    *lines, received = (received + data).split(b"\n")
+                    *lines, unfinished = (unfinished + data).split(b"\n")
                     missing = job.count - len(outcomes)
                     outcomes += [_read_outcome(line, limits) for line in lines[:missing]]
-            # A process that has closed its output gets the rest of its time to end, at most a
-            # second. After that it is killed.
-            remaining = began + limits.seconds - time.monotonic()
-            over = last is not None or len(outcomes) == job.count
-            ended = process.wait(timeout=0.001 if over else min(1.0, max(0.001, remaining)))
+
+            # 4. End the process. If it has closed its output by itself, it first gets the rest of
+            # its time to end, at most a second.
+            is_over = last is not None or len(outcomes) == job.count
+            seconds_left = end - time.monotonic()
+            patience = 0.001 if is_over else min(1.0, max(0.001, seconds_left))
+            ended = process.wait(timeout=patience)
             seconds = time.monotonic() - began
     except (RuntimeError, OSError) as error:  # the machine failed, not the program
         failed = Outcome("not started", message=f"sandlock could not start it: {error}")
         return [failed] * job.count
-    if last is None:  # the process ended by itself
+
+    # 5. The calls without an outcome have that of the limit, or of the way the process ended.
+    if last is None:
         if ended.reason == ExitReason.SIGNALED:
             message = f"it crashed the interpreter (signal {ended.signal})."
             last = Outcome("error", error="Crash", message=message)
